@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * stint: a lock-free, in-process, fixed-window rate limiter.
+ *
+ *     struct stint_options options = STINT_OPTIONS_INIT;
+ *     options.max_keys = 100000;
+ *     struct stint_limiter *limiter;
+ *     int error = stint_open(&options, &limiter);
+ *
+ *     struct stint_policy policy = STINT_POLICY_INIT;
+ *     stint_policy_parse("100/minute name=api", &policy, NULL);
+ *     int api = stint_policy_add(limiter, &policy);
+ *
+ *     struct stint_verdict verdict;
+ *     stint_key key = stint_key_of(limiter, client, client_length);
+ *     if (!stint_take(limiter, (uint32_t)api, key, 1, STINT_NOW, &verdict))
+ *         refuse_with_retry_after(verdict.retry_after);
+ *
+ * WHAT IT PROMISES (tests and comments cite the letters)
+ *
+ *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
+ *     the policy allows, under every interleaving of threads, at the window boundary too. (For a
+ * key that has a slot; see G.) B  Never refuses for nothing. A request is refused only if its cost
+ * did not fit at some instant during the call. With cost 1 and a demand of at least the limit,
+ * exactly `limit` requests are admitted. One exception, counted as far as it can be seen
+ * (stint_stats.stray_tokens): a thread that slept between loading its slot and adding to it, for so
+ * long that the window ended and another key took the slot, leaves one token charged to that key
+ * until its window ends. It never admits anything extra. C  A refused request costs nothing: it
+ * consumes nothing and touches no slot. Only the first refusal of a key in a window sets one bit in
+ * its slot. (STINT_COUNT_REFUSED asks otherwise.) D  Bounded. All memory is taken at open: 32 bytes
+ * per key plus a fixed header. A decision looks at a bounded number of cache lines, whatever the
+ * keys are. E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The
+ * decision path makes no system call (the clock is read through the vDSO), takes no lock and
+ * allocates nothing; it may be called from a signal handler. F  A live key is never dropped to make
+ * room, unless STINT_FULL_REPLACE was chosen. G  A full table is a stated outcome:
+ * STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in the verdict and counted. H  Time is an
+ * argument. The core never reads a clock unless told to (STINT_NOW), or to tell a late thread from
+ * a clock that was stepped back. A slot's window never goes back because of a late thread; a real
+ * backward step cannot freeze a key for longer than its window plus 60 s. I  Keys are full 64-bit
+ * keyed hashes: n keys share a counter with probability about n*n/2^65. The secret is random per
+ * table.
+ *
+ * WHAT TO KNOW BEFORE YOU DEPEND ON IT
+ *
+ *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
+ *    crosses a boundary. That is what "fixed window" means.
+ *  - The limiter counts in this process only.
+ *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
+ *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
+ *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
+ *    ticks) may be taken for a live one for at most one window; one that nobody touched for longer
+ *    than half of that is taken for a stepped clock, and starts anew.
+ *  - After a real backward step of the clock, windows that were already counted are counted again.
+ *  - A raise of a limit in the middle of a window can find up to one token per thread already
+ *    counted that was in fact refused at the very instant before the raise. They come back with the
+ *    next window.
+ *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
+ *
+ * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
+ * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
+ * The functions that decide (key_*, take, decide*, refund, reset, prefetch, now) are lock-free and
+ * may be called from signal handlers; the others are for set-up and monitoring.
+ *
+ * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
+ * which argument it was, and why.
+ *
+ *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
+ *    ENOMEM   the memory cannot be had
+ *    EEXIST   a policy of that name exists
+ *    ENOSPC   max_policies policies exist
+ *    ENOENT   no such policy
+ *    EAGAIN   the system has no random bytes to give for the secret
+ *
+ * Out pointers are written only on success. A struct with a `size` grows at its end in later
+ * versions: the _INIT macro sets it, and bytes that this version does not know must be 0.
+ */
+#ifndef STINT_H
+#define STINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define STINT_API __attribute__((visibility("default")))
+#else
+#define STINT_API
+#endif
+
+#define STINT_VERSION_MAJOR 0
+#define STINT_VERSION_MINOR 1
+#define STINT_VERSION_PATCH 0
+
+struct stint_limiter; /* opaque */
+
+/* Keyed hash of what is limited: a client, a user, a user and an endpoint. */
+typedef uint64_t stint_key;
+
+#define STINT_KEY_GLOBAL ((stint_key)0) /* one counter shared by all; no other key is 0 */
+#define STINT_NOW        ((uint64_t)0)  /* let the limiter read its clock */
+#define STINT_NEVER      UINT64_MAX     /* retry_after of a cost that can never fit */
+
+/* Ranges. They are part of the interface: code may rely on them. */
+#define STINT_TICK_NS      UINT64_C(10000000) /* windows and starts are whole ticks */
+#define STINT_WINDOW_MIN   STINT_TICK_NS      /* 10 ms */
+#define STINT_WINDOW_MAX   (UINT64_C(366) * 86400 * 1000000000) /* 366 days, ns */
+#define STINT_LIMIT_MAX    (UINT32_C(1) << 28)                  /* tokens */
+#define STINT_KEYS_MAX     (UINT64_C(1) << 40)
+#define STINT_POLICIES_MAX UINT32_C(65535)
+#define STINT_SHARDS_MAX   (UINT32_C(1) << 16)
+#define STINT_SECRET_SIZE  192 /* bytes */
+#define STINT_NAME_SIZE    64  /* bytes, the terminating NUL included */
+
+/* ---- Opening ------------------------------------------------------------------------------- */
+
+/* stint_options.on_full: what happens to a key that has no slot when every slot it may use holds a
+ * live key. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10 million was
+ * turned away, with 1.4 times as many about 1 in 200,000 (bench: --load). */
+enum stint_on_full {
+    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED */
+    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
+    STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
+                             * STINT_REPLACED; promises A and B do not hold for the replaced key */
+};
+
+/* stint_options.flags, or-ed together */
+enum stint_options_flags {
+    /* Touch all memory at open, so that no decision faults. */
+    STINT_PREFAULT = 1 << 0,
+    /* Do not ask for huge pages. */
+    STINT_SMALL_PAGES = 1 << 1,
+    /* Read CLOCK_REALTIME: right to the nanosecond, but dearer (its fence stops the processor from
+     * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
+     * kernel tick behind, 1 to 10 ms. */
+    STINT_PRECISE_CLOCK = 1 << 2,
+};
+
+struct stint_options {
+    size_t size;             /* sizeof(struct stint_options) */
+    uint64_t max_keys;       /* live (key, policy) pairs to hold at once; 1 .. 2^40; required */
+    uint32_t shards;         /* a power of two, at most 2^16 and at most max_keys; 0: chosen */
+    uint32_t max_policies;   /* 0: 64; at most 65,535 */
+    uint32_t on_full;        /* enum stint_on_full */
+    uint32_t flags;          /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK */
+    uint64_t (*clock)(void); /* ns since the Unix epoch; NULL: the realtime clock. It is called by
+                              * every thread that decides, so it must be as thread-safe and
+                              * signal-safe as the caller needs */
+    const void *secret;      /* NULL: random. Else [secret, secret+192) is copied: for tests, and
+                              * for those who want the same hashes in every process */
+};
+
+#define STINT_OPTIONS_INIT                                                                         \
+    { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL }
+
+/* Opens a limiter and takes all the memory that it will ever use.
+ *   options  as above; copied
+ *   limiter  receives the limiter
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN.
+ * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
+STINT_API int stint_open(const struct stint_options *options, struct stint_limiter **limiter);
+
+/* Gives the memory back. NULL is allowed. Threads: nobody may use the limiter any more. */
+STINT_API void stint_close(struct stint_limiter *limiter);
+
+/* ---- Policies ------------------------------------------------------------------------------ */
+
+/* stint_policy.flags, or-ed together */
+enum stint_policy_flags {
+    /* Refused tokens count as used, up to 2^28, as in the INCR recipes of Redis. Refusals write. */
+    STINT_COUNT_REFUSED = 1 << 0,
+    /* Decide and count, but let everything through, marked STINT_SHADOWED: to try a limit before
+     * enforcing it. */
+    STINT_SHADOW = 1 << 1,
+};
+
+/* Windows are [start + k * window, start + (k + 1) * window) for every integer k. */
+struct stint_policy {
+    size_t size;                /* sizeof(struct stint_policy) */
+    char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
+                                 * structured-field string, RFC 9651); empty: its rate in the
+                                 * text notation, such as "100/minute" */
+    uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
+    uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW */
+    uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms */
+    int64_t start;              /* ns since the epoch at which one window starts, a multiple of
+                                 * 10 ms; 0: aligned to the epoch, so to UTC minutes and days */
+};
+
+#define STINT_POLICY_INIT                                                                          \
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0 }
+
+/* Reads the text notation:
+ *
+ *     COUNT / [N] UNIT  [OPTION ...]        100/minute   5/s   100/15m   10r/s   1M/day
+ *     COUNT per [N] UNIT  [OPTION ...]      100 per 15 minutes
+ *
+ * COUNT is 1 to 2^28, with an optional K (thousand) or M (million). UNIT is ms, s, m, h, d, w or a
+ * longer form: millisecond(s), sec(s), second(s), min(s), minute(s), hr(s), hour(s), day(s),
+ * week(s), in any case. Options, in any order, each at most once:
+ *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
+ *     shadow                       count-refused
+ *
+ *   text    NUL-terminated
+ *   policy  receives all fields; its `size` must be set, the rest is overwritten
+ *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong
+ * Returns 0; -EINVAL. */
+STINT_API int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong);
+
+/* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
+ *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ *           NULL if size is 0
+ * Returns the length of the whole text as snprintf does; -EINVAL if the policy is not valid. */
+STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
+
+/* Adds a policy. It takes effect at once and cannot be removed.
+ * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is taken), -ENOSPC. */
+STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
+
+/* Changes the limit and the flags of a policy at once, for all keys; what was used stays used (10
+ * used of 10, raised to 25: 15 left now; lowered to 5: none left in this window).
+ *   policy  name (or empty), window and start must be those that it has
+ * Returns 0; -EINVAL, -ENOENT. */
+STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                                  const struct stint_policy *policy);
+
+/* Returns the id of the policy of that name; -ENOENT, -EINVAL (NULL). */
+STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name);
+
+/* Copies a policy out.
+ *   policy  its `size` must be set
+ * Returns 0; -EINVAL, -ENOENT. */
+STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
+                               struct stint_policy *policy);
+
+/* ---- Keys ---------------------------------------------------------------------------------- */
+
+/* Hashes a key with the limiter's secret (XXH3, 64 bits; promise I).
+ *   bytes  [bytes, bytes+length) is readable; any bytes, NUL among them; NULL only if length is 0
+ * Returns a key, never STINT_KEY_GLOBAL.
+ * Cost: about 2 ns for 16 bytes. */
+STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
+                                 size_t length);
+
+/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab",
+ * "c" is another key than "a", "bc"), and their order counts. key     what was joined so far bytes
+ * as above Returns a key, never STINT_KEY_GLOBAL. */
+STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
+                                   const void *bytes, size_t length);
+
+/* ---- Deciding ------------------------------------------------------------------------------ */
+
+/* stint_verdict.flags, or-ed together */
+enum stint_verdict_flags {
+    /* The first refusal of this key in this window, exactly once: log it now and the log stays
+     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not. */
+    STINT_FIRST_REFUSAL = 1 << 0,
+    /* Would have been refused, but the policy is a shadow. */
+    STINT_SHADOWED = 1 << 1,
+    /* The table was full: nothing was counted for this key. */
+    STINT_UNTRACKED = 1 << 2,
+    /* The table was full: another key lost its slot to this one. */
+    STINT_REPLACED = 1 << 3,
+    /* There is no such policy: refused, retry_after STINT_NEVER, all else 0. */
+    STINT_UNKNOWN_POLICY = 1 << 4,
+};
+
+struct stint_verdict {
+    bool allowed; /* let it through */
+    uint32_t flags;
+    uint32_t capacity;    /* most tokens the key can hold */
+    uint32_t used;        /* tokens taken in the window, those of this request included. More than
+                           * `capacity` after the limit was lowered, where refusals are counted, and
+                           * by up to one for each thread that is being refused at this instant */
+    uint32_t remaining;   /* tokens left: capacity - used, or 0 */
+    uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
+                           * refused, shadowed or only looked */
+    uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund */
+    uint64_t reset_after; /* ns to the end of the window */
+    uint64_t retry_after; /* 0 if allowed; else ns until the cost would fit if nobody else took;
+                           * STINT_NEVER if cost > capacity */
+};
+
+/* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
+ *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
+ *   cost     tokens; 0 looks and takes nothing
+ *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
+ *            that reads the time once for many requests saves the reading. It may be late; a late
+ *            caller joins the newer window that it finds
+ *   verdict  receives the verdict; may be NULL
+ * Returns verdict.allowed.
+ * Cost: one cache line of the table, one atomic add; a refusal only reads. */
+STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                          uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+
+/* stint_request.flags, or-ed together */
+enum stint_request_flags {
+    /* Look, take nothing, count nothing; allowed says whether the cost would fit. */
+    STINT_PEEK = 1 << 0,
+    /* Take what is left if that is less than the cost; refused only if nothing is left. */
+    STINT_PARTIAL = 1 << 1,
+    /* If the cost does not fit, refuse it and empty the key. */
+    STINT_DRAIN = 1 << 2,
+};
+
+struct stint_request {
+    stint_key key;
+    uint32_t policy; /* its id */
+    uint32_t cost;   /* tokens */
+    uint32_t limit;  /* this call's own limit in place of the policy's, 1 .. 2^28 (more is taken as
+                      * 2^28): for users with limits of their own. 0: the policy's */
+    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN */
+};
+
+/* stint_take with all options. */
+STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                            uint64_t now, struct stint_verdict *verdict);
+
+/* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
+ * of 16 costs a fraction of 16 calls.
+ *   requests  [requests, requests+n)
+ *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
+ * Returns how many were allowed. */
+STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t n, uint64_t now,
+                                    struct stint_verdict *verdicts);
+
+/* Gives back tokens that were taken, for work that was not done.
+ *   tokens  at most verdict.granted
+ *   window  verdict.window of the take. If the key is in another window by now, nothing happens
+ * Returns the tokens given back. */
+STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                uint32_t tokens, uint64_t window);
+
+/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal.
+ */
+STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
+
+/* Fetches the cache line that a decision on this key will need, while the caller does other work.
+ */
+STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key);
+
+/* Reads the limiter's clock: ns since the Unix epoch. */
+STINT_API uint64_t stint_now(const struct stint_limiter *limiter);
+
+/* ---- Watching ------------------------------------------------------------------------------ */
+
+/* Counts since the limiter was opened. Each is exact once the threads that count have stopped. */
+struct stint_stats {
+    size_t size;             /* sizeof(struct stint_stats) */
+    uint64_t memory;         /* bytes mapped */
+    uint64_t slots;          /* (key, policy) pairs that fit; twice max_keys or a little more */
+    uint64_t used;           /* slots that ever held a key */
+    uint64_t live;           /* slots whose window is not over, by the limiter's clock */
+    uint64_t placed;         /* times that a key was given a slot */
+    uint64_t untracked;      /* decisions on keys without a slot, the table being full */
+    uint64_t replaced;       /* live keys that lost their slot (STINT_FULL_REPLACE) */
+    uint64_t clock_steps;    /* slots and shards started anew after a backward step of the clock */
+    uint64_t stray_tokens;   /* the exception of promise B, as far as it was seen */
+    uint64_t unknown_policy; /* decisions refused because there was no such policy */
+    uint32_t shards;
+    uint32_t policies; /* policies added */
+};
+
+#define STINT_STATS_INIT                                                                           \
+    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Counts of one policy. Every decision but a look is in exactly one of the first three. */
+struct stint_policy_stats {
+    size_t size; /* sizeof(struct stint_policy_stats) */
+    uint64_t allowed;
+    uint64_t refused;
+    uint64_t shadowed;       /* let through, but would have been refused */
+    uint64_t first_refusals; /* keys refused, counted once per window; shadowed ones too */
+    uint64_t untracked;      /* of the above: decided without a slot, the table being full */
+};
+
+#define STINT_POLICY_STATS_INIT                                                                    \
+    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0 }
+
+/* Reads the counts of the table.
+ *   stats  its `size` must be set
+ * Returns 0; -EINVAL.
+ * Cost: reads every slot, about 0.1 s for 10 million keys. */
+STINT_API int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats);
+
+/* Reads the counts of one policy.
+ *   stats  its `size` must be set
+ * Returns 0; -EINVAL, -ENOENT. */
+STINT_API int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
+                                 struct stint_policy_stats *stats);
+
+/* ---- Messages ------------------------------------------------------------------------------ */
+
+/* One sentence for an error that a function here returned (with or without the minus sign). */
+STINT_API const char *stint_strerror(int error);
+
+/* Why the last call of this thread that returned an error did so: one sentence that names the
+ * argument and its range, "" before any error. Valid until the next call that fails. */
+STINT_API const char *stint_reason(void);
+
+/* "MAJOR.MINOR.PATCH" of the library that is running. */
+STINT_API const char *stint_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* STINT_H */
