@@ -92,10 +92,6 @@ extern "C" {
 #define STINT_API
 #endif
 
-#define STINT_VERSION_MAJOR 0
-#define STINT_VERSION_MINOR 1
-#define STINT_VERSION_PATCH 0
-
 struct stint_limiter; /* opaque */
 
 /* Keyed hash of what is limited: a client, a user, a user and an endpoint. */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * The atomic operations that stint uses, with the memory order in the name.
+ *
+ * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit. Its
+ * operations are inline assembly, which the sanitizers cannot see through: ThreadSanitizer reports
+ * races that are none and misses real ones. So sanitizer builds (STINT_BUILTIN_ATOMICS) use the
+ * compiler's builtins, with the same names and the same orders.
+ *
+ * ConcurrencyKit's read-modify-write operations are sequentially consistent on x86-64 and relaxed
+ * on aarch64; the fences here make them sequentially consistent everywhere, and are nothing on
+ * x86-64. */
+#ifndef STINT_ATOMIC_H
+#define STINT_ATOMIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ck_cc.h>
+#include <ck_md.h>
+#include <ck_pr.h>
+
+#define CACHE_LINE CK_MD_CACHELINE /* bytes */
+
+/* Loads, compare-and-swaps and adds of one 64-bit word. */
+
+#ifdef STINT_BUILTIN_ATOMICS
+
+static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Nothing that follows in the program is done before this load. */
+static inline uint64_t atomic_load_acquire(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* All that precedes in the program is visible to whoever loads this value with acquire. */
+static inline void atomic_store_release(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
+    return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+
+static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
+    return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);
+}
+
+static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
+    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+#else
+
+static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
+    return ck_pr_load_64(word);
+}
+
+/* Nothing that follows in the program is done before this load. */
+static inline uint64_t atomic_load_acquire(const uint64_t *word) {
+    uint64_t value = ck_pr_load_64(word);
+    ck_pr_fence_acquire();
+    return value;
+}
+
+static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
+    ck_pr_store_64(word, value);
+}
+
+/* All that precedes in the program is visible to whoever loads this value with acquire. */
+static inline void atomic_store_release(uint64_t *word, uint64_t value) {
+    ck_pr_fence_release();
+    ck_pr_store_64(word, value);
+}
+
+static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
+    ck_pr_fence_load_atomic();
+    bool swapped = ck_pr_cas_64(word, expected, desired);
+    ck_pr_fence_atomic_load();
+    return swapped;
+}
+
+static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
+    ck_pr_fence_load_atomic();
+    uint64_t old = ck_pr_faa_64(word, value);
+    ck_pr_fence_atomic_load();
+    return old;
+}
+
+static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
+    ck_pr_add_64(word, value);
+}
+
+#endif
+
+/* Adds to a word that only this thread adds to, while others may read it. On x86-64 one instruction
+ * without a lock prefix does: it cannot be torn by a signal handler of this thread that adds to the
+ * same word, nor by a move of the thread to another core, and nobody else writes. Elsewhere an
+ * atomic add is what keeps the signal handler apart. */
+static inline void atomic_add_own(uint64_t *word, uint64_t value) {
+#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+    __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc");
+#else
+    atomic_add_relaxed(word, value);
+#endif
+}
+
+/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. */
+static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
+                                   const uint64_t desired[2]) {
+#if defined(STINT_BUILTIN_ATOMICS) && !defined(STINT_THREAD_SANITIZER) && defined(__x86_64__)
+    __extension__ typedef unsigned __int128 pair;
+    return __sync_bool_compare_and_swap((pair *)words, (pair)expected[1] << 64 | (pair)expected[0],
+                                        (pair)desired[1] << 64 | (pair)desired[0]);
+#else
+#ifdef STINT_THREAD_SANITIZER
+    /* ThreadSanitizer's own 16-byte compare-and-swap is a lock that its 8-byte operations do not
+     * take, so it is not atomic with them. The instruction is; these calls tell what it orders. */
+    void __tsan_acquire(void *);
+    void __tsan_release(void *);
+    __tsan_release(words);
+#endif
+    uint64_t old[2] = {expected[0], expected[1]}, new[2] = {desired[0], desired[1]};
+    ck_pr_fence_load_atomic();
+    bool swapped = ck_pr_cas_64_2(words, old, new);
+    ck_pr_fence_atomic_load();
+#ifdef STINT_THREAD_SANITIZER
+    __tsan_acquire(words);
+#endif
+    return swapped;
+#endif
+}
+
+#endif

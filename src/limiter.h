@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * What a limiter is made of: the process's own handle, and the policies and counters that live in
+ * the mapping beside the table. */
+#ifndef STINT_LIMITER_H
+#define STINT_LIMITER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <stint.h>
+
+#include "atomic.h"
+#include "table.h"
+#include "window.h"
+
+#define LIKELY(condition)   CK_CC_LIKELY(condition)
+#define UNLIKELY(condition) CK_CC_UNLIKELY(condition)
+
+/* Start of the part of the secret that joins keys. XXH3 reads the first 72 bytes of what it is
+ * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
+#define JOIN_SECRET_OFFSET 56
+
+struct policy {
+    /* First line: all that a decision reads. */
+    _Alignas(
+        CACHE_LINE) uint64_t rule; /* limit | flags << 32; 0: there is no such policy. Written last
+                                    * when a policy is added, in one word when it is changed */
+    uint64_t
+        current_end; /* end (tick) of the window that somebody last decided in: a hint that saves
+                      * the division. Any value is safe: a subtraction tells if it holds now */
+    uint64_t window_ns;
+    tick_t length; /* window_ns in ticks */
+    tick_t start;  /* a tick at which a window starts */
+    /* Second line: read at set-up only. */
+    _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
+};
+
+static inline uint32_t rule_limit(uint64_t rule) {
+    return (uint32_t)rule;
+}
+
+static inline uint32_t rule_flags(uint64_t rule) {
+    return (uint32_t)(rule >> 32);
+}
+
+/* Counters. Threads do not share lines: each of the first STRIPES - 1 threads of a process has a
+ * stripe of its own, to which it adds without a lock prefix; those after it share stripe 0. A
+ * stripe has one line for each policy, and one for the table. Readers sum the stripes. */
+enum { COUNT_ALLOWED, COUNT_REFUSED, COUNT_SHADOWED, COUNT_FIRST_REFUSAL, COUNT_UNTRACKED };
+enum { COUNT_PLACED, COUNT_REPLACED, COUNT_CLOCK_STEP, COUNT_STRAY, COUNT_UNKNOWN_POLICY };
+
+struct counters {
+    _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
+};
+
+/* The start of the mapping. */
+struct header {
+    _Alignas(CACHE_LINE) uint64_t policy_count;
+};
+
+struct stint_limiter {
+    /* Read by every decision, never written after open. */
+    _Alignas(CACHE_LINE) struct table table;
+    struct policy *policies;
+    struct counters *counters;
+    uint32_t max_policies;
+    uint32_t stripes;
+    uint64_t (*clock)(void); /* NULL: clock_gettime(clock_id) */
+    clockid_t clock_id;
+    uint32_t on_full;
+    _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
+
+    /* Set-up and monitoring. */
+    struct header *header;
+    void *mapping;
+    size_t mapping_size;
+    pthread_mutex_t
+        policy_lock; /* held while policies are added or changed; no decision takes it */
+};
+
+/* Number of this thread in the process, from 1 on in order of their first decision; 0: none yet.
+ * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
+ * with dlopen too. */
+extern _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
+
+/* The slow half of limiter_count: a thread's first count, or one that has no stripe of its own. */
+void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter);
+
+/* Adds one to a counter of a policy, or of the table (row max_policies). */
+static inline void limiter_count(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
+    uint32_t stripe = stint_thread_number;
+    if (UNLIKELY(stripe - 1 >= limiter->stripes - 1)) {
+        limiter_count_shared(limiter, row, counter);
+        return;
+    }
+    size_t index = (size_t)stripe * (limiter->max_policies + 1) + row;
+    atomic_add_own(&limiter->counters[index].count[counter], 1);
+}
+
+static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
+    struct timespec time;
+
+    if (UNLIKELY(limiter->clock != NULL))
+        return limiter->clock();
+    (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* A policy that exists, or NULL. What was written before its rule is visible to the caller. */
+static inline struct policy *limiter_policy(const struct stint_limiter *limiter, uint32_t id) {
+    if (UNLIKELY(id >= limiter->max_policies))
+        return NULL;
+    struct policy *policy = &limiter->policies[id];
+    return atomic_load_acquire(&policy->rule) == 0 ? NULL : policy;
+}
+
+/* Notes why a set-up call failed, for stint_reason. Returns -error. */
+int fail(int error, const char *reason);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * What the library says to people: errors, reasons, its version. */
+#include <errno.h>
+
+#include "limiter.h"
+
+static _Thread_local const char *last_reason = "";
+
+int fail(int error, const char *reason) {
+    last_reason = reason;
+    return -error;
+}
+
+const char *stint_reason(void) {
+    return last_reason;
+}
+
+const char *stint_strerror(int error) {
+    switch (error < 0 ? -(long)error : error) {
+    case 0:
+        return "no error";
+    case EINVAL:
+        return "an argument is out of range, contradictory, or of another version";
+    case ENOMEM:
+        return "the memory cannot be had";
+    case EEXIST:
+        return "a policy of that name exists";
+    case ENOSPC:
+        return "there is no room for another policy";
+    case ENOENT:
+        return "there is no such policy";
+    case EAGAIN:
+        return "the system has no random bytes to give for the secret";
+    default:
+        return "not an error of stint";
+    }
+}
+
+const char *stint_version(void) {
+    return STINT_VERSION;
+}

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT
+ * The text notation of policies: stint.h has the grammar. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "policy.h"
+
+/* Where the reader is, and where and why it failed. */
+struct reader {
+    const char *at;
+    const char *wrong;
+    const char *reason;
+};
+
+/* ASCII only: the locale has no say in what a configuration means. */
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\t';
+}
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool refuse(struct reader *reader, const char *wrong, const char *reason) {
+    reader->wrong = wrong;
+    reader->reason = reason;
+    return false;
+}
+
+static void skip_spaces(struct reader *reader) {
+    while (is_space(*reader->at))
+        reader->at++;
+}
+
+/* Steps over `word` (lower case) if the text has it here, in any case. */
+static bool skip_word(struct reader *reader, const char *word) {
+    size_t length = strlen(word);
+    for (size_t i = 0; i < length; i++)
+        if (lower(reader->at[i]) != word[i])
+            return false;
+    reader->at += length;
+    return true;
+}
+
+/* Reads digits. Numbers past 2^40 become 2^40: all that may stand in the notation are far below. */
+static uint64_t read_digits(struct reader *reader) {
+    const uint64_t most = UINT64_C(1) << 40;
+    uint64_t number = 0;
+    for (; is_digit(*reader->at); reader->at++) {
+        number = number * 10 + (uint64_t)(*reader->at - '0');
+        if (number > most)
+            number = most;
+    }
+    return number;
+}
+
+static bool read_count(struct reader *reader, uint32_t *limit) {
+    const char *start = reader->at;
+    if (!is_digit(*start))
+        return refuse(reader, start, "expected a number of tokens");
+    uint64_t count = read_digits(reader);
+    if (*reader->at == 'K' || *reader->at == 'k') {
+        count *= 1000;
+        reader->at++;
+    } else if (*reader->at == 'M') {
+        count *= 1000000;
+        reader->at++;
+    }
+    if (count == 0 || count > STINT_LIMIT_MAX)
+        return refuse(reader, start, "the number of tokens must be 1 to 2^28 (268,435,456)");
+    *limit = (uint32_t)count;
+    return true;
+}
+
+static bool read_per(struct reader *reader) {
+    if (reader->at[0] == 'r' && reader->at[1] == '/') /* nginx writes requests as 10r/s */
+        reader->at++;
+    skip_spaces(reader);
+    const char *start = reader->at;
+    if (*start == '/') {
+        reader->at++;
+        skip_spaces(reader);
+        return true;
+    }
+    if (!skip_word(reader, "per") || !is_space(*reader->at))
+        return refuse(reader, start, "expected '/' or 'per' and a time");
+    skip_spaces(reader);
+    return true;
+}
+
+#define SECOND UINT64_C(1000000000)
+
+/* The first spelling of each unit, longest unit first, is the one that is written. */
+static const struct unit {
+    const char *name;
+    uint64_t ns;
+} units[] = {
+    {"week", 604800 * SECOND},
+    {"weeks", 604800 * SECOND},
+    {"w", 604800 * SECOND},
+    {"day", 86400 * SECOND},
+    {"days", 86400 * SECOND},
+    {"d", 86400 * SECOND},
+    {"hour", 3600 * SECOND},
+    {"hours", 3600 * SECOND},
+    {"hr", 3600 * SECOND},
+    {"hrs", 3600 * SECOND},
+    {"h", 3600 * SECOND},
+    {"minute", 60 * SECOND},
+    {"minutes", 60 * SECOND},
+    {"min", 60 * SECOND},
+    {"mins", 60 * SECOND},
+    {"m", 60 * SECOND},
+    {"second", SECOND},
+    {"seconds", SECOND},
+    {"sec", SECOND},
+    {"secs", SECOND},
+    {"s", SECOND},
+    {"millisecond", SECOND / 1000},
+    {"milliseconds", SECOND / 1000},
+    {"ms", SECOND / 1000},
+};
+#define UNITS (sizeof(units) / sizeof(units[0]))
+
+static bool read_window(struct reader *reader, uint64_t *window) {
+    const char *start = reader->at;
+    uint64_t number = 1;
+    if (is_digit(*start)) {
+        number = read_digits(reader);
+        skip_spaces(reader);
+    }
+    const char *word = reader->at;
+    while (is_letter(*reader->at))
+        reader->at++;
+    const struct unit *unit = NULL;
+    for (size_t i = 0; i < UNITS && unit == NULL; i++) {
+        struct reader copy = {.at = word};
+        if (skip_word(&copy, units[i].name) && copy.at == reader->at)
+            unit = &units[i];
+    }
+    if (unit == NULL)
+        return refuse(reader, word, "expected ms, s, m, h, d, w or a longer form of these");
+    if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
+        return refuse(reader, start, "the window must be 10 ms to 366 days");
+    *window = number * unit->ns;
+    if (*window % STINT_TICK_NS != 0)
+        return refuse(reader, start, "the window must be a multiple of 10 ms");
+    return true;
+}
+
+/* Reads exactly `digits` digits, a number in [low, high]. */
+static bool read_field(struct reader *reader, int digits, int low, int high, int *value) {
+    const char *start = reader->at;
+    int number = 0;
+    for (int i = 0; i < digits; i++, reader->at++) {
+        if (!is_digit(*reader->at))
+            return refuse(reader, reader->at,
+                          "expected a digit of a time such as "
+                          "2024-01-01T05:00:00Z");
+        number = number * 10 + (*reader->at - '0');
+    }
+    if (number < low || number > high)
+        return refuse(reader, start, "there is no such date or time");
+    *value = number;
+    return true;
+}
+
+static bool read_char(struct reader *reader, char c) {
+    if (lower(*reader->at) != c)
+        return refuse(reader, reader->at, "expected a time such as 2024-01-01T05:00:00Z");
+    reader->at++;
+    return true;
+}
+
+static int days_of_month(int year, int month) {
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    return days[month - 1] + (month == 2 && leap);
+}
+
+/* The years that all of int64_t nanoseconds covers. */
+#define YEAR_FIRST 1678
+#define YEAR_LAST  2261
+
+/* RFC 3339: full-date, or date-time. Leap seconds have no Unix time and are refused. */
+static bool read_start(struct reader *reader, int64_t *start) {
+    const char *text = reader->at;
+    int year, month, day, hour = 0, minute = 0, second = 0, offset_hour = 0, offset_minute = 0;
+    int64_t fraction = 0;
+    int sign = 0;
+
+    if (!read_field(reader, 4, YEAR_FIRST, YEAR_LAST, &year) || !read_char(reader, '-') ||
+        !read_field(reader, 2, 1, 12, &month) || !read_char(reader, '-') ||
+        !read_field(reader, 2, 1, days_of_month(year, month), &day))
+        return false;
+    if (lower(*reader->at) == 't') {
+        reader->at++;
+        if (!read_field(reader, 2, 0, 23, &hour) || !read_char(reader, ':') ||
+            !read_field(reader, 2, 0, 59, &minute) || !read_char(reader, ':') ||
+            !read_field(reader, 2, 0, 59, &second))
+            return false;
+        if (*reader->at == '.') {
+            reader->at++;
+            if (!is_digit(*reader->at))
+                return refuse(reader, reader->at, "expected digits of a second");
+            for (int64_t unit = (int64_t)SECOND / 10; is_digit(*reader->at); unit /= 10)
+                fraction += (*reader->at++ - '0') * unit;
+        }
+        if (lower(*reader->at) == 'z') {
+            reader->at++;
+        } else if (*reader->at == '+' || *reader->at == '-') {
+            sign = *reader->at == '+' ? 1 : -1;
+            reader->at++;
+            if (!read_field(reader, 2, 0, 23, &offset_hour) || !read_char(reader, ':') ||
+                !read_field(reader, 2, 0, 59, &offset_minute))
+                return false;
+        } else {
+            return refuse(reader, reader->at, "expected Z or an offset such as +01:00");
+        }
+    }
+    struct tm time = {.tm_year = year - 1900,
+                      .tm_mon = month - 1,
+                      .tm_mday = day,
+                      .tm_hour = hour,
+                      .tm_min = minute,
+                      .tm_sec = second};
+    int64_t seconds = timegm(&time) - sign * (offset_hour * 60 + offset_minute) * 60;
+    *start = seconds * (int64_t)SECOND + fraction;
+    if (*start % (int64_t)STINT_TICK_NS != 0)
+        return refuse(reader, text, "the start must be a multiple of 10 ms");
+    return true;
+}
+
+/* Plain up to the next space, or quoted with \" and \\ as a structured-field string (RFC 9651). */
+static bool read_name(struct reader *reader, char name[STINT_NAME_SIZE]) {
+    const char *start = reader->at;
+    bool quoted = *start == '"';
+    size_t length = 0;
+
+    reader->at += quoted;
+    while (quoted ? *reader->at != '"' : *reader->at != '\0' && !is_space(*reader->at)) {
+        if (quoted && reader->at[0] == '\\') {
+            if (reader->at[1] != '"' && reader->at[1] != '\\')
+                return refuse(reader, reader->at, "only \\\" and \\\\ may stand in a name");
+            reader->at++;
+        } else if (!quoted && *reader->at == '"') {
+            return refuse(reader, reader->at, "a name with a quote in it must be quoted");
+        }
+        if (*reader->at < 0x20 || *reader->at > 0x7E)
+            return refuse(reader, reader->at,
+                          *reader->at == '\0' ? "the name has no closing quote"
+                                              : "a name has printable ASCII letters only");
+        if (length == STINT_NAME_SIZE - 1)
+            return refuse(reader, reader->at, "a name has at most 63 letters");
+        name[length++] = *reader->at++;
+    }
+    reader->at += quoted;
+    if (length == 0)
+        return refuse(reader, start, "the name is empty");
+    return true;
+}
+
+enum option { OPTION_NAME = 1, OPTION_START = 2, OPTION_SHADOW = 4, OPTION_COUNT_REFUSED = 8 };
+
+static bool read_option(struct reader *reader, struct stint_policy *policy, unsigned *seen) {
+    const char *start = reader->at;
+    enum option option;
+
+    if (skip_word(reader, "name=")) {
+        option = OPTION_NAME;
+        if (!read_name(reader, policy->name))
+            return false;
+    } else if (skip_word(reader, "start=")) {
+        option = OPTION_START;
+        if (!read_start(reader, &policy->start))
+            return false;
+    } else if (skip_word(reader, "shadow")) {
+        option = OPTION_SHADOW;
+        policy->flags |= STINT_SHADOW;
+    } else if (skip_word(reader, "count-refused")) {
+        option = OPTION_COUNT_REFUSED;
+        policy->flags |= STINT_COUNT_REFUSED;
+    } else {
+        return refuse(reader, start, "expected name=, start=, shadow or count-refused");
+    }
+    if (*reader->at != '\0' && !is_space(*reader->at))
+        return refuse(reader, reader->at, "expected a space or the end");
+    if ((*seen & option) != 0)
+        return refuse(reader, start, "the option stands twice");
+    *seen |= option;
+    return true;
+}
+
+static bool read_policy(struct reader *reader, struct stint_policy *policy) {
+    unsigned seen = 0;
+
+    skip_spaces(reader);
+    if (!read_count(reader, &policy->limit) || !read_per(reader) ||
+        !read_window(reader, &policy->window))
+        return false;
+    if (*reader->at != '\0' && !is_space(*reader->at))
+        return refuse(reader, reader->at, "expected a space or the end");
+    for (;;) {
+        skip_spaces(reader);
+        if (*reader->at == '\0')
+            return true;
+        if (!read_option(reader, policy, &seen))
+            return false;
+    }
+}
+
+int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
+    if (text == NULL || policy == NULL)
+        return fail(EINVAL, "text or policy is NULL");
+    if (policy->size != sizeof(*policy))
+        return fail(EINVAL, "policy.size is not sizeof(struct stint_policy)");
+    struct stint_policy parsed = STINT_POLICY_INIT;
+    struct reader reader = {.at = text};
+    if (!read_policy(&reader, &parsed)) {
+        if (wrong != NULL)
+            *wrong = reader.wrong;
+        return fail(EINVAL, reader.reason);
+    }
+    *policy = parsed;
+    return 0;
+}
+
+int rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
+    const struct unit *unit = units;
+    while (policy->window % unit->ns != 0)
+        unit++; /* ends: a window is a multiple of a millisecond */
+    uint64_t number = policy->window / unit->ns;
+    if (number == 1)
+        return snprintf(buffer, size, "%u/%s", policy->limit, unit->name);
+    return snprintf(buffer, size, "%u/%llu %ss", policy->limit, (unsigned long long)number,
+                    unit->name);
+}
+
+/* Text that is cut at the end of a buffer, as snprintf does, piece by piece. */
+struct text {
+    char *buffer;
+    size_t size;
+    size_t length; /* of the whole text, cut or not */
+};
+
+static void add_text(struct text *text, const char *piece) {
+    for (; *piece != '\0'; piece++, text->length++)
+        if (text->length + 1 < text->size)
+            text->buffer[text->length] = *piece;
+}
+
+static void add_start(struct text *text, int64_t start) {
+    int64_t ns = start % (int64_t)SECOND;
+    ns += ns < 0 ? (int64_t)SECOND : 0;
+    time_t seconds = (start - ns) / (int64_t)SECOND;
+    struct tm time;
+    char piece[64];
+
+    (void)gmtime_r(&seconds, &time);
+    (void)strftime(piece, sizeof(piece), " start=%Y-%m-%dT%H:%M:%S", &time);
+    add_text(text, piece);
+    if (ns != 0) {
+        (void)snprintf(piece, sizeof(piece), ".%02d", (int)(ns / (int64_t)STINT_TICK_NS));
+        add_text(text, piece);
+    }
+    add_text(text, "Z");
+}
+
+int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size) {
+    struct text text = {.buffer = buffer, .size = size};
+    char piece[64];
+
+    if (buffer == NULL && size != 0)
+        return fail(EINVAL, "buffer is NULL");
+    int error = policy_check(policy);
+    if (error != 0)
+        return error;
+    rate_format(policy, piece, sizeof(piece));
+    add_text(&text, piece);
+    if (policy->name[0] != '\0') {
+        add_text(&text, " name=\"");
+        for (const char *at = policy->name; *at != '\0'; at++) {
+            char letter[3] = {'\\', *at, '\0'};
+            add_text(&text, *at == '"' || *at == '\\' ? letter : letter + 1);
+        }
+        add_text(&text, "\"");
+    }
+    if (policy->start != 0)
+        add_start(&text, policy->start);
+    if ((policy->flags & STINT_SHADOW) != 0)
+        add_text(&text, " shadow");
+    if ((policy->flags & STINT_COUNT_REFUSED) != 0)
+        add_text(&text, " count-refused");
+    if (size != 0)
+        buffer[text.length < size ? text.length : size - 1] = '\0';
+    return (int)text.length;
+}

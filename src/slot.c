@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: MIT
+ * The slot protocol: read the comment in slot.h first. Functions stand in the order in which a
+ * decision may need them: find, charge, decide, claim, resolve. */
+#include "slot.h"
+
+/* ---- The sequence of slots that a key may be in --------------------------------------------- */
+
+/* Slot number `position` of the sequence: those of the home line, then of the lines after it, which
+ * go round within the shard. */
+static inline struct slot *sequence_slot(const struct table *table, uint64_t hash,
+                                         uint32_t position) {
+    uint64_t shard_end = (table_shard(table, hash) + 1) * table->shard_lines;
+    uint64_t line = table_home(table, hash) + position / LINE_SLOTS;
+    if (line >= shard_end)
+        line -= table->shard_lines;
+    return &table->lines[line].slots[position % LINE_SLOTS];
+}
+
+static inline uint32_t sequence_length(const struct table *table) {
+    return table->probe_lines * LINE_SLOTS;
+}
+
+/* A slot as it was seen. */
+struct place {
+    struct slot *slot; /* NULL: none */
+    uint64_t tag;
+    uint64_t state;
+    uint32_t position;
+    bool stepped; /* it may be claimed only because the clock was stepped back */
+};
+
+/* ---- Time ----------------------------------------------------------------------------------- */
+
+/* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
+ * late any more after this. Returns the clock's tick. */
+static tick_t decision_read_clock(struct decision *decision) {
+    uint64_t clock = limiter_now(decision->limiter);
+    if (clock > decision->now)
+        decision->now = clock;
+    return tick_of(clock);
+}
+
+/* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
+ * `length` is that of the window it ends. May move decision->now. */
+static bool beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
+    tick_t now = tick_of(decision->now);
+    if (LIKELY(end_of(id, now) - now <= length + ALLOWANCE_TICKS))
+        return false;
+    tick_t clock = decision_read_clock(decision);
+    return end_of(id, clock) - clock > length + ALLOWANCE_TICKS;
+}
+
+static void count_clock_step(struct stint_limiter *limiter) {
+    limiter_count(limiter, limiter->max_policies, COUNT_CLOCK_STEP);
+}
+
+/* Whether a used slot can be taken over: its window is over, whoever's it is. */
+static bool slot_reusable(struct decision *decision, struct place *place) {
+    tick_t now = tick_of(decision->now);
+    if (end_of(state_id(place->state), now) <= now)
+        return true;
+    const struct table *table = &decision->limiter->table;
+    tick_t length = 1; /* of a claim or a tombstone */
+    if (place->tag != table_tombstone(table) && !state_pending(place->state))
+        length = decision->limiter->policies[tag_policy(table, place->tag)].length;
+    place->stepped = beyond_clock(decision, state_id(place->state), length);
+    return place->stepped;
+}
+
+/* ---- Find ----------------------------------------------------------------------------------- */
+
+enum found { FOUND, ABSENT, FULL };
+
+/* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is
+ * the first slot that it may claim. FULL: it has none and may claim none. */
+static enum found slot_find(struct decision *decision, struct place *place) {
+    const struct table *table = &decision->limiter->table;
+
+    place->slot = NULL;
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
+        struct slot *slot = sequence_slot(table, decision->hash, i);
+        uint64_t tag = atomic_load_acquire(&slot->tag);
+        if (tag == decision->tag) {
+            *place = (struct place){.slot = slot, .tag = tag, .position = i};
+            return FOUND;
+        }
+        if (place->slot == NULL) {
+            struct place seen = {.slot = slot, .tag = tag, .position = i};
+            if (tag != 0)
+                seen.state = atomic_load_acquire(&slot->state);
+            if (tag == 0 || slot_reusable(decision, &seen))
+                *place = seen;
+        }
+        if (tag == 0) /* I5: the key is not beyond */
+            break;
+    }
+    return place->slot != NULL ? ABSENT : FULL;
+}
+
+/* ---- Charge: what a request does to a count. No atomics. ------------------------------------- */
+
+struct charge {
+    uint64_t used; /* afterwards */
+    uint32_t granted;
+    bool fits;
+};
+
+static struct charge charge_of(const struct decision *decision, uint64_t used) {
+    uint64_t capacity = decision->capacity, cost = decision->cost;
+
+    if (used + cost <= capacity)
+        return (struct charge){used + cost, (uint32_t)cost, true};
+    if ((decision->flags & STINT_PARTIAL) != 0 && used < capacity)
+        return (struct charge){capacity, (uint32_t)(capacity - used), true};
+    if ((decision->flags & STINT_DRAIN) != 0 && used < capacity)
+        used = capacity;
+    if ((decision->policy_flags & STINT_COUNT_REFUSED) != 0 && !decision->counted &&
+        used < STINT_LIMIT_MAX)
+        used = used + cost < STINT_LIMIT_MAX ? used + cost : STINT_LIMIT_MAX;
+    return (struct charge){used, 0, false};
+}
+
+/* Writes the verdict and counts the decision. `used` is what the verdict shows. */
+static bool decision_end(struct decision *decision, const struct charge *charge, uint64_t used,
+                         tick_t end, uint32_t flags, struct stint_verdict *verdict) {
+    struct stint_limiter *limiter = decision->limiter;
+    bool peek = (decision->flags & STINT_PEEK) != 0;
+    bool shadowed = !charge->fits && (decision->policy_flags & STINT_SHADOW) != 0;
+    bool allowed = charge->fits || shadowed;
+    uint64_t left = tick_ns(end) - decision->now;
+
+    if (shadowed)
+        flags |= STINT_SHADOWED;
+    if (!peek) {
+        uint32_t counter = shadowed ? COUNT_SHADOWED : allowed ? COUNT_ALLOWED : COUNT_REFUSED;
+        limiter_count(limiter, decision->policy_id, counter);
+        if ((flags & STINT_FIRST_REFUSAL) != 0)
+            limiter_count(limiter, decision->policy_id, COUNT_FIRST_REFUSAL);
+        if ((flags & STINT_UNTRACKED) != 0)
+            limiter_count(limiter, decision->policy_id, COUNT_UNTRACKED);
+    }
+    if (verdict != NULL)
+        *verdict = (struct stint_verdict){
+            .allowed = allowed,
+            .flags = flags,
+            .capacity = (uint32_t)decision->capacity,
+            .used = (uint32_t)used,
+            .remaining = used < decision->capacity ? (uint32_t)(decision->capacity - used) : 0,
+            .granted = peek ? 0 : charge->granted,
+            .window = tick_ns(end),
+            .reset_after = left,
+            .retry_after = charge->fits                          ? 0
+                           : decision->cost > decision->capacity ? STINT_NEVER
+                                                                 : left,
+        };
+    return allowed;
+}
+
+/* ---- Decide --------------------------------------------------------------------------------- */
+
+/* STALE: the slots changed meanwhile, start over. */
+enum progress { DONE, STALE };
+
+static enum progress decide_found(struct decision *decision, struct place *place,
+                                  struct stint_verdict *verdict, bool *allowed);
+static enum progress decide_absent(struct decision *decision, struct place *place, bool pending,
+                                   struct stint_verdict *verdict, bool *allowed);
+static enum progress decide_full(struct decision *decision, struct stint_verdict *verdict,
+                                 bool *allowed);
+
+bool slot_decide(struct decision *decision, struct stint_verdict *verdict) {
+    struct place place;
+    bool allowed = false;
+    enum progress progress;
+
+    /* Each round that ends STALE saw another thread's write, or moved its own now to the clock's.
+     */
+    do {
+        switch (slot_find(decision, &place)) {
+        case FOUND:
+            progress = decide_found(decision, &place, verdict, &allowed);
+            break;
+        case ABSENT:
+            progress = decide_absent(decision, &place, false, verdict, &allowed);
+            break;
+        default:
+            progress = decide_full(decision, verdict, &allowed);
+        }
+    } while (UNLIKELY(progress == STALE));
+    return allowed;
+}
+
+/* The key's slot was found: decide in its window, or open the next one in place. */
+static enum progress decide_found(struct decision *decision, struct place *place,
+                                  struct stint_verdict *verdict, bool *allowed) {
+    const struct policy *policy = decision->policy;
+    struct slot *slot = place->slot;
+
+    uint64_t state = atomic_load_acquire(&slot->state); /* before the tag: see "Find" */
+    if (atomic_load_relaxed(&slot->tag) != decision->tag)
+        return STALE;
+    if (UNLIKELY(state_pending(state))) {
+        place->state = state;
+        return decide_absent(decision, place, true, verdict, allowed);
+    }
+    tick_t now = tick_of(decision->now);
+    tick_t end = end_of(state_id(state), now);
+    bool stepped = beyond_clock(decision, state_id(state), policy->length);
+    if (UNLIKELY(now != tick_of(decision->now))) {
+        now = tick_of(decision->now); /* this thread was late; now it is not */
+        end = end_of(state_id(state), now);
+    }
+    uint64_t used = state_used(state), refused = state & STATE_REFUSED;
+    if (end <= now || stepped) {
+        end = window_end(now, policy->start, policy->length);
+        used = 0;
+        refused = 0;
+    }
+
+    struct charge charge = charge_of(decision, used);
+    bool peek = (decision->flags & STINT_PEEK) != 0;
+    bool first_refusal = !charge.fits && refused == 0 && !peek;
+    if (peek || (charge.used == used && !first_refusal)) {
+        /* Nothing to write. */
+        if (!state_same_window(atomic_load_acquire(&slot->state), state))
+            return STALE;
+    } else {
+        uint64_t next = state_of(end, (charge.fits ? refused : STATE_REFUSED) | charge.used);
+        if (!atomic_cas_seq(&slot->state, state, next))
+            return STALE;
+        if (UNLIKELY(stepped))
+            count_clock_step(decision->limiter);
+    }
+    *allowed = decision_end(decision, &charge, peek ? used : charge.used, end,
+                            first_refusal ? STINT_FIRST_REFUSAL : 0, verdict);
+    return DONE;
+}
+
+/* Ends a fetch-add whose window was not the one that was seen before it, or that found no room. */
+bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added,
+                       struct stint_verdict *verdict) {
+    bool ours = state_same_window(added, seen);
+    if (!ours && !state_pending(added)) {
+        /* Tag, then state: if both are the key's with the end that was added to, it was the key's
+         * when it was added to (I1). */
+        ours = atomic_load_acquire(&slot->tag) == decision->tag &&
+               state_same_window(atomic_load_acquire(&slot->state), added);
+        if (!ours)
+            limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_STRAY);
+    }
+    if (ours && state_used(added) < decision->capacity) {
+        struct charge charge = {state_used(added) + 1, 1, true};
+        tick_t end = end_of(state_id(added), tick_of(decision->now));
+        return decision_end(decision, &charge, charge.used, end, 0, verdict);
+    }
+    decision->counted = ours;
+    return slot_decide(decision, verdict);
+}
+
+/* ---- Claim and resolve ------------------------------------------------------------------------
+ */
+
+/* Raises the watermark of the key's shard to now: but not beyond the clock and the allowance, so
+ * that no caller with a wrong `now` can spoil the windows of all keys of the shard. */
+static void watermark_raise(struct decision *decision) {
+    const struct table *table = &decision->limiter->table;
+    uint64_t *watermark = &table->shards[table_shard(table, decision->hash)].watermark;
+    uint64_t seen = atomic_load_relaxed(watermark);
+    tick_t now = tick_of(decision->now);
+
+    if (LIKELY((tick_t)seen >= now))
+        return;
+    tick_t most = tick_of(limiter_now(decision->limiter)) + ALLOWANCE_TICKS;
+    tick_t raised = now < most ? now : most;
+    while ((tick_t)seen < raised && !atomic_cas_seq(watermark, seen, (uint64_t)raised))
+        seen = atomic_load_relaxed(watermark);
+}
+
+/* The tick in whose window a claim is committed, loaded after the look at the other slots. */
+static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
+    const struct table *table = &decision->limiter->table;
+    uint64_t *watermark = &table->shards[table_shard(table, decision->hash)].watermark;
+    uint64_t seen = atomic_load_acquire(watermark);
+    tick_t now = tick_of(decision->now);
+    tick_t claimed = end_of(claim_id, now) - 1;
+
+    if (UNLIKELY((tick_t)seen > now + ALLOWANCE_TICKS || claimed > now + ALLOWANCE_TICKS)) {
+        tick_t clock = decision_read_clock(decision);
+        now = tick_of(decision->now);
+        if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
+            if (atomic_cas_seq(watermark, seen, (uint64_t)clock))
+                count_clock_step(decision->limiter);
+            seen = (uint64_t)clock;
+        }
+        if (claimed > clock + ALLOWANCE_TICKS)
+            claimed = clock;
+    }
+    tick_t tick = now > claimed ? now : claimed;
+    return tick > (tick_t)seen ? tick : (tick_t)seen;
+}
+
+/* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). */
+static bool claim_cancel(const struct decision *decision, struct slot *slot, uint64_t claim) {
+    uint64_t state = claim;
+    do {
+        const uint64_t expected[2] = {decision->tag, state};
+        const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table),
+                                       state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK)};
+        if (atomic_cas2_seq(slot, expected, tombstone))
+            return true;
+        state = atomic_load_acquire(&slot->state);
+    } while (state_same_window(state, claim) && atomic_load_relaxed(&slot->tag) == decision->tag);
+    return false;
+}
+
+/* Looks at the other slots of the sequence for the key. Returns whether this claim may be
+ * committed; if not, it has been cancelled. Later claims have been cancelled then. */
+static bool claim_stands(const struct decision *decision, const struct place *claim) {
+    const struct table *table = &decision->limiter->table;
+
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
+        struct slot *slot = sequence_slot(table, decision->hash, i);
+        if (i == claim->position)
+            continue;
+        uint64_t tag = atomic_load_acquire(&slot->tag);
+        if (tag == 0)
+            break; /* I5 */
+        while (tag == decision->tag) {
+            uint64_t state = atomic_load_acquire(&slot->state);
+            tag = atomic_load_acquire(&slot->tag);
+            if (tag != decision->tag)
+                break;
+            if (!state_pending(state) || i < claim->position) {
+                (void)claim_cancel(decision, claim->slot, claim->state);
+                return false;
+            }
+            if (claim_cancel(decision, slot, state))
+                break;
+            tag = atomic_load_acquire(&slot->tag); /* it was committed, or is another's by now */
+        }
+    }
+    return true;
+}
+
+/* Commits a claim with this request's charge, whoever claimed it. */
+static enum progress claim_resolve(struct decision *decision, const struct place *claim,
+                                   uint32_t flags, struct stint_verdict *verdict, bool *allowed) {
+    const struct policy *policy = decision->policy;
+
+    if (!claim_stands(decision, claim))
+        return STALE;
+    tick_t tick = commit_tick(decision, state_id(claim->state));
+    tick_t end = window_end(tick, policy->start, policy->length);
+    struct charge charge = charge_of(decision, 0);
+    uint64_t next = state_of(end, (charge.fits ? 0 : STATE_REFUSED) | charge.used);
+    uint64_t state = claim->state;
+    while (!atomic_cas_seq(&claim->slot->state, state, next)) {
+        state = atomic_load_acquire(&claim->slot->state);
+        if (!state_same_window(state, claim->state))
+            return STALE; /* another thread resolved it */
+    }
+    if (!charge.fits)
+        flags |= STINT_FIRST_REFUSAL;
+    *allowed = decision_end(decision, &charge, charge.used, end, flags, verdict);
+    return DONE;
+}
+
+/* Claims the slot seen at `place` with one double-width CAS. */
+static bool claim_slot(struct decision *decision, struct place *place) {
+    tick_t end = tick_of(decision->now) + 1;
+    const uint64_t expected[2] = {place->tag, place->state};
+    const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
+
+    if (!atomic_cas2_seq(place->slot, expected, claim))
+        return false;
+    place->tag = claim[0];
+    place->state = claim[1];
+    if (UNLIKELY(place->stepped))
+        count_clock_step(decision->limiter);
+    limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_PLACED);
+    return true;
+}
+
+/* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
+static enum progress decide_nothing(struct decision *decision, const struct charge *charge,
+                                    struct stint_verdict *verdict, bool *allowed) {
+    const struct policy *policy = decision->policy;
+    tick_t end = window_end(tick_of(decision->now), policy->start, policy->length);
+    *allowed = decision_end(decision, charge, 0, end, 0, verdict);
+    return DONE;
+}
+
+/* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that
+ * somebody has not resolved yet. */
+static enum progress decide_absent(struct decision *decision, struct place *place, bool pending,
+                                   struct stint_verdict *verdict, bool *allowed) {
+    struct charge charge = charge_of(decision, 0);
+
+    if ((decision->flags & STINT_PEEK) != 0 || (charge.fits && charge.used == 0))
+        return decide_nothing(decision, &charge, verdict, allowed);
+    if (!pending) {
+        if (place->tag != 0)
+            watermark_raise(decision);
+        if (!claim_slot(decision, place))
+            return STALE;
+    }
+    return claim_resolve(decision, place, 0, verdict, allowed);
+}
+
+/* ---- A full table --------------------------------------------------------------------------- */
+
+/* Finds the live slot of the sequence with the fewest tokens used. */
+static bool find_least_used(const struct decision *decision, struct place *place) {
+    const struct table *table = &decision->limiter->table;
+
+    place->slot = NULL;
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
+        struct slot *slot = sequence_slot(table, decision->hash, i);
+        uint64_t tag = atomic_load_acquire(&slot->tag);
+        uint64_t state = atomic_load_acquire(&slot->state);
+        if (!state_pending(state) &&
+            (place->slot == NULL || state_used(state) < state_used(place->state)))
+            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
+    }
+    return place->slot != NULL;
+}
+
+/* The key has no slot and may claim none: the outcome that the user chose (G). */
+static enum progress decide_full(struct decision *decision, struct stint_verdict *verdict,
+                                 bool *allowed) {
+    const struct policy *policy = decision->policy;
+    struct charge charge = charge_of(decision, 0);
+    bool peek = (decision->flags & STINT_PEEK) != 0;
+
+    if (!peek && charge.fits && charge.used == 0)
+        return decide_nothing(decision, &charge, verdict, allowed);
+    if (decision->limiter->on_full == STINT_FULL_REPLACE) {
+        struct place place;
+        if (peek)
+            return decide_nothing(decision, &charge, verdict, allowed);
+        if (find_least_used(decision, &place)) {
+            if (!claim_slot(decision, &place))
+                return STALE;
+            limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_REPLACED);
+            return claim_resolve(decision, &place, STINT_REPLACED, verdict, allowed);
+        }
+        /* Every slot is being claimed at this instant: admit rather than wait. */
+    }
+    if (decision->limiter->on_full == STINT_FULL_REFUSE)
+        charge = (struct charge){.used = 0, .granted = 0, .fits = false};
+    tick_t end = window_end(tick_of(decision->now), policy->start, policy->length);
+    uint64_t used = peek || !charge.fits ? 0 : charge.used;
+    *allowed = decision_end(decision, &charge, used, end, STINT_UNTRACKED, verdict);
+    if (verdict != NULL && !charge.fits)
+        verdict->remaining = 0; /* of nothing that this key could be given */
+    return DONE;
+}
+
+/* ---- Refund and reset ------------------------------------------------------------------------ */
+
+/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
+static bool find_committed(const struct table *table, uint64_t hash, uint64_t tag,
+                           struct place *place) {
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
+        struct slot *slot = sequence_slot(table, hash, i);
+        uint64_t seen = atomic_load_acquire(&slot->tag);
+        if (seen == 0)
+            return false;
+        if (seen != tag)
+            continue;
+        uint64_t state = atomic_load_acquire(&slot->state);
+        if (atomic_load_acquire(&slot->tag) == tag && !state_pending(state)) {
+            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
+                     uint32_t tokens, uint32_t capacity) {
+    struct place place;
+
+    while (find_committed(table, hash, tag, &place) && state_id(place.state) == id) {
+        /* `used` above the capacity is requests that were refused: nothing to give back. */
+        uint64_t used = state_used(place.state);
+        if (used > capacity)
+            used = capacity;
+        uint64_t back = tokens < used ? tokens : used;
+        if (back == 0)
+            return 0;
+        uint64_t next = (place.state & ~USED_MASK) | (used - back);
+        if (atomic_cas_seq(&place.slot->state, place.state, next))
+            return (uint32_t)back;
+    }
+    return 0;
+}
+
+void slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
+    struct place place;
+
+    while (find_committed(table, hash, tag, &place))
+        if (atomic_cas_seq(&place.slot->state, place.state, place.state & ~USED_MASK))
+            return;
+}

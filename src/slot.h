@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ * Step 4 of a decision: line + tag -> slot, slot + window -> verdict.
+ *
+ * THE SLOT PROTOCOL
+ *
+ *     word 0   tag     whose slot it is (table.h)
+ *     word 1   state   id 33 | pending 1 | refused 1 | used 29        (bit 63 ... bit 0)
+ *
+ *   id       the end of the slot's window in ticks, 33 bits of it (window.h)
+ *   pending  the slot is claimed, but nobody may count in it yet
+ *   refused  the key was refused in this window: FIRST_REFUSAL has been given
+ *   used     tokens taken
+ *
+ * "End" below is the full end that the id stands for. A slot is OVER when its end <= now.
+ *
+ * States of a slot and who may change them. S: single-width CAS on the state; D: double-width CAS
+ * on tag and state; +: fetch-add on the state.
+ *
+ *     from        to          how  by                  condition
+ *     NEVER       PENDING     D    claim               no other slot of the sequence has the key's
+ * tag COMMITTED   PENDING     D    claim               it is over; the shard's watermark was raised
+ * first TOMBSTONE   PENDING     D    claim               likewise PENDING     PENDING     D claim
+ * likewise (its claimer died) PENDING     COMMITTED   S    resolve, anyone     no other committed
+ * or earlier slot of the key PENDING     TOMBSTONE   D    resolve, anyone     another slot of the
+ * key is committed or earlier COMMITTED   COMMITTED   +    take                a load showed the
+ * key's tag, this window and room COMMITTED   COMMITTED   S    decide, refund,     same window:
+ * used or refused change reset COMMITTED   COMMITTED   S    decide              it is over: a new
+ * window of the same key COMMITTED   PENDING     D    replace             STINT_FULL_REPLACE only;
+ * it is live PENDING     PENDING     +    take                a stray add: the slot changed under
+ * the adder TOMBSTONE   TOMBSTONE   +    take                likewise
+ *
+ * Invariants (clock steps and STINT_FULL_REPLACE apart, which say so):
+ *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
+ *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
+ *   I2  A tag changes only by a double-width CAS.
+ *   I3  At most one slot of a key is committed.
+ *   I4  `used` falls only by a new window, a commit, a refund or a reset.
+ *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
+ *
+ * Why a decision is right (A, B):
+ *
+ * Find. The tag is loaded, then the state s, then the tag again. If the tag is not the key's, s may
+ * be another's: start over. If it is, s may still be another's: the slot may have gone to another
+ * key and come back between the two loads of the tag. But it is the key's if the slot still has the
+ * end of s at any time after the second load of the tag (I1), and every path below makes sure of
+ * that:
+ *   - fetch-add: what it returns has the end of s, committed;
+ *   - CAS on the state: it succeeds only if the state is s;
+ *   - refusing without a write: the state is loaded once more and has the end of s, committed.
+ *   Without the second load of the tag another key's window is charged; without the second load of
+ *   the state a key is refused for another's count.
+ *
+ * Fetch-add. It is issued only after a load that showed room, so `used` passes the limit by at most
+ * one for each thread, and never reaches the refused bit (2^28 threads). If what it returns has
+ * another end, or is pending, the slot changed in between. If tag and state then show the key,
+ * committed, with the end that was returned, the add was into the key's next window (I1): decide by
+ * it. Else the token is another's by now, and is left to it until its window ends: the exception of
+ * B. It is never taken back: that could take another's.
+ *
+ * New window in place. The slot is the key's and over. One CAS on the state changes window and
+ * count together, so of two threads that meet at a boundary one opens the window and the other
+ * counts in it. A late thread may open a window that is over by the clock: it is later than any
+ * that this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice.
+ *
+ * Claim. Two threads that see a key for the first time may pick different slots. So a claim is
+ * first PENDING: nobody counts in it. After claiming, each looks at all other slots of the key's
+ * sequence. Both claims precede both looks (they are sequentially consistent), so at least one sees
+ * the other. The one that sees a committed slot or an earlier claim gives up its own; the one that
+ * sees a later claim cancels that; so one is left, and it commits. Anyone who meets a pending slot
+ * of his key does the same work for it, so nobody waits for a thread that stopped (E). A cancelled
+ * claim becomes a tombstone by a double-width CAS, which fails when the slot was committed
+ * meanwhile, and keeps its end, so that the slot cannot be taken again before the next tick (I1).
+ *
+ * Watermark. The key may have had a slot before, whose window ended and which another key took. A
+ * thread with a late `now` must not open that window again in a new slot. So whoever takes over a
+ * used slot first raises the shard's watermark to his `now`, at which that slot was over; and a
+ * window is committed at max(now, watermark, end of the claim - 1), where the watermark is loaded
+ * after the look at the other slots: if an older slot of the key is gone by the time of the look,
+ * its takeover raised the watermark before.
+ *
+ * Commit is one CAS on the state, whatever `used` is by then: a stray add into a pending slot must
+ * not hold it up, and is dropped.
+ *
+ * Memory order. Everything that changes a slot, and every raise of a watermark, is sequentially
+ * consistent. Loads of tags and states are acquires, so that the order in which this comment loads
+ * is the order in which they are done: "tag, state, tag" and "look, then watermark" would be wrong
+ * the other way round. "Claim, then look" is an RMW before loads: the fence after it (atomic.h)
+ * keeps it.
+ *
+ * What a stale read costs: a stale tag or state makes a CAS fail or an end differ, and the decision
+ * starts over. A stale watermark is impossible to tell from an earlier one, and harmless: it was
+ * read after the look, which is all that is needed. A stale `current_end` of a policy costs a
+ * division.
+ *
+ * Clock steps. A slot whose end is ahead of now by more than its policy's window and the allowance
+ * is either met by a late thread or was written before the clock stepped back. The clock, read
+ * after the slot was loaded, tells: if the slot is too far ahead of it too, no thread can have
+ * written it by the clock as it is now, and it counts as over. Windows are then counted again, and
+ * ends fall: I1, and with it A and B, hold between steps of the clock, not across them.
+ *
+ * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
+#ifndef STINT_SLOT_H
+#define STINT_SLOT_H
+
+#include "limiter.h"
+
+#define USED_BITS     29
+#define USED_MASK     ((UINT64_C(1) << USED_BITS) - 1)
+#define STATE_REFUSED (UINT64_C(1) << 29)
+#define STATE_PENDING (UINT64_C(1) << 30)
+#define STATE_ID      31 /* shift */
+
+static_assert(STATE_ID + ID_BITS == 64, "id, pending, refused and used fill the word");
+static_assert(2 * (uint64_t)STINT_LIMIT_MAX - 1 <= USED_MASK,
+              "adds past the limit do not reach the refused bit");
+
+static inline uint64_t state_of(tick_t end, uint64_t rest) {
+    return id_of(end) << STATE_ID | rest;
+}
+
+static inline uint64_t state_id(uint64_t state) {
+    return state >> STATE_ID;
+}
+
+static inline uint64_t state_used(uint64_t state) {
+    return state & USED_MASK;
+}
+
+static inline bool state_pending(uint64_t state) {
+    return (state & STATE_PENDING) != 0;
+}
+
+/* Same end, and pending or not alike. */
+static inline bool state_same_window(uint64_t one, uint64_t other) {
+    return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
+}
+
+/* One decision, handed from step to step on the stack. */
+struct decision {
+    struct stint_limiter *limiter;
+    struct policy *policy;
+    uint64_t hash;
+    uint64_t tag;
+    uint64_t now; /* ns since the epoch */
+    uint32_t policy_id;
+    uint32_t cost;
+    uint32_t flags;        /* STINT_PEEK ... of the request */
+    uint32_t policy_flags; /* STINT_SHADOW ... */
+    uint64_t capacity;     /* tokens */
+    bool counted; /* a fetch-add has counted this request already, whether it fits or not */
+};
+
+/* The slot of this line that has the tag, or NULL. All four are compared before the one branch,
+ * which is predictable: an early exit would not be. */
+static inline struct slot *line_find(struct line *line, uint64_t tag) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < LINE_SLOTS; i++)
+        found |= (uint32_t)(atomic_load_relaxed(&line->slots[i].tag) == tag) << i;
+    return found == 0 ? NULL : &line->slots[__builtin_ctz(found)];
+}
+
+/* Decides whatever it is: all that the hot path of take.c leaves. The policy exists. */
+bool slot_decide(struct decision *decision, struct stint_verdict *verdict);
+
+/* Ends a decision of cost 1 whose fetch-add on `slot` returned `added`, after a load that had shown
+ * the window of `seen`: `added` is of another window, or shows no room. */
+bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added,
+                       struct stint_verdict *verdict);
+
+/* Gives tokens back to a key while its slot is in the window `id`. Returns how many. */
+uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
+                     uint32_t tokens, uint32_t capacity);
+
+/* Sets what a key has used to 0. */
+void slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * Counters: a stripe for each thread, summed when read (limiter.h). */
+#include <errno.h>
+
+#include "slot.h"
+
+_Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
+
+/* The number of the last thread that got one. */
+static uint64_t last_thread_number;
+
+void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
+    if (stint_thread_number == 0) {
+        /* A signal handler that does the same here in between wastes a number, no more. */
+        uint64_t number = atomic_fetch_add_seq(&last_thread_number, 1) + 1;
+        stint_thread_number = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+    }
+    if (stint_thread_number < limiter->stripes)
+        limiter_count(limiter, row, counter);
+    else
+        atomic_add_relaxed(&limiter->counters[row].count[counter], 1);
+}
+
+static uint64_t sum(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
+    uint64_t total = 0;
+    for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++) {
+        size_t index = (size_t)stripe * (limiter->max_policies + 1) + row;
+        total += atomic_load_relaxed(&limiter->counters[index].count[counter]);
+    }
+    return total;
+}
+
+int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
+    if (limiter == NULL || stats == NULL)
+        return fail(EINVAL, "limiter or stats is NULL");
+    if (stats->size != sizeof(*stats))
+        return fail(EINVAL, "stats.size is not sizeof(struct stint_stats)");
+
+    const struct table *table = &limiter->table;
+    uint32_t row = limiter->max_policies;
+    struct stint_stats seen = {
+        .size = sizeof(seen),
+        .memory = limiter->mapping_size,
+        .slots = table->line_count * LINE_SLOTS,
+        .placed = sum(limiter, row, COUNT_PLACED),
+        .replaced = sum(limiter, row, COUNT_REPLACED),
+        .clock_steps = sum(limiter, row, COUNT_CLOCK_STEP),
+        .stray_tokens = sum(limiter, row, COUNT_STRAY),
+        .unknown_policy = sum(limiter, row, COUNT_UNKNOWN_POLICY),
+        .shards = UINT32_C(1) << table->shard_bits,
+        .policies = (uint32_t)atomic_load_acquire(&limiter->header->policy_count),
+    };
+    for (uint32_t id = 0; id < seen.policies; id++)
+        seen.untracked += sum(limiter, id, COUNT_UNTRACKED);
+    tick_t now = tick_of(limiter_now(limiter));
+    for (uint64_t line = 0; line < table->line_count; line++) {
+        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+            struct slot *slot = &table->lines[line].slots[i];
+            uint64_t tag = atomic_load_acquire(&slot->tag);
+            uint64_t state = atomic_load_relaxed(&slot->state);
+            seen.used += tag != 0;
+            seen.live += tag != 0 && tag != table_tombstone(table) && !state_pending(state) &&
+                         end_of(state_id(state), now) > now;
+        }
+    }
+    *stats = seen;
+    return 0;
+}
+
+int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
+                       struct stint_policy_stats *stats) {
+    if (limiter == NULL || stats == NULL)
+        return fail(EINVAL, "limiter or stats is NULL");
+    if (stats->size != sizeof(*stats))
+        return fail(EINVAL, "stats.size is not sizeof(struct stint_policy_stats)");
+    if (limiter_policy(limiter, id) == NULL)
+        return fail(ENOENT, "there is no policy of that id");
+    *stats = (struct stint_policy_stats){
+        .size = sizeof(*stats),
+        .allowed = sum(limiter, id, COUNT_ALLOWED),
+        .refused = sum(limiter, id, COUNT_REFUSED),
+        .shadowed = sum(limiter, id, COUNT_SHADOWED),
+        .first_refusals = sum(limiter, id, COUNT_FIRST_REFUSAL),
+        .untracked = sum(limiter, id, COUNT_UNTRACKED),
+    };
+    return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * Step 2 of a decision: hash -> shard -> line. The table's shape; what the slots mean, and how they
+ * change hands, is in slot.h.
+ *
+ * A limiter is one mapping without pointers inside, so that it can be shared:
+ *
+ *     +--------+----------+----------------------------+----------+--------------------------------+
+ *     | header | policies | counters, a row per stripe | shards   | lines |
+ *     +--------+----------+----------------------------+----------+--------------------------------+
+ *
+ *     line, 64 bytes                  slot, 16 bytes
+ *     +------+------+------+------+   word 0  tag    what the slot is for
+ *     | slot | slot | slot | slot |   word 1  state  window id 33 | pending 1 | refused 1 | used 29
+ *     +------+------+------+------+
+ *
+ * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
+ * of lines need not be a power of two and memory is 32 bytes per key to the line. All policies of a
+ * key share its home line: a minute and an hour limit cost one cache miss. A key that finds its
+ * home line full goes to the following lines of the shard, PROBE_LINES at most.
+ *
+ * The tag holds the hash's low bits and the policy:
+ *
+ *     tag = hash << policy_bits | (policy + 1)
+ *
+ * so it is never 0 (never used) and has policy 0 only as a tombstone. The policy_bits bits of the
+ * hash that the tag lacks are its top ones, which the line stands for: as soon as the table has
+ * 2^policy_bits * PROBE_LINES lines (at the default of 64 policies: from 6,144 keys on), line and
+ * tag together are the full 64 bits of the hash, and two keys share a slot only if their hashes are
+ * equal (promise I). Below that, 57 bits and the line remain. */
+#ifndef STINT_TABLE_H
+#define STINT_TABLE_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include "atomic.h"
+
+struct slot {
+    uint64_t tag; /* 0: never used */
+    uint64_t state;
+};
+static_assert(sizeof(struct slot) == 16, "a double-width compare-and-swap covers a slot");
+
+#define LINE_SLOTS 4
+
+struct line {
+    _Alignas(CACHE_LINE) struct slot slots[LINE_SLOTS];
+};
+static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
+
+/* Lines that a key may be in: its home line and those after it, in its shard. With 10 million keys
+ * in as many random lines (the `first-seen` benchmark does the same with the table itself): at a
+ * load of 50% the farthest key was 12 lines from home, so 24 leaves 1 in 1,000 such tables with one
+ * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. A miss
+ * reads them all, 1.5 KiB in a row, once every slot has been used. */
+#define PROBE_LINES 24
+
+/* What changes hands in a shard without the two claimers touching the same slot. */
+struct shard {
+    /* A tick. Whoever takes over a used slot raises it to his now first; whoever opens a window for
+     * a key without a slot opens none that was over by then. */
+    _Alignas(CACHE_LINE) uint64_t watermark;
+};
+
+/* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
+struct table {
+    struct line *lines;
+    struct shard *shards;
+    uint64_t line_count;
+    uint64_t shard_lines; /* lines of a shard */
+    uint32_t shard_bits;  /* log2 of the number of shards */
+    uint32_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
+    uint32_t policy_bits;
+};
+
+/* floor(hash / 2^64 * line_count): uniform, and the hash's top bits decide. As line_count is shards
+ * * shard_lines, the shard is the hash's top shard_bits bits. */
+static inline uint64_t table_home(const struct table *table, uint64_t hash) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)hash * table->line_count >> 64);
+}
+
+static inline uint64_t table_shard(const struct table *table, uint64_t hash) {
+    return table->shard_bits == 0 ? 0 : hash >> (64 - table->shard_bits);
+}
+
+static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {
+    return hash << table->policy_bits | (policy + 1);
+}
+
+/* The policy of a tag that is neither never used nor a tombstone. */
+static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
+    return (uint32_t)(tag & ((UINT64_C(1) << table->policy_bits) - 1)) - 1;
+}
+
+/* Tag of a slot whose claim was cancelled: no key's, and not 0, because a used slot never becomes
+ * never-used again (searches stop there). */
+static inline uint64_t table_tombstone(const struct table *table) {
+    return UINT64_C(1) << table->policy_bits;
+}
+
+#endif

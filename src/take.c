@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ * The decision: read this file first. A request goes through four steps, each in a file of its own,
+ * and each hands a value on the stack to the next:
+ *
+ *     1  key bytes     ->  hash              key.c      the caller did this: stint_key_of
+ *     2  hash          ->  line              table.h
+ *     3  now + policy  ->  window            window.h
+ *     4  line + tag    ->  slot -> verdict   slot.h, slot.c
+ *
+ * decide() below is the hot path: cost 1, the key present, its window current. Everything else
+ * leaves it for slot_decide. */
+#include "slot.h"
+
+/* Verdict of a decision that could not begin. */
+static const struct stint_verdict unknown_policy = {
+    .flags = STINT_UNKNOWN_POLICY,
+    .retry_after = STINT_NEVER,
+};
+
+/* What the hot path leaves: finds the policy and the window the long way. Not inlined, so that the
+ * hot path keeps its registers. */
+static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
+                                                  const struct stint_request *request, uint64_t now,
+                                                  struct stint_verdict *verdict, struct slot *slot,
+                                                  uint64_t seen, uint64_t added) {
+    assert((request->flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN)) == 0);
+    struct policy *policy = limiter_policy(limiter, request->policy);
+    if (UNLIKELY(policy == NULL)) {
+        limiter_count(limiter, limiter->max_policies, COUNT_UNKNOWN_POLICY);
+        if (verdict != NULL)
+            *verdict = unknown_policy;
+        return false;
+    }
+    uint64_t rule = atomic_load_acquire(&policy->rule);
+    uint64_t limit = request->limit == 0 ? rule_limit(rule) : request->limit;
+    struct decision decision = {
+        .limiter = limiter,
+        .policy = policy,
+        .hash = request->key,
+        .tag = table_tag(&limiter->table, request->key, request->policy),
+        .now = now,
+        .policy_id = request->policy,
+        .cost = request->cost,
+        .flags = request->flags,
+        .policy_flags = rule_flags(rule),
+        .capacity = limit < STINT_LIMIT_MAX ? limit : STINT_LIMIT_MAX,
+    };
+    /* Let the next decision find the window without a division. */
+    tick_t end = window_end(tick_of(now), policy->start, policy->length);
+    if ((uint64_t)end != atomic_load_relaxed(&policy->current_end))
+        atomic_store_relaxed(&policy->current_end, (uint64_t)end);
+    if (slot != NULL)
+        return slot_decide_added(&decision, slot, seen, added, verdict);
+    return slot_decide(&decision, verdict);
+}
+
+/* One decision, by the hot path if it can. `now` is a time, not STINT_NOW. */
+static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict) {
+    struct slot *slot = NULL;
+    uint64_t seen = 0, added = 0;
+
+    if (UNLIKELY(request->cost != 1 || (request->limit | request->flags) != 0 ||
+                 request->policy >= limiter->max_policies))
+        goto rest;
+
+    /* The window: end > now >= end - window, or the hint is of another window (or of no policy). */
+    struct policy *policy = &limiter->policies[request->policy];
+    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    uint64_t left = tick_ns(end) - now;
+    if (UNLIKELY(left - 1 >= atomic_load_relaxed(&policy->window_ns)))
+        goto rest;
+
+    /* The line, and the key's slot in it. */
+    uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+    struct line *line = &limiter->table.lines[table_home(&limiter->table, request->key)];
+    struct slot *found = line_find(line, tag);
+    if (UNLIKELY(found == NULL))
+        goto rest;
+
+    /* The state, then the tag again (slot.h, "Find"). A state of this window, not pending and not
+     * refused, less its window, is `used`; any other is far more than a limit. */
+    uint64_t window = state_of(end, 0);
+    uint64_t capacity = rule_limit(atomic_load_relaxed(&policy->rule));
+    uint64_t state = atomic_load_acquire(&found->state);
+    if (state - window >= capacity || atomic_load_relaxed(&found->tag) != tag)
+        goto rest;
+    seen = state;
+    added = atomic_fetch_add_seq(&found->state, 1);
+    uint64_t used = added - window;
+    if (UNLIKELY(used >= capacity)) {
+        slot = found;
+        goto rest;
+    }
+    limiter_count(limiter, request->policy, COUNT_ALLOWED);
+    if (verdict != NULL)
+        *verdict = (struct stint_verdict){
+            .allowed = true,
+            .capacity = (uint32_t)capacity,
+            .used = (uint32_t)used + 1,
+            .remaining = (uint32_t)(capacity - used - 1),
+            .granted = 1,
+            .window = tick_ns(end),
+            .reset_after = left,
+        };
+    return true;
+
+rest:
+    return decide_rest(limiter, request, now, verdict, slot, seen, added);
+}
+
+bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
+                uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide(limiter, &request, now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+}
+
+bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
+                  struct stint_verdict *verdict) {
+    return decide(limiter, request, now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+}
+
+/* Lines fetched ahead at once: about as many misses as a core keeps under way (10 to 24 line fill
+ * buffers on x86-64 of the last ten years). */
+#define BATCH_AHEAD 16
+
+size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
+                          size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    size_t allowed = 0;
+
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    for (size_t first = 0; first < n; first += BATCH_AHEAD) {
+        size_t end = n - first < BATCH_AHEAD ? n : first + BATCH_AHEAD;
+        for (size_t i = first; i < end; i++)
+            stint_prefetch(limiter, requests[i].key);
+        for (size_t i = first; i < end; i++)
+            allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
+    }
+    return allowed;
+}
+
+uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                      uint32_t tokens, uint64_t window) {
+    const struct policy *policy = limiter_policy(limiter, policy_id);
+    if (policy == NULL)
+        return 0;
+    return slot_refund(&limiter->table, key, table_tag(&limiter->table, key, policy_id),
+                       id_of(tick_of(window)), tokens,
+                       rule_limit(atomic_load_relaxed(&policy->rule)));
+}
+
+void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+    if (limiter_policy(limiter, policy_id) != NULL)
+        slot_reset(&limiter->table, key, table_tag(&limiter->table, key, policy_id));
+}
+
+void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {
+    __builtin_prefetch(&limiter->table.lines[table_home(&limiter->table, key)]);
+}
+
+uint64_t stint_now(const struct stint_limiter *limiter) {
+    return limiter_now(limiter);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * Step 3 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
+ * no clock, no state.
+ *
+ * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
+ * before the epoch and before a policy's start are ordinary numbers. Windows and starts are whole
+ * ticks, so nothing is rounded: a window that holds a tick holds all of it.
+ *
+ * In a slot, an end is cut to 33 bits, its id. Ids are compared by difference: an id stands for the
+ * end that lies within 2^32 ticks (1.36 years) of a time that is known. */
+#ifndef STINT_WINDOW_H
+#define STINT_WINDOW_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include <stint.h>
+
+typedef int64_t tick_t;
+
+#define ID_BITS 33
+#define ID_MASK ((UINT64_C(1) << ID_BITS) - 1)
+
+/* How far a slot may be ahead of the clock, beyond its own window, before the clock counts as
+ * stepped back: promise H's allowance. It covers the small steps that NTP makes. */
+#define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */
+
+/* An id is told from its neighbours 2^33 ticks away as long as no live end is 2^32 ticks ahead. */
+static_assert(STINT_WINDOW_MAX / STINT_TICK_NS + 2 * 6000 < UINT64_C(1) << (ID_BITS - 1),
+              "a window and twice the allowance fit in half the range of an id");
+/* UINT64_MAX ns is 1.8e12 ticks: sums of a few such numbers are far from overflow. */
+static_assert(UINT64_MAX / STINT_TICK_NS < INT64_MAX / 1024, "ticks do not overflow");
+
+/* The tick that holds an instant (ns since the epoch). */
+static inline tick_t tick_of(uint64_t ns) {
+    return (tick_t)(ns / STINT_TICK_NS);
+}
+
+/* The first nanosecond of a tick that is not before the epoch. Ticks past the year 2554 wrap, as ns
+ * since the epoch do; differences to a `now` come out right all the same. */
+static inline uint64_t tick_ns(tick_t tick) {
+    return (uint64_t)tick * STINT_TICK_NS;
+}
+
+/* The end of the window that holds tick `now`, for windows [start + k * length, start + (k+1) *
+ * length), k any integer: the division is rounded down, also for times before start. */
+static inline tick_t window_end(tick_t now, tick_t start, tick_t length) {
+    tick_t since = now - start;
+    tick_t into = since % length;
+    if (into < 0)
+        into += length;
+    return now - into + length;
+}
+
+static inline uint64_t id_of(tick_t end) {
+    return (uint64_t)end & ID_MASK;
+}
+
+/* The end that an id stands for: the one within [near - 2^32, near + 2^32). */
+static inline tick_t end_of(uint64_t id, tick_t near) {
+    uint64_t ahead = (id - (uint64_t)near) & ID_MASK;
+    return near + (tick_t)ahead - (tick_t)((ahead >> (ID_BITS - 1)) << ID_BITS);
+}
+
+#endif
