@@ -19,6 +19,10 @@
 #include <ck_md.h>
 #include <ck_pr.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
 
 /* Loads, compare-and-swaps and adds of one 64-bit word. */
@@ -97,6 +101,38 @@ static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
     ck_pr_add_64(word, value);
 }
 
+#endif
+
+/* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
+ * is equal; else match4_offset gives the offset of the first that is. No order: like four relaxed
+ * loads, each whole in itself (aligned halves of a 16-byte load are, on every x86-64). */
+#if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
+static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
+    const __m128i *pair = (const __m128i *)(const void *)line;
+    __m128i wanted = _mm_set1_epi64x((long long)value);
+    __m128i low = _mm_unpacklo_epi64(_mm_load_si128(pair), _mm_load_si128(pair + 1));
+    __m128i high = _mm_unpacklo_epi64(_mm_load_si128(pair + 2), _mm_load_si128(pair + 3));
+    /* SSE2 compares 32-bit halves: 16-bit results are packed, two for each word and two mask bits
+     * for each of these, and a word is equal where both of its halves are. */
+    __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
+    uint32_t mask = (uint32_t)_mm_movemask_epi8(halves);
+    return mask & mask >> 2 & 0x1111;
+}
+
+static inline uint32_t match4_offset(uint32_t match) {
+    return (uint32_t)__builtin_ctz(match) << 2; /* four mask bits for each 16 bytes */
+}
+#else
+static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
+    uint32_t match = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        match |= (uint32_t)(atomic_load_relaxed(&line[2 * i]) == value) << i;
+    return match;
+}
+
+static inline uint32_t match4_offset(uint32_t match) {
+    return (uint32_t)__builtin_ctz(match) << 4;
+}
 #endif
 
 /* Adds to a word that only this thread adds to, while others may read it. On x86-64 one instruction

@@ -15,7 +15,15 @@ static inline stint_key not_global(uint64_t hash) {
     return hash + (hash == 0);
 }
 
+/* Out of line, so that short keys, for which XXH3 is a dozen instructions, need no stack. */
+static __attribute__((noinline)) stint_key key_of_long(const struct stint_limiter *limiter,
+                                                       const void *bytes, size_t length) {
+    return not_global(XXH3_64bits_withSecret(bytes, length, limiter->secret, STINT_SECRET_SIZE));
+}
+
 stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes, size_t length) {
+    if (length > 16)
+        return key_of_long(limiter, bytes, length);
     return not_global(XXH3_64bits_withSecret(bytes, length, limiter->secret, STINT_SECRET_SIZE));
 }
 

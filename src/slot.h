@@ -151,12 +151,30 @@ struct decision {
 };
 
 /* The slot of this line that has the tag, or NULL. All four are compared before the one branch,
- * which is predictable: an early exit would not be. */
+ * which is predictable: an early exit would not be. The answer is a hint, which the loads that
+ * follow it check. */
 static inline struct slot *line_find(struct line *line, uint64_t tag) {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < LINE_SLOTS; i++)
-        found |= (uint32_t)(atomic_load_relaxed(&line->slots[i].tag) == tag) << i;
-    return found == 0 ? NULL : &line->slots[__builtin_ctz(found)];
+    uint32_t found = atomic_match4(&line->slots[0].tag, tag);
+    return found == 0 ? NULL : (struct slot *)((char *)line + match4_offset(found));
+}
+
+/* Likewise in the lines after the home line, up to a line that has a never-used slot (I5). */
+static inline struct slot *table_find_displaced(const struct table *table, uint64_t hash,
+                                                uint64_t tag) {
+    uint64_t shard_end = (table_shard(table, hash) + 1) * table->shard_lines;
+    uint64_t index = table_home(table, hash);
+
+    for (uint32_t i = 1; i < table->probe_lines; i++) {
+        if (atomic_match4(&table->lines[index].slots[0].tag, 0) != 0)
+            return NULL;
+        index++;
+        if (index == shard_end)
+            index -= table->shard_lines;
+        struct slot *slot = line_find(&table->lines[index], tag);
+        if (slot != NULL)
+            return slot;
+    }
+    return NULL;
 }
 
 /* Decides whatever it is: all that the hot path of take.c leaves. The policy exists. */

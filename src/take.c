@@ -17,8 +17,9 @@ static const struct stint_verdict unknown_policy = {
     .retry_after = STINT_NEVER,
 };
 
-/* What the hot path leaves: finds the policy and the window the long way. Not inlined, so that the
- * hot path keeps its registers. */
+/* What the hot path leaves: finds the policy and the window the long way. `slot` is NULL, or one to
+ * which the hot path added, `added` being what it returned and `seen` what it had loaded before.
+ * Not inlined, so that the hot path needs no more registers than its own. */
 static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
                                                   const struct stint_request *request, uint64_t now,
                                                   struct stint_verdict *verdict, struct slot *slot,
@@ -54,46 +55,38 @@ static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
     return slot_decide(&decision, verdict);
 }
 
-/* One decision, by the hot path if it can. `now` is a time, not STINT_NOW. */
-static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict) {
-    struct slot *slot = NULL;
-    uint64_t seen = 0, added = 0;
+static __attribute__((noinline)) bool take_rest(struct stint_limiter *limiter, uint32_t policy,
+                                                stint_key key, uint32_t cost, uint64_t now,
+                                                struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_rest(limiter, &request, now, verdict, NULL, 0, 0);
+}
 
-    if (UNLIKELY(request->cost != 1 || (request->limit | request->flags) != 0 ||
-                 request->policy >= limiter->max_policies))
-        goto rest;
+static __attribute__((noinline)) bool take_added(struct stint_limiter *limiter, uint32_t policy,
+                                                 stint_key key, uint64_t now,
+                                                 struct stint_verdict *verdict, struct slot *slot,
+                                                 uint64_t seen, uint64_t added) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    return decide_rest(limiter, &request, now, verdict, slot, seen, added);
+}
 
-    /* The window: end > now >= end - window, or the hint is of another window (or of no policy). */
-    struct policy *policy = &limiter->policies[request->policy];
-    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    uint64_t left = tick_ns(end) - now;
-    if (UNLIKELY(left - 1 >= atomic_load_relaxed(&policy->window_ns)))
-        goto rest;
-
-    /* The line, and the key's slot in it. */
-    uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
-    struct line *line = &limiter->table.lines[table_home(&limiter->table, request->key)];
-    struct slot *found = line_find(line, tag);
-    if (UNLIKELY(found == NULL))
-        goto rest;
-
-    /* The state, then the tag again (slot.h, "Find"). A state of this window, not pending and not
-     * refused, less its window, is `used`; any other is far more than a limit. */
+/* The second half of the hot path: the key's tag was seen in `slot`, and `end` is the window's. */
+static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id,
+                                       stint_key key, uint64_t now, struct stint_verdict *verdict,
+                                       struct slot *slot, uint64_t tag, tick_t end) {
+    /* The state, then the tag again (slot.h, "Find"). A state of this window, neither pending nor
+     * refused, is `used` when its window is subtracted; any other is far more than a limit. */
     uint64_t window = state_of(end, 0);
-    uint64_t capacity = rule_limit(atomic_load_relaxed(&policy->rule));
-    uint64_t state = atomic_load_acquire(&found->state);
-    if (state - window >= capacity || atomic_load_relaxed(&found->tag) != tag)
-        goto rest;
-    seen = state;
-    added = atomic_fetch_add_seq(&found->state, 1);
+    uint64_t capacity = rule_limit(atomic_load_relaxed(&limiter->policies[policy_id].rule));
+    uint64_t state = atomic_load_acquire(&slot->state);
+    if (state - window >= capacity || atomic_load_relaxed(&slot->tag) != tag)
+        return take_rest(limiter, policy_id, key, 1, now, verdict);
+    uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - window;
-    if (UNLIKELY(used >= capacity)) {
-        slot = found;
-        goto rest;
-    }
-    limiter_count(limiter, request->policy, COUNT_ALLOWED);
+    if (UNLIKELY(used >= capacity))
+        return take_added(limiter, policy_id, key, now, verdict, slot, state, added);
+
+    limiter_count(limiter, policy_id, COUNT_ALLOWED);
     if (verdict != NULL)
         *verdict = (struct stint_verdict){
             .allowed = true,
@@ -102,23 +95,64 @@ static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
             .remaining = (uint32_t)(capacity - used - 1),
             .granted = 1,
             .window = tick_ns(end),
-            .reset_after = left,
+            .reset_after = tick_ns(end) - now,
         };
     return true;
+}
 
-rest:
-    return decide_rest(limiter, request, now, verdict, slot, seen, added);
+/* The hot path of a key that is not in its home line, as 1 in 25 is at a load of 50%. */
+static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limiter,
+                                                     uint32_t policy_id, stint_key key,
+                                                     uint64_t now, struct stint_verdict *verdict) {
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    struct slot *slot = table_find_displaced(&limiter->table, key, tag);
+    if (slot == NULL)
+        return take_rest(limiter, policy_id, key, 1, now, verdict);
+    tick_t end = (tick_t)atomic_load_relaxed(&limiter->policies[policy_id].current_end);
+    return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
+}
+
+/* One request, by the hot path if it can. `now` is a time, not STINT_NOW. */
+static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id,
+                                    stint_key key, uint32_t cost, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    if (UNLIKELY(cost != 1 || policy_id >= limiter->max_policies))
+        return take_rest(limiter, policy_id, key, cost, now, verdict);
+
+    /* The window: end > now >= end - window, or the hint is of another window (or of no policy). */
+    struct policy *policy = &limiter->policies[policy_id];
+    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    if (UNLIKELY(tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->window_ns)))
+        return take_rest(limiter, policy_id, key, cost, now, verdict);
+
+    /* The line, and the key's slot in it. */
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    struct slot *slot = line_find(&limiter->table.lines[table_home(&limiter->table, key)], tag);
+    if (UNLIKELY(slot == NULL))
+        return take_displaced(limiter, policy_id, key, now, verdict);
+    return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
-    return decide(limiter, &request, now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    return take(limiter, policy, key, cost, now, verdict);
+}
+
+static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict) {
+    if (UNLIKELY((request->limit | request->flags) != 0))
+        return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
+    return take(limiter, request->policy, request->key, request->cost, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    return decide(limiter, request, now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    return decide(limiter, request, now, verdict);
 }
 
 /* Lines fetched ahead at once: about as many misses as a core keeps under way (10 to 24 line fill
@@ -131,12 +165,12 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
 
     if (now == STINT_NOW)
         now = limiter_now(limiter);
-    for (size_t first = 0; first < n; first += BATCH_AHEAD) {
-        size_t end = n - first < BATCH_AHEAD ? n : first + BATCH_AHEAD;
-        for (size_t i = first; i < end; i++)
-            stint_prefetch(limiter, requests[i].key);
-        for (size_t i = first; i < end; i++)
-            allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
+    for (size_t i = 0; i < n && i < BATCH_AHEAD; i++)
+        stint_prefetch(limiter, requests[i].key);
+    for (size_t i = 0; i < n; i++) {
+        if (n - i > BATCH_AHEAD)
+            stint_prefetch(limiter, requests[i + BATCH_AHEAD].key);
+        allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
     }
     return allowed;
 }
