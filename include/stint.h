@@ -272,7 +272,7 @@ struct stint_verdict {
     uint32_t used;        /* tokens taken in the window, those of this request included. More than
                            * `capacity` after the limit was lowered, where refusals are counted, and
                            * by up to one for each thread that is being refused at this instant */
-    uint32_t remaining;   /* tokens left: capacity - used, or 0 */
+    uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
                            * refused, shadowed or only looked */
     uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund */
@@ -285,8 +285,10 @@ struct stint_verdict {
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
  *   cost     tokens; 0 looks and takes nothing
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
- *            that reads the time once for many requests saves the reading. It may be late; a late
- *            caller joins the newer window that it finds
+ *            that reads the time once for many requests saves the reading. It may be late: a late
+ *            caller joins the newer window that it finds, and one who is later than the window and
+ *            60 s is decided at the time that the clock says. It may not be ahead of the clock by
+ *            more than 60 s
  *   verdict  receives the verdict; may be NULL
  * Returns verdict.allowed.
  * Cost: one cache line of the table, one atomic add; a refusal only reads. */

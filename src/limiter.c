@@ -24,9 +24,10 @@
 static int check(const struct stint_options *options) {
     if (options == NULL)
         return fail(EINVAL, "options is NULL");
-    if (options->size != sizeof(*options))
-        return fail(EINVAL, "options.size is not sizeof(struct stint_options): start from "
-                            "STINT_OPTIONS_INIT, and compile with the stint.h of this library");
+    int error = struct_check(options, options->size, sizeof(*options),
+                             "options.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
     if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
         return fail(EINVAL, "options.max_keys must be 1 to 2^40");
     if ((options->shards & (options->shards - 1)) != 0)

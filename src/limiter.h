@@ -119,4 +119,15 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int fail(int error, const char *reason);
 
+/* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
+ * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
+int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
+
+#define WRONG_SIZE                                                                                 \
+    "start from the _INIT macro, and compile with the stint.h of this library or an older one"
+
+/* Writes a caller's struct whose size was checked: it keeps that size, and what is not known is 0.
+ */
+void struct_write(void *given, size_t given_size, const void *known, size_t known_size);
+
 #endif

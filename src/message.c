@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What the library says to people: errors, reasons, its version. */
 #include <errno.h>
+#include <string.h>
 
 #include "limiter.h"
 
@@ -9,6 +10,21 @@ static _Thread_local const char *last_reason = "";
 int fail(int error, const char *reason) {
     last_reason = reason;
     return -error;
+}
+
+int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason) {
+    if (given_size < known_size)
+        return fail(EINVAL, reason);
+    for (size_t i = known_size; i < given_size; i++)
+        if (((const char *)given)[i] != 0)
+            return fail(EINVAL, reason);
+    return 0;
+}
+
+void struct_write(void *given, size_t given_size, const void *known, size_t known_size) {
+    memcpy(given, known, known_size);
+    memcpy(given, &given_size, sizeof(given_size)); /* `size` is the first member of each */
+    memset((char *)given + known_size, 0, given_size - known_size);
 }
 
 const char *stint_reason(void) {

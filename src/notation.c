@@ -188,15 +188,16 @@ static int days_of_month(int year, int month) {
     return days[month - 1] + (month == 2 && leap);
 }
 
-/* The years that all of int64_t nanoseconds covers. */
-#define YEAR_FIRST 1678
-#define YEAR_LAST  2261
+/* The years that int64_t nanoseconds reach into. */
+#define YEAR_FIRST 1677
+#define YEAR_LAST  2262
 
 /* RFC 3339: full-date, or date-time. Leap seconds have no Unix time and are refused. */
 static bool read_start(struct reader *reader, int64_t *start) {
     const char *text = reader->at;
     int year, month, day, hour = 0, minute = 0, second = 0, offset_hour = 0, offset_minute = 0;
     int64_t fraction = 0;
+    bool whole_ticks = true;
     int sign = 0;
 
     if (!read_field(reader, 4, YEAR_FIRST, YEAR_LAST, &year) || !read_char(reader, '-') ||
@@ -213,8 +214,11 @@ static bool read_start(struct reader *reader, int64_t *start) {
             reader->at++;
             if (!is_digit(*reader->at))
                 return refuse(reader, reader->at, "expected digits of a second");
-            for (int64_t unit = (int64_t)SECOND / 10; is_digit(*reader->at); unit /= 10)
-                fraction += (*reader->at++ - '0') * unit;
+            for (int64_t unit = (int64_t)SECOND / 10; is_digit(*reader->at); unit /= 10) {
+                int digit = *reader->at++ - '0';
+                whole_ticks = whole_ticks && (unit >= (int64_t)STINT_TICK_NS || digit == 0);
+                fraction += digit * unit;
+            }
         }
         if (lower(*reader->at) == 'z') {
             reader->at++;
@@ -235,9 +239,13 @@ static bool read_start(struct reader *reader, int64_t *start) {
                       .tm_min = minute,
                       .tm_sec = second};
     int64_t seconds = timegm(&time) - sign * (offset_hour * 60 + offset_minute) * 60;
-    *start = seconds * (int64_t)SECOND + fraction;
-    if (*start % (int64_t)STINT_TICK_NS != 0)
+    if (!whole_ticks)
         return refuse(reader, text, "the start must be a multiple of 10 ms");
+    /* Seconds before the epoch have their fraction after them, so the product alone may overflow
+     * where the sum does not. */
+    int64_t ticks = seconds * (int64_t)(SECOND / STINT_TICK_NS) + fraction / (int64_t)STINT_TICK_NS;
+    if (__builtin_mul_overflow(ticks, (int64_t)STINT_TICK_NS, start))
+        return refuse(reader, text, "the start must be in the years 1678 to 2261");
     return true;
 }
 
@@ -322,8 +330,10 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
     if (text == NULL || policy == NULL)
         return fail(EINVAL, "text or policy is NULL");
-    if (policy->size != sizeof(*policy))
-        return fail(EINVAL, "policy.size is not sizeof(struct stint_policy)");
+    int error =
+        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
     struct stint_policy parsed = STINT_POLICY_INIT;
     struct reader reader = {.at = text};
     if (!read_policy(&reader, &parsed)) {
@@ -331,7 +341,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
             *wrong = reader.wrong;
         return fail(EINVAL, reader.reason);
     }
-    *policy = parsed;
+    struct_write(policy, policy->size, &parsed, sizeof(parsed));
     return 0;
 }
 
@@ -361,8 +371,11 @@ static void add_text(struct text *text, const char *piece) {
 
 static void add_start(struct text *text, int64_t start) {
     int64_t ns = start % (int64_t)SECOND;
-    ns += ns < 0 ? (int64_t)SECOND : 0;
-    time_t seconds = (start - ns) / (int64_t)SECOND;
+    time_t seconds = start / (int64_t)SECOND;
+    if (ns < 0) {
+        ns += (int64_t)SECOND;
+        seconds--;
+    }
     struct tm time;
     char piece[64];
 

@@ -13,9 +13,10 @@ static uint64_t rule_of(const struct stint_policy *policy) {
 int policy_check(const struct stint_policy *policy) {
     if (policy == NULL)
         return fail(EINVAL, "policy is NULL");
-    if (policy->size != sizeof(*policy))
-        return fail(EINVAL, "policy.size is not sizeof(struct stint_policy): start from "
-                            "STINT_POLICY_INIT, and compile with the stint.h of this library");
+    int error =
+        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
     if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
         return fail(EINVAL, "policy.name has no terminating NUL: it may have 63 characters");
     for (const char *at = policy->name; *at != '\0'; at++)
@@ -117,19 +118,21 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                      struct stint_policy *policy) {
     if (limiter == NULL || policy == NULL)
         return fail(EINVAL, "limiter or policy is NULL");
-    if (policy->size != sizeof(*policy))
-        return fail(EINVAL, "policy.size is not sizeof(struct stint_policy)");
+    int error =
+        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
     const struct policy *got = limiter_policy(limiter, id);
     if (got == NULL)
         return fail(ENOENT, "there is no policy of that id");
     uint64_t rule = atomic_load_relaxed(&got->rule);
-    *policy = (struct stint_policy){
-        .size = sizeof(*policy),
+    struct stint_policy known = {
         .limit = rule_limit(rule),
         .flags = rule_flags(rule),
         .window = got->window_ns,
         .start = got->start * (int64_t)STINT_TICK_NS,
     };
-    memcpy(policy->name, got->name, sizeof(policy->name));
+    memcpy(known.name, got->name, sizeof(known.name));
+    struct_write(policy, policy->size, &known, sizeof(known));
     return 0;
 }

@@ -3,6 +3,11 @@
  * decision may need them: find, charge, decide, claim, resolve. */
 #include "slot.h"
 
+#ifdef STINT_TESTING
+void (*stint_test_hook)(enum stint_test_instant instant);
+enum stint_test_guard stint_test_removed;
+#endif
+
 /* ---- The sequence of slots that a key may be in --------------------------------------------- */
 
 /* Slot number `position` of the sequence: those of the home line, then of the lines after it, which
@@ -347,8 +352,10 @@ static enum progress claim_resolve(struct decision *decision, const struct place
                                    uint32_t flags, struct stint_verdict *verdict, bool *allowed) {
     const struct policy *policy = decision->policy;
 
-    if (!claim_stands(decision, claim))
+    INSTANT(INSTANT_CLAIMED);
+    if (GUARDED(GUARD_PENDING) && !claim_stands(decision, claim))
         return STALE;
+    INSTANT(INSTANT_LOOKED);
     tick_t tick = commit_tick(decision, state_id(claim->state));
     tick_t end = window_end(tick, policy->start, policy->length);
     struct charge charge = charge_of(decision, 0);

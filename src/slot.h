@@ -103,6 +103,7 @@
 #define STINT_SLOT_H
 
 #include "limiter.h"
+#include "testing.h"
 
 #define USED_BITS     29
 #define USED_MASK     ((UINT64_C(1) << USED_BITS) - 1)

@@ -33,13 +33,14 @@ static uint64_t sum(const struct stint_limiter *limiter, uint32_t row, uint32_t 
 int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     if (limiter == NULL || stats == NULL)
         return fail(EINVAL, "limiter or stats is NULL");
-    if (stats->size != sizeof(*stats))
-        return fail(EINVAL, "stats.size is not sizeof(struct stint_stats)");
+    int error =
+        struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
 
     const struct table *table = &limiter->table;
     uint32_t row = limiter->max_policies;
     struct stint_stats seen = {
-        .size = sizeof(seen),
         .memory = limiter->mapping_size,
         .slots = table->line_count * LINE_SLOTS,
         .placed = sum(limiter, row, COUNT_PLACED),
@@ -63,7 +64,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
                          end_of(state_id(state), now) > now;
         }
     }
-    *stats = seen;
+    struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }
 
@@ -71,17 +72,19 @@ int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                        struct stint_policy_stats *stats) {
     if (limiter == NULL || stats == NULL)
         return fail(EINVAL, "limiter or stats is NULL");
-    if (stats->size != sizeof(*stats))
-        return fail(EINVAL, "stats.size is not sizeof(struct stint_policy_stats)");
+    int error =
+        struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
     if (limiter_policy(limiter, id) == NULL)
         return fail(ENOENT, "there is no policy of that id");
-    *stats = (struct stint_policy_stats){
-        .size = sizeof(*stats),
+    struct stint_policy_stats seen = {
         .allowed = sum(limiter, id, COUNT_ALLOWED),
         .refused = sum(limiter, id, COUNT_REFUSED),
         .shadowed = sum(limiter, id, COUNT_SHADOWED),
         .first_refusals = sum(limiter, id, COUNT_FIRST_REFUSAL),
         .untracked = sum(limiter, id, COUNT_UNTRACKED),
     };
+    struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }

@@ -81,6 +81,7 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     uint64_t state = atomic_load_acquire(&slot->state);
     if (state - window >= capacity || atomic_load_relaxed(&slot->tag) != tag)
         return take_rest(limiter, policy_id, key, 1, now, verdict);
+    INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - window;
     if (UNLIKELY(used >= capacity))
