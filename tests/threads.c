@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT
+ * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
+ * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
+#ifdef NDEBUG
+#error "tests need their assertions"
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "random.h"
+#include "stint.h"
+#include "testing.h"
+
+#define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
+#define TICK  STINT_TICK_NS
+
+enum { THREADS = 4 };
+
+static uint64_t test_time; /* ns; turned by the tests, read by all */
+
+static uint64_t test_clock(void) {
+    return __atomic_load_n(&test_time, __ATOMIC_SEQ_CST);
+}
+
+static void set_time(uint64_t ns) {
+    __atomic_store_n(&test_time, ns, __ATOMIC_SEQ_CST);
+}
+
+static struct stint_limiter *open_limiter(uint64_t max_keys) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.on_full = STINT_FULL_REFUSE;
+    options.clock = test_clock;
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    return limiter;
+}
+
+static uint32_t add_policy_from(struct stint_limiter *limiter, uint32_t limit, uint64_t window,
+                                uint64_t start) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    policy.limit = limit;
+    policy.window = window;
+    policy.start = (int64_t)start;
+    int id = stint_policy_add(limiter, &policy);
+    assert_true(id >= 0);
+    return (uint32_t)id;
+}
+
+static uint32_t add_policy(struct stint_limiter *limiter, uint32_t limit, uint64_t window) {
+    return add_policy_from(limiter, limit, window, 0);
+}
+
+static uint64_t stray_tokens(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    assert_int_equal(stint_stats(limiter, &stats), 0);
+    return stats.stray_tokens;
+}
+
+/* Runs `body` in THREADS threads that start together. The barrier sleeps: there may be fewer cores
+ * than threads. */
+struct team {
+    pthread_barrier_t barrier;
+    void (*body)(unsigned member, void *shared);
+    void *shared;
+};
+
+struct member {
+    struct team *team;
+    unsigned number;
+};
+
+static void *member_main(void *argument) {
+    struct member *member = argument;
+    pthread_barrier_wait(&member->team->barrier);
+    member->team->body(member->number, member->team->shared);
+    return NULL;
+}
+
+static void run_team(void (*body)(unsigned member, void *shared), void *shared) {
+    struct team team = {.body = body, .shared = shared};
+    pthread_t threads[THREADS];
+    struct member members[THREADS];
+
+    pthread_barrier_init(&team.barrier, NULL, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        members[i] = (struct member){&team, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, member_main, &members[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&team.barrier);
+}
+
+/* ---- Few keys, all windows turning --------------------------------------------------------------
+ */
+
+enum { KEYS = 5, WINDOWS = 4096 };
+
+/* What the threads saw of one key in one window. */
+struct seen {
+    uint32_t granted;
+    uint32_t refused; /* of requests of cost 1 */
+    uint32_t first_refusals;
+    uint32_t refunded;
+};
+
+struct turning {
+    struct stint_limiter *limiter;
+    uint32_t policies[KEYS];
+    uint32_t limits[KEYS];
+    uint64_t lengths[KEYS]; /* ns */
+    stint_key keys[KEYS];
+    struct seen seen[KEYS][WINDOWS];
+    uint64_t seed;
+    uint64_t requests; /* of each thread */
+    bool mixed;        /* costs above 1, partial takes and refunds as well */
+};
+
+static struct seen *seen_of(struct turning *turning, unsigned key, uint64_t window) {
+    uint64_t index = (window - EPOCH) / turning->lengths[key];
+    if (index >= WINDOWS)
+        abort(); /* threads cannot use cmocka's asserts */
+    return &turning->seen[key][index];
+}
+
+static void turning_body(unsigned member, void *shared) {
+    struct turning *turning = shared;
+    struct random random = {turning->seed + member};
+
+    for (uint64_t i = 0; i < turning->requests; i++) {
+        unsigned key = (unsigned)random_below(&random, KEYS);
+        struct stint_request request = {
+            .key = turning->keys[key], .policy = turning->policies[key], .cost = 1};
+        struct stint_verdict verdict;
+
+        /* Everybody turns the clock; some decide at a time that they read a while ago. */
+        uint64_t now = test_clock();
+        if (random_below(&random, 64) == 0)
+            __atomic_fetch_add(&test_time, random_below(&random, TICK / 4), __ATOMIC_SEQ_CST);
+        if (random_below(&random, 16) == 0)
+            sched_yield();
+        if (random_below(&random, 4) != 0)
+            now = STINT_NOW;
+        if (turning->mixed && random_below(&random, 4) == 0) {
+            request.cost = (uint32_t)random_below(&random, 5);
+            request.flags = random_below(&random, 2) == 0 ? STINT_PARTIAL : 0;
+        }
+        stint_decide(turning->limiter, &request, now, &verdict);
+        struct seen *seen = seen_of(turning, key, verdict.window);
+        __atomic_fetch_add(&seen->granted, verdict.granted, __ATOMIC_RELAXED);
+        if (!verdict.allowed && request.cost == 1 && (verdict.flags & STINT_UNTRACKED) == 0)
+            __atomic_fetch_add(&seen->refused, 1, __ATOMIC_RELAXED);
+        if ((verdict.flags & STINT_FIRST_REFUSAL) != 0)
+            __atomic_fetch_add(&seen->first_refusals, 1, __ATOMIC_RELAXED);
+        if (turning->mixed && verdict.granted != 0 && random_below(&random, 8) == 0) {
+            uint32_t back = stint_refund(turning->limiter, request.policy, request.key,
+                                         verdict.granted, verdict.window);
+            __atomic_fetch_add(&seen->refunded, back, __ATOMIC_RELAXED);
+        }
+    }
+}
+
+static void check_turning(uint64_t max_keys, bool mixed) {
+    static struct turning turning;
+    static const uint32_t limits[] = {1, 2, 7, 60, 1000};
+    uint64_t seed = test_seed();
+    uint64_t windows = 0, full = 0;
+
+    for (uint64_t round = 0; round < test_rounds(12); round++) {
+        memset(&turning, 0, sizeof(turning));
+        turning.seed = seed + round * 1000;
+        turning.requests = 40000;
+        turning.mixed = mixed;
+        turning.limiter = open_limiter(max_keys);
+        set_time(EPOCH + TICK / 2);
+        for (unsigned key = 0; key < KEYS; key++) {
+            turning.limits[key] = limits[(key + round) % KEYS];
+            turning.lengths[key] = TICK * (1 + (key * 3 + round) % 7);
+            turning.policies[key] =
+                add_policy(turning.limiter, turning.limits[key], turning.lengths[key]);
+            turning.keys[key] = stint_key_of(turning.limiter, &key, sizeof(key));
+        }
+        run_team(turning_body, &turning);
+
+        uint64_t lost = stray_tokens(turning.limiter);
+        for (unsigned key = 0; key < KEYS; key++) {
+            for (unsigned window = 0; window < WINDOWS; window++) {
+                const struct seen *seen = &turning.seen[key][window];
+                uint32_t limit = turning.limits[key];
+                if (seen->granted - seen->refunded > limit) /* A */
+                    fail_msg("round %llu, key %u, window %u: %u granted, %u refunded, limit %u",
+                             (unsigned long long)round, key, window, seen->granted, seen->refunded,
+                             limit);
+                if (!mixed && seen->refused != 0 && seen->granted + lost < limit) /* B */
+                    fail_msg("round %llu, key %u, window %u: %u refused with %u of %u granted",
+                             (unsigned long long)round, key, window, seen->refused, seen->granted,
+                             limit);
+                assert_true(seen->first_refusals <= 1);
+                assert_true(seen->refused == 0 || seen->first_refusals == 1);
+                windows += seen->granted != 0;
+                full += seen->refused != 0;
+            }
+        }
+        stint_close(turning.limiter);
+    }
+    assert_true(full > 100); /* it has put the promises to the test */
+    print_message("%llu windows, %llu of them full\n", (unsigned long long)windows,
+                  (unsigned long long)full);
+}
+
+static void test_turning_windows(void **state) {
+    (void)state;
+    check_turning(1000, false);
+}
+
+/* One line of four slots for five keys: slots change hands at every boundary. A key without a slot
+ * is refused. */
+static void test_turning_windows_crowded(void **state) {
+    (void)state;
+    check_turning(2, false);
+}
+
+static void test_turning_windows_mixed(void **state) {
+    (void)state;
+    check_turning(1000, true);
+}
+
+/* ---- The claim race -----------------------------------------------------------------------------
+ */
+
+/* A key that no slot has yet, in a line whose slots fall free at the very instant at which it is
+ * seen: threads with a `now` before the boundary pick another slot than those with one after it. */
+struct race {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    stint_key key;
+    uint64_t boundary;
+    uint32_t allowed;
+};
+
+static void race_body(unsigned member, void *shared) {
+    struct race *race = shared;
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t now = race->boundary - (member % 2);
+        if (stint_take(race->limiter, race->policy, race->key, 1, now, NULL))
+            __atomic_fetch_add(&race->allowed, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Lets another thread run between a claim and what follows it. */
+static void yield_after_claim(enum stint_test_instant instant) {
+    if (instant == INSTANT_CLAIMED)
+        sched_yield();
+}
+
+enum { RACE_LIMIT = 2 };
+
+/* Returns how many of the races admitted another number than the limit. */
+static unsigned run_races(unsigned races) {
+    unsigned wrong = 0;
+    struct race race = {.limiter = open_limiter(2)}; /* one line */
+    uint32_t occupant = add_policy(race.limiter, 1, TICK);
+    /* All of a race is in one window of the key. */
+    race.policy = add_policy_from(race.limiter, RACE_LIMIT, 1000 * TICK, 500 * TICK);
+
+    for (unsigned i = 0; i < races; i++) {
+        /* Three slots free, and the first one until the boundary another key's. */
+        race.boundary = EPOCH + (uint64_t)(i + 1) * 2000 * TICK;
+        race.key = (stint_key)i << 8 | 1;
+        race.allowed = 0;
+        set_time(race.boundary - 1);
+        stint_take(race.limiter, occupant, (stint_key)i << 8 | 2, 1, STINT_NOW, NULL);
+        set_time(race.boundary);
+        run_team(race_body, &race);
+        wrong += race.allowed != RACE_LIMIT;
+    }
+    stint_close(race.limiter);
+    return wrong;
+}
+
+static void test_claim_race(void **state) {
+    (void)state;
+    stint_test_hook = yield_after_claim;
+    unsigned wrong = run_races((unsigned)test_rounds(20000));
+    stint_test_hook = NULL;
+    assert_int_equal(wrong, 0);
+}
+
+/* The same test must fail when a claim is counted in without a look at the other slots. */
+static void test_claim_race_needs_pending(void **state) {
+    (void)state;
+    unsigned wrong = 0;
+
+    stint_test_hook = yield_after_claim;
+    stint_test_removed = GUARD_PENDING;
+    for (unsigned i = 0; i < 100 && wrong == 0; i++)
+        wrong = run_races(500);
+    stint_test_removed = GUARD_NONE;
+    stint_test_hook = NULL;
+    print_message("without the pending step %u of 500 races went wrong\n", wrong);
+    assert_true(wrong > 0);
+}
+
+/* ---- Threads that stop --------------------------------------------------------------------------
+ */
+
+/* A thread that stops at an instant until it is let go. */
+struct stopped {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    stint_key key;
+    enum stint_test_instant instant;
+    bool allowed;
+    struct stint_verdict verdict;
+    pthread_t thread;
+};
+
+static enum stint_test_instant stop_at;
+static int stop_stage; /* 0: nobody stops, 1: the next one does, 2: it has, 3: it may go on */
+
+static void stop_hook(enum stint_test_instant instant) {
+    int expected = 1;
+    if (instant != stop_at || !__atomic_compare_exchange_n(&stop_stage, &expected, 2, false,
+                                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return;
+    while (__atomic_load_n(&stop_stage, __ATOMIC_SEQ_CST) != 3)
+        sched_yield();
+}
+
+static void *stopped_main(void *argument) {
+    struct stopped *stopped = argument;
+    stopped->allowed = stint_take(stopped->limiter, stopped->policy, stopped->key, 1, STINT_NOW,
+                                  &stopped->verdict);
+    return NULL;
+}
+
+/* Starts a take in a thread, and returns when it has stopped at the instant. */
+static void stop_take(struct stopped *stopped) {
+    stop_at = stopped->instant;
+    stop_stage = 1;
+    stint_test_hook = stop_hook;
+    assert_int_equal(pthread_create(&stopped->thread, NULL, stopped_main, stopped), 0);
+    while (__atomic_load_n(&stop_stage, __ATOMIC_SEQ_CST) != 2)
+        sched_yield();
+}
+
+static void let_go(struct stopped *stopped) {
+    __atomic_store_n(&stop_stage, 3, __ATOMIC_SEQ_CST);
+    pthread_join(stopped->thread, NULL);
+    stint_test_hook = NULL;
+}
+
+/* E: a claim whose claimer stopped is resolved by whoever meets it, and A and B hold when he goes
+ * on. */
+static void check_stopped_claimer(enum stint_test_instant instant) {
+    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = instant};
+    stopped.policy = add_policy(stopped.limiter, 2, 60 * TICK);
+    set_time(EPOCH);
+
+    stop_take(&stopped);
+    struct stint_verdict verdict;
+    assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, &verdict));
+    assert_int_equal(verdict.used, 1);
+    let_go(&stopped);
+    assert_true(stopped.allowed);
+    assert_int_equal(stopped.verdict.used, 2);
+    assert_int_equal(stopped.verdict.window, verdict.window);
+    assert_false(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    stint_close(stopped.limiter);
+}
+
+static void test_stopped_claimer(void **state) {
+    (void)state;
+    check_stopped_claimer(INSTANT_CLAIMED);
+    check_stopped_claimer(INSTANT_LOOKED);
+}
+
+/* H: one that is let go windows later counts in the window of those who went on. */
+static void test_late_claimer(void **state) {
+    (void)state;
+    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = INSTANT_LOOKED};
+    stopped.policy = add_policy(stopped.limiter, 1, 10 * TICK);
+    set_time(EPOCH);
+    stop_take(&stopped);
+    set_time(EPOCH + 1000 * TICK);
+    assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    let_go(&stopped);
+    assert_false(stopped.allowed);
+    assert_int_equal(stopped.verdict.window, EPOCH + 1010 * TICK);
+    stint_close(stopped.limiter);
+}
+
+/* A fetch-add that comes after its window counts in the key's next one, if the slot still is its.
+ */
+static void test_late_add_same_key(void **state) {
+    (void)state;
+    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = INSTANT_LOADED};
+    stopped.policy = add_policy(stopped.limiter, 2, 10 * TICK);
+    set_time(EPOCH);
+    assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    stop_take(&stopped);
+    set_time(EPOCH + 10 * TICK);
+    assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    let_go(&stopped);
+    assert_true(stopped.allowed);
+    assert_int_equal(stopped.verdict.used, 2);
+    assert_int_equal(stopped.verdict.window, EPOCH + 20 * TICK);
+    assert_false(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    assert_int_equal(stray_tokens(stopped.limiter), 0);
+    stint_close(stopped.limiter);
+}
+
+/* The exception of B: another key has the slot by then. Its owner loses a token, is counted, and
+ * nobody is admitted who should not be. */
+static void test_stray_add(void **state) {
+    (void)state;
+    struct stopped stopped = {.limiter = open_limiter(2), .key = 77, .instant = INSTANT_LOADED};
+    stopped.policy = add_policy(stopped.limiter, 2, 10 * TICK);
+    set_time(EPOCH);
+    assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
+    stop_take(&stopped);
+    set_time(EPOCH + 10 * TICK);
+    struct stint_verdict verdict;
+    for (stint_key key = 1; key <= 4; key++) { /* all four slots of the only line */
+        assert_true(stint_take(stopped.limiter, stopped.policy, key, 1, STINT_NOW, &verdict));
+        assert_int_equal(verdict.flags, 0);
+    }
+    let_go(&stopped);
+    assert_false(stopped.allowed); /* the table is full */
+    assert_int_equal(stopped.verdict.flags, STINT_UNTRACKED);
+    assert_int_equal(stray_tokens(stopped.limiter), 1);
+    unsigned allowed = 0;
+    for (stint_key key = 1; key <= 4; key++)
+        allowed += stint_take(stopped.limiter, stopped.policy, key, 1, STINT_NOW, NULL);
+    assert_int_equal(allowed, 3);
+    stint_close(stopped.limiter);
+}
+
+/* ---- Counters
+ * ------------------------------------------------------------------------------------ */
+
+/* Every decision of every thread is counted, also of more threads than there are stripes. */
+static void *counting_main(void *argument) {
+    struct race *race = argument;
+    for (unsigned i = 0; i < 100; i++)
+        stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
+    return NULL;
+}
+
+static void test_counters(void **state) {
+    (void)state;
+    enum { MANY = 150, AT_ONCE = 10 };
+    struct race race = {.limiter = open_limiter(100), .key = 5};
+    race.policy = add_policy(race.limiter, 1000, 60 * TICK);
+    for (unsigned i = 0; i < MANY; i += AT_ONCE) {
+        pthread_t threads[AT_ONCE];
+        for (unsigned j = 0; j < AT_ONCE; j++)
+            assert_int_equal(pthread_create(&threads[j], NULL, counting_main, &race), 0);
+        for (unsigned j = 0; j < AT_ONCE; j++)
+            pthread_join(threads[j], NULL);
+    }
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stats.allowed, 1000);
+    assert_int_equal(stats.refused, MANY * 100 - 1000);
+    assert_int_equal(stats.first_refusals, 1);
+    stint_close(race.limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turning_windows),
+        cmocka_unit_test(test_turning_windows_crowded),
+        cmocka_unit_test(test_turning_windows_mixed),
+        cmocka_unit_test(test_claim_race),
+        cmocka_unit_test(test_claim_race_needs_pending),
+        cmocka_unit_test(test_stopped_claimer),
+        cmocka_unit_test(test_late_claimer),
+        cmocka_unit_test(test_late_add_same_key),
+        cmocka_unit_test(test_stray_add),
+        cmocka_unit_test(test_counters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
