@@ -101,15 +101,16 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     return true;
 }
 
-/* The hot path of a key that is not in its home line, as 1 in 25 is at a load of 50%. */
+/* The hot path of a key that is not in its home line, as 1 in 25 is at a load of 50%. `end` was
+ * checked to be that of the window of `now`: the policy's hint may be another by now. */
 static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limiter,
                                                      uint32_t policy_id, stint_key key,
-                                                     uint64_t now, struct stint_verdict *verdict) {
+                                                     uint64_t now, struct stint_verdict *verdict,
+                                                     tick_t end) {
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct slot *slot = table_find_displaced(&limiter->table, key, tag);
     if (slot == NULL)
         return take_rest(limiter, policy_id, key, 1, now, verdict);
-    tick_t end = (tick_t)atomic_load_relaxed(&limiter->policies[policy_id].current_end);
     return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
 }
 
@@ -130,7 +131,7 @@ static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t poli
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct slot *slot = line_find(&limiter->table.lines[table_home(&limiter->table, key)], tag);
     if (UNLIKELY(slot == NULL))
-        return take_displaced(limiter, policy_id, key, now, verdict);
+        return take_displaced(limiter, policy_id, key, now, verdict, end);
     return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
 }
 
