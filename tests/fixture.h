@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What the tests of the public interface share: a limiter on a made-up clock, and the comparison of
+ * two verdicts in all their fields. */
+#ifndef STINT_TESTS_FIXTURE_H
+#define STINT_TESTS_FIXTURE_H
+
+#ifdef NDEBUG
+#error "tests need their assertions"
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stint.h"
+
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+
+/* How far a clock may be behind a window's usual end before it counts as stepped back. */
+#define ALLOWANCE MINUTE
+
+/* 2024-01-01T00:00:00Z, a whole minute, hour and day. */
+#define T0 (UINT64_C(1704067200) * SECOND)
+
+static uint64_t test_time = T0;
+
+static inline uint64_t test_clock(void) {
+    return test_time;
+}
+
+/* The same hashes in every run, so that a failure comes back. */
+static inline const void *test_secret(void) {
+    static unsigned char secret[STINT_SECRET_SIZE];
+    uint64_t x = 88172645463325252u;
+    for (size_t i = 0; i < sizeof secret; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        secret[i] = (unsigned char)(x >> 32);
+    }
+    return secret;
+}
+
+static inline struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.on_full = on_full;
+    options.clock = test_clock;
+    options.secret = test_secret();
+    struct stint_limiter *limiter = NULL;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    assert_non_null(limiter);
+    return limiter;
+}
+
+static inline struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window,
+                                              int64_t start, uint32_t flags) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    snprintf(policy.name, sizeof policy.name, "%s", name);
+    policy.limit = limit;
+    policy.window = window;
+    policy.start = start;
+    policy.flags = flags;
+    return policy;
+}
+
+static inline uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
+                                  uint64_t window, int64_t start, uint32_t flags) {
+    struct stint_policy policy = make_policy(name, limit, window, start, flags);
+    int id = stint_policy_add(limiter, &policy);
+    if (id < 0)
+        fail_msg("policy \"%s\": %s", name, stint_reason());
+    return (uint32_t)id;
+}
+
+static inline void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
+    policy.limit = limit;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+}
+
+static inline stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
+    return stint_key_of(limiter, &number, sizeof number);
+}
+
+static inline struct stint_stats get_stats(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    assert_int_equal(stint_stats(limiter, &stats), 0);
+    return stats;
+}
+
+static inline struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter,
+                                                         uint32_t id) {
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(stint_policy_stats(limiter, id, &stats), 0);
+    return stats;
+}
+
+static inline bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) {
+    return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
+           a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
+           a->window == b->window && a->reset_after == b->reset_after &&
+           a->retry_after == b->retry_after;
+}
+
+static inline void print_verdict(const char *label, const struct stint_verdict *v) {
+    print_error("%s: allowed %d, flags %#" PRIx32 ", capacity %" PRIu32 ", used %" PRIu32
+                ", remaining %" PRIu32 ", granted %" PRIu32 ", window %" PRIu64
+                ", reset_after %" PRIu64 ", retry_after %" PRIu64 "\n",
+                label, v->allowed, v->flags, v->capacity, v->used, v->remaining, v->granted,
+                v->window, v->reset_after, v->retry_after);
+}
+
+#endif
