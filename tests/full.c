@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The full table: its three outcomes (promise G), and that live keys keep their counts (promise F).
+ */
+#include "fixture.h"
+
+static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uint64_t key,
+                                 uint32_t cost) {
+    struct stint_verdict v;
+    memset(&v, 0xa5, sizeof v);
+    bool allowed = stint_take(limiter, id, number_key(limiter, key), cost, STINT_NOW, &v);
+    assert_int_equal(allowed, v.allowed);
+    return v;
+}
+
+static struct stint_verdict look(struct stint_limiter *limiter, uint32_t id, uint64_t key,
+                                 uint32_t cost) {
+    struct stint_request request = {number_key(limiter, key), id, cost, 0, STINT_PEEK};
+    struct stint_verdict v;
+    memset(&v, 0xa5, sizeof v);
+    bool allowed = stint_decide(limiter, &request, STINT_NOW, &v);
+    assert_int_equal(allowed, v.allowed);
+    return v;
+}
+
+static void assert_same(const struct stint_verdict *got, const struct stint_verdict *expected,
+                        int line) {
+    if (same_verdict(got, expected))
+        return;
+    print_verdict("expected", expected);
+    print_verdict("got     ", got);
+    fail_msg("line %d", line);
+}
+
+/* ---- A table of one line ------------------------------------------------------------------- */
+
+enum { LINE = 4 };
+
+/* Fills a line with keys 0 to 3, which use 5, 3, 4 and 6 tokens of 10. */
+static struct stint_limiter *open_full_line(enum stint_on_full on_full, uint32_t *id) {
+    static const uint32_t costs[LINE] = {5, 3, 4, 6};
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, on_full);
+    assert_int_equal(get_stats(limiter).slots, LINE);
+    *id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    for (uint64_t k = 0; k < LINE; k++) {
+        struct stint_verdict v = take(limiter, *id, k, costs[k]);
+        assert_int_equal(v.flags, 0);
+        assert_int_equal(v.used, costs[k]);
+    }
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.live, LINE);
+    assert_int_equal(stats.used, LINE);
+    assert_int_equal(stats.placed, LINE);
+    assert_int_equal(stats.untracked, 0);
+    return limiter;
+}
+
+static void assert_line_kept(struct stint_limiter *limiter, uint32_t id) {
+    static const uint32_t costs[LINE] = {5, 3, 4, 6};
+    for (uint64_t k = 0; k < LINE; k++)
+        assert_int_equal(look(limiter, id, k, 1).used, costs[k]);
+}
+
+static void test_line_admit(void **state) {
+    (void)state;
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_ADMIT, &id);
+    test_time = T0 + 7;
+    for (int i = 0; i < 50; i++) {
+        struct stint_verdict expected = {.allowed = true,
+                                         .flags = STINT_UNTRACKED,
+                                         .capacity = 10,
+                                         .used = 4,
+                                         .remaining = 6,
+                                         .granted = 4,
+                                         .window = T0 + MINUTE,
+                                         .reset_after = MINUTE - 7};
+        struct stint_verdict v = take(limiter, id, 100, 4);
+        assert_same(&v, &expected, __LINE__);
+        expected.used = expected.granted = 0;
+        expected.remaining = 10;
+        v = look(limiter, id, 100, 4);
+        assert_same(&v, &expected, __LINE__);
+    }
+    /* There is nothing to give back or to reset. */
+    assert_int_equal(stint_refund(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);
+    stint_reset(limiter, id, number_key(limiter, 100));
+    assert_line_kept(limiter, id);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.untracked, 50);
+    assert_int_equal(stats.replaced, 0);
+    assert_int_equal(stats.placed, LINE);
+    assert_int_equal(stats.live, LINE);
+    struct stint_policy_stats counts = get_policy_stats(limiter, id);
+    assert_int_equal(counts.allowed, LINE + 50);
+    assert_int_equal(counts.untracked, 50);
+    assert_int_equal(counts.refused, 0);
+    stint_close(limiter);
+}
+
+static void test_line_refuse(void **state) {
+    (void)state;
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &id);
+    test_time = T0 + 7;
+    for (int i = 0; i < 50; i++) {
+        struct stint_verdict expected = {.allowed = false,
+                                         .flags = STINT_UNTRACKED,
+                                         .capacity = 10,
+                                         .used = 0,
+                                         .remaining = 0,
+                                         .granted = 0,
+                                         .window = T0 + MINUTE,
+                                         .reset_after = MINUTE - 7,
+                                         .retry_after = MINUTE - 7};
+        struct stint_verdict v = take(limiter, id, 100, 4);
+        assert_same(&v, &expected, __LINE__);
+        v = look(limiter, id, 100, 4);
+        assert_same(&v, &expected, __LINE__);
+    }
+    assert_line_kept(limiter, id);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.untracked, 50);
+    assert_int_equal(stats.placed, LINE);
+    struct stint_policy_stats counts = get_policy_stats(limiter, id);
+    assert_int_equal(counts.allowed, LINE);
+    assert_int_equal(counts.refused, 50);
+    assert_int_equal(counts.untracked, 50);
+    assert_int_equal(counts.first_refusals, 0);
+    stint_close(limiter);
+}
+
+static void test_line_replace(void **state) {
+    (void)state;
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_REPLACE, &id);
+    struct stint_verdict v = look(limiter, id, 100, 10);
+    assert_true(v.allowed);
+    assert_int_equal(v.flags, 0);
+    assert_line_kept(limiter, id);
+
+    /* 5 3 4 6: key 1 goes, and 9 come in its place */
+    struct stint_verdict expected = {.allowed = true,
+                                     .flags = STINT_REPLACED,
+                                     .capacity = 10,
+                                     .used = 9,
+                                     .remaining = 1,
+                                     .granted = 9,
+                                     .window = T0 + MINUTE,
+                                     .reset_after = MINUTE};
+    v = take(limiter, id, 100, 9);
+    assert_same(&v, &expected, __LINE__);
+    expected.flags = 0;
+    expected.used = 10;
+    expected.remaining = 0;
+    expected.granted = 1;
+    v = take(limiter, id, 100, 1);
+    assert_same(&v, &expected, __LINE__);
+    assert_int_equal(look(limiter, id, 0, 1).used, 5);
+    assert_int_equal(look(limiter, id, 1, 1).used, 0);
+    assert_int_equal(look(limiter, id, 2, 1).used, 4);
+    assert_int_equal(look(limiter, id, 3, 1).used, 6);
+
+    /* 5 10 4 6: now key 2, then 5 10 7 6: key 0 */
+    assert_int_equal(take(limiter, id, 101, 7).flags, STINT_REPLACED);
+    assert_int_equal(look(limiter, id, 2, 1).used, 0);
+    assert_int_equal(take(limiter, id, 102, 7).flags, STINT_REPLACED);
+    assert_int_equal(look(limiter, id, 0, 1).used, 0);
+    assert_int_equal(look(limiter, id, 100, 1).used, 10);
+    assert_int_equal(look(limiter, id, 101, 1).used, 7);
+    assert_int_equal(look(limiter, id, 102, 1).used, 7);
+    assert_int_equal(look(limiter, id, 3, 1).used, 6);
+
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.replaced, 3);
+    assert_int_equal(stats.untracked, 0);
+    assert_int_equal(stats.live, LINE);
+    assert_int_equal(stats.placed, LINE + 3);
+    stint_close(limiter);
+}
+
+/* A slot is free at the nanosecond at which its window ends, no earlier, whatever its policy. */
+static void test_line_frees_at_the_end(void **state) {
+    (void)state;
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
+    uint32_t hour = add_policy(limiter, "hour", 9, HOUR, 0, 0);
+    uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        take(limiter, hour, k, 1);
+    take(limiter, second, 3, 1);
+    test_time = T0 + SECOND - 1;
+    assert_int_equal(take(limiter, hour, 4, 1).flags, STINT_UNTRACKED);
+    test_time = T0 + SECOND;
+    assert_int_equal(take(limiter, hour, 4, 1).flags, 0);
+    assert_int_equal(take(limiter, second, 3, 1).flags, STINT_UNTRACKED);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        assert_int_equal(look(limiter, hour, k, 1).used, 1);
+    assert_int_equal(look(limiter, hour, 4, 1).used, 1);
+    assert_int_equal(get_stats(limiter).live, LINE);
+    stint_close(limiter);
+}
+
+/* Policies of one key take a slot each. */
+static void test_line_of_one_key(void **state) {
+    (void)state;
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+    uint32_t ids[LINE + 1];
+    for (uint32_t p = 0; p <= LINE; p++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%" PRIu32, p);
+        ids[p] = add_policy(limiter, name, 5, MINUTE * (p + 1), 0, 0);
+        struct stint_verdict v = take(limiter, ids[p], 1, p + 1);
+        assert_int_equal(v.flags, p < LINE ? 0 : STINT_UNTRACKED);
+    }
+    for (uint32_t p = 0; p < LINE; p++)
+        assert_int_equal(look(limiter, ids[p], 1, 0).used, p + 1);
+    stint_close(limiter);
+}
+
+/* ---- Bigger tables ------------------------------------------------------------------------- */
+
+enum { FLOOD = 20000 };
+
+/* Promise F: a flood of keys that were never seen does not take a count from a live one. */
+static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_keys) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(max_keys, on_full);
+    uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(take(limiter, id, k, 1 + (uint32_t)(k % 40)).flags, 0);
+    assert_int_equal(get_stats(limiter).live, max_keys);
+    assert_int_equal(get_stats(limiter).placed, max_keys);
+
+    uint64_t untracked = 0;
+    for (uint64_t k = 0; k < FLOOD; k++) {
+        struct stint_verdict v = take(limiter, id, 1000000 + k, 1);
+        assert_true(v.flags == 0 || v.flags == STINT_UNTRACKED);
+        assert_int_equal(v.allowed, v.flags == 0 || on_full == STINT_FULL_ADMIT);
+        untracked += v.flags == STINT_UNTRACKED;
+        /* What the flood was given, it keeps. */
+        assert_int_equal(look(limiter, id, 1000000 + k, 1).used, v.flags == 0);
+    }
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(look(limiter, id, k, 1).used, 1 + k % 40);
+
+    struct stint_stats stats = get_stats(limiter);
+    assert_true(untracked > 0);
+    assert_int_equal(stats.untracked, untracked);
+    assert_int_equal(stats.placed, max_keys + FLOOD - untracked);
+    assert_int_equal(stats.live, max_keys + FLOOD - untracked);
+    assert_int_equal(stats.used, stats.live);
+    assert_true(stats.live <= stats.slots);
+    /* Nearly all slots are of use before the table is called full. */
+    assert_true(stats.live > stats.slots * 9 / 10);
+    assert_int_equal(stats.replaced, 0);
+    assert_int_equal(get_policy_stats(limiter, id).untracked, untracked);
+
+    /* In the next window as many keys as were promised are placed again, new ones. */
+    test_time = T0 + MINUTE;
+    assert_int_equal(get_stats(limiter).live, 0);
+    for (uint64_t k = 0; k < max_keys; k++) {
+        struct stint_verdict v = take(limiter, id, 2000000 + k, 3);
+        assert_int_equal(v.flags, 0);
+        assert_int_equal(v.used, 3);
+        assert_true(v.window == T0 + 2 * MINUTE);
+    }
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(look(limiter, id, 2000000 + k, 1).used, 3);
+    assert_int_equal(get_stats(limiter).live, max_keys);
+    assert_int_equal(get_stats(limiter).untracked, untracked);
+    stint_close(limiter);
+}
+
+static void test_flood_admit(void **state) {
+    (void)state;
+    flood_spares_live_keys(STINT_FULL_ADMIT, 2);
+    flood_spares_live_keys(STINT_FULL_ADMIT, 64);
+    flood_spares_live_keys(STINT_FULL_ADMIT, 5000);
+}
+
+static void test_flood_refuse(void **state) {
+    (void)state;
+    flood_spares_live_keys(STINT_FULL_REFUSE, 2);
+    flood_spares_live_keys(STINT_FULL_REFUSE, 64);
+    flood_spares_live_keys(STINT_FULL_REFUSE, 5000);
+}
+
+/* With STINT_FULL_REPLACE the keys that used most stay, and every newcomer gets a slot. */
+static void test_flood_replace(void **state) {
+    (void)state;
+    static const uint64_t sizes[] = {2, 64, 2000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_time = T0;
+        uint64_t heavy = sizes[i] / 4 + 1, replaced = 0;
+        struct stint_limiter *limiter = open_limiter(sizes[i], STINT_FULL_REPLACE);
+        uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
+        for (uint64_t k = 0; k < heavy; k++)
+            assert_int_equal(take(limiter, id, k, 50).flags, 0);
+        for (uint64_t k = 0; k < FLOOD; k++) {
+            struct stint_verdict v = take(limiter, id, 1000000 + k, 1);
+            assert_true(v.allowed);
+            assert_true(v.flags == 0 || v.flags == STINT_REPLACED);
+            assert_int_equal(v.used, 1);
+            replaced += v.flags == STINT_REPLACED;
+            assert_int_equal(look(limiter, id, 1000000 + k, 1).used, 1);
+        }
+        for (uint64_t k = 0; k < heavy; k++)
+            assert_false(look(limiter, id, k, 1).allowed);
+        struct stint_stats stats = get_stats(limiter);
+        assert_true(replaced > 0);
+        assert_int_equal(stats.replaced, replaced);
+        assert_int_equal(stats.untracked, 0);
+        assert_int_equal(stats.placed, heavy + FLOOD);
+        assert_int_equal(stats.live, heavy + FLOOD - replaced);
+        stint_close(limiter);
+    }
+}
+
+/* Window after window of new keys: slots are used again, and the used ones stay within the table.
+ */
+static void test_stale_slots_are_reused(void **state) {
+    (void)state;
+    test_time = T0;
+    enum { SIZE = 1000 };
+    struct stint_limiter *limiter = open_limiter(SIZE, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "p", 2, SECOND, 0, 0);
+    for (uint64_t window = 0; window < 50; window++, test_time += SECOND) {
+        for (uint64_t k = 0; k < SIZE; k++)
+            assert_int_equal(take(limiter, id, window * SIZE + k, 1).flags, 0);
+        for (uint64_t k = 0; k < SIZE; k++)
+            assert_int_equal(take(limiter, id, window * SIZE + k, 1).used, 2);
+        struct stint_stats stats = get_stats(limiter);
+        assert_int_equal(stats.live, SIZE);
+        assert_int_equal(stats.placed, (window + 1) * SIZE);
+        assert_true(stats.used <= stats.slots);
+    }
+    assert_int_equal(get_stats(limiter).untracked, 0);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_line_admit),
+        cmocka_unit_test(test_line_refuse),
+        cmocka_unit_test(test_line_replace),
+        cmocka_unit_test(test_line_frees_at_the_end),
+        cmocka_unit_test(test_line_of_one_key),
+        cmocka_unit_test(test_flood_admit),
+        cmocka_unit_test(test_flood_refuse),
+        cmocka_unit_test(test_flood_replace),
+        cmocka_unit_test(test_stale_slots_are_reused),
+    };
+    return cmocka_run_group_tests_name("full", tests, NULL, NULL);
+}
