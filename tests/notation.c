@@ -279,6 +279,11 @@ static void test_starts(void **state) {
     assert_start("2024-01-01T05:00:00.010000000Z", 1704085200 * s + 10000000);
     assert_start("2024-01-01T05:00:00.0100000000000Z", 1704085200 * s + 10000000);
 
+    /* The first and the last that int64_t nanoseconds can say. */
+    assert_start("1677-09-21T00:12:43.15Z", -INT64_C(9223372036850000000));
+    assert_start("2262-04-11T23:47:16.85Z", INT64_C(9223372036850000000));
+    assert_start("2262-04-11T23:48:16.85+00:01", INT64_C(9223372036850000000));
+
     /* Days against the C library's calendar. */
     for (int64_t days = -100000; days <= 100000; days += 7) {
         time_t seconds = (time_t)(days * 86400);
@@ -386,6 +391,10 @@ static void test_wrong(void **state) {
     assert_wrong("1/s start=2024-01-01T05:00:00.0100000000001Z", 10);
     /* Before and after what int64_t nanoseconds can say. */
     assert_wrong("1/s start=0000-01-01", 10);
+    assert_wrong("1/s start=1677-09-21T00:12:43.14Z", 10);
+    assert_wrong("1/s start=2262-04-11T23:47:16.86Z", 10);
+    assert_wrong("1/s start=2262-04-11T23:47:16.85-00:01", 10);
+    assert_wrong("1/s start=2262-12-31", 10);
     assert_wrong("1/s start=1677-01-01", 10);
     assert_wrong("1/s start=2263-01-01", 10);
     assert_wrong("1/s start=9999-12-31", 10);
