@@ -128,22 +128,68 @@ static void test_open_errors(void **state) {
     assert_reason("limiter");
 }
 
-/* A struct of a later version: its unknown bytes must be 0. */
-static void test_open_larger_struct(void **state) {
+/* Structs of a later version: what this one does not know must be 0, and is left alone. */
+static void test_larger_structs(void **state) {
     (void)state;
+    enum { LATER = 40 };
+    static const unsigned char zeros[LATER];
+    static const size_t places[] = {0, 1, 8, LATER - 1};
     struct {
-        struct stint_options options;
-        unsigned char later[64];
-    } larger;
-    memset(&larger, 0, sizeof larger);
-    larger.options = good_options();
-    larger.options.size = sizeof larger;
-    static const size_t places[] = {0, 1, 31, 63};
+        struct stint_options known;
+        unsigned char later[LATER];
+    } options = {good_options(), {0}};
+    struct {
+        struct stint_policy known;
+        unsigned char later[LATER];
+    } policy = {make_policy("p", 5, MINUTE, 0, 0), {0}};
+    struct {
+        struct stint_stats known;
+        unsigned char later[LATER];
+    } stats = {STINT_STATS_INIT, {0}};
+    struct {
+        struct stint_policy_stats known;
+        unsigned char later[LATER];
+    } counts = {STINT_POLICY_STATS_INIT, {0}};
+    options.known.size = sizeof options;
+    policy.known.size = sizeof policy;
+    stats.known.size = sizeof stats;
+    counts.known.size = sizeof counts;
+
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        memset(larger.later, 0, sizeof larger.later);
-        larger.later[places[i]] = 1;
-        assert_not_opened(&larger.options, "size");
+        options.later[places[i]] = 1;
+        assert_not_opened(&options.known, "size");
+        options.later[places[i]] = 0;
     }
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open(&options.known, &limiter), 0);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        policy.later[places[i]] = 1;
+        assert_int_equal(stint_policy_add(limiter, &policy.known), -EINVAL);
+        assert_reason("size");
+        assert_int_equal(stint_policy_parse("1/s", &policy.known, NULL), -EINVAL);
+        assert_int_equal(policy.later[places[i]], 1);
+        policy.later[places[i]] = 0;
+    }
+    assert_int_equal(stint_policy_add(limiter, &policy.known), 0);
+    policy.known.limit = 6;
+    assert_int_equal(stint_policy_change(limiter, 0, &policy.known), 0);
+    assert_int_equal(stint_policy_parse("7/hour", &policy.known, NULL), 0);
+    assert_int_equal(policy.known.limit, 7);
+    assert_int_equal(stint_policy_get(limiter, 0, &policy.known), 0);
+    assert_int_equal(policy.known.limit, 6);
+    assert_int_equal(policy.known.size, sizeof policy);
+    assert_memory_equal(policy.later, zeros, LATER);
+
+    assert_true(stint_take(limiter, 0, 5, 1, T0, NULL));
+    assert_int_equal(stint_stats(limiter, &stats.known), 0);
+    assert_int_equal(stats.known.placed, 1);
+    assert_int_equal(stats.known.size, sizeof stats);
+    assert_memory_equal(stats.later, zeros, LATER);
+    assert_int_equal(stint_policy_stats(limiter, 0, &counts.known), 0);
+    assert_int_equal(counts.known.allowed, 1);
+    assert_int_equal(counts.known.size, sizeof counts);
+    assert_memory_equal(counts.later, zeros, LATER);
+    stint_close(limiter);
 }
 
 static void test_no_memory(void **state) {
@@ -684,7 +730,7 @@ static void test_no_reason_yet(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_reason_yet), cmocka_unit_test(test_open),
-        cmocka_unit_test(test_open_errors),   cmocka_unit_test(test_open_larger_struct),
+        cmocka_unit_test(test_open_errors),   cmocka_unit_test(test_larger_structs),
         cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_clocks),
         cmocka_unit_test(test_policy_errors), cmocka_unit_test(test_policy_add_find_get),
         cmocka_unit_test(test_policy_change), cmocka_unit_test(test_policy_default_name),
