@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * What a measurement must have: threads, one per core, pinned, started on a barrier; and memory. */
+#ifndef STINT_BENCH_TEAM_H
+#define STINT_BENCH_TEAM_H
+
+#include <ck_barrier.h>
+
+enum { TEAM_MAX = 1024 };
+
+struct team {
+    ck_barrier_centralized_t barrier;
+    unsigned threads;
+};
+
+struct member {
+    struct team *team;
+    unsigned thread; /* 0 .. threads - 1 */
+    ck_barrier_centralized_state_t barrier;
+    void (*work)(struct member *member, void *context);
+    void *context;
+};
+
+/* The cores that this process may run on, at most TEAM_MAX. */
+unsigned team_cores(void);
+
+/* Runs work(member, context) in `threads` threads, 1 .. team_cores(), each on a core of its own;
+ * returns when all have returned. Ends the process if a thread cannot be had. */
+void team_run(unsigned threads, void (*work)(struct member *, void *), void *context);
+
+/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): run.c has asked before
+ * whether there is enough, so this is rare. */
+void *must_have(void *memory);
+
+/* Waits until every member of the team has come here. */
+void team_wait(struct member *member);
+
+#endif
