@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+#include "workload.h"
+
+#include <ck_pr.h>
+#include <time.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "keys.h"
+
+_Thread_local uint64_t bench_now;
+
+uint64_t bench_clock(void) {
+    return bench_now;
+}
+
+/* ---- Workloads ---- */
+
+/* The answers are added up in a register, and kept only in a rehearsal: a store between two atomic
+ * adds is not free, the second waits for it. */
+
+static inline uint64_t take_each(const struct target *target, const struct chunk *chunk,
+                                 uint64_t now) {
+    size_t length = target->key_length;
+    uint64_t count = 0;
+    struct stint_verdict verdict;
+
+    for (size_t i = 0; i < chunk->n; i++) {
+        stint_key key = stint_key_of(target->limiter, chunk->bytes + i * length, length);
+        bool allowed =
+            stint_take(target->limiter, target->policy, key, target->cost, now, &verdict);
+        count += allowed;
+        if (chunk->answers != NULL)
+            chunk->answers[i] = allowed;
+    }
+    return count;
+}
+
+static uint64_t take(const struct target *target, const struct chunk *chunk) {
+    return take_each(target, chunk, STINT_NOW);
+}
+
+static uint64_t take_at(const struct target *target, const struct chunk *chunk) {
+    return take_each(target, chunk, chunk->now);
+}
+
+/* The clock is read once for a batch: a server has the requests of one wake-up in hand. */
+static uint64_t batch(const struct target *target, const struct chunk *chunk) {
+    size_t length = target->key_length;
+    uint64_t count = 0;
+    struct stint_request requests[BATCH];
+    struct stint_verdict verdicts[BATCH];
+
+    for (size_t i = 0; i < chunk->n; i += BATCH) {
+        size_t n = chunk->n - i < BATCH ? chunk->n - i : BATCH;
+        for (size_t j = 0; j < n; j++)
+            requests[j] = (struct stint_request){
+                .key = stint_key_of(target->limiter, chunk->bytes + (i + j) * length, length),
+                .policy = target->policy,
+                .cost = target->cost,
+            };
+        count += stint_decide_batch(target->limiter, requests, n, STINT_NOW, verdicts);
+        for (size_t j = 0; chunk->answers != NULL && j < n; j++)
+            chunk->answers[i + j] = verdicts[j].allowed;
+    }
+    return count;
+}
+
+const struct workload_kind workloads[WORKLOADS] = {
+    [TAKE] = {.name = "take",
+              .help = "one request at a time; the limiter reads its clock",
+              .run = take,
+              .floor = FLOOR_TAKE,
+              .far_floor = FLOOR_LOAD},
+    [TAKE_AT] = {.name = "take-at",
+                 .help = "the same with `now` given",
+                 .run = take_at,
+                 .floor = FLOOR_TAKE_AT,
+                 .far_floor = FLOOR_LOAD},
+    [BATCH_16] = {.name = "batch",
+                  .help = "16 requests in one call",
+                  .run = batch,
+                  .floor = FLOOR_XADD,
+                  .far_floor = FLOOR_XADD},
+    [REFUSE] = {.name = "refuse",
+                .help = "take, of keys that have used up their limit",
+                .run = take,
+                .floor = FLOOR_TAKE,
+                .far_floor = FLOOR_LOAD,
+                .used_up = true},
+    [FIRST_SEEN] = {.name = "first-seen",
+                    .help = "take-at, of keys that an empty table has never seen",
+                    .run = take_at,
+                    .floor = FLOOR_PRESENT,
+                    .far_floor = FLOOR_PRESENT,
+                    .each_once = true,
+                    .new_keys = true,
+                    .new_table = true},
+    [ROLL] = {.name = "roll",
+              .help = "take-at, of keys whose window is over",
+              .run = take_at,
+              .floor = FLOOR_TAKE_AT,
+              .far_floor = FLOOR_LOAD,
+              .each_once = true},
+    [CHURN] = {.name = "churn",
+               .help = "take-at, of new keys in a table full of keys whose windows are over",
+               .run = take_at,
+               .floor = FLOOR_PRESENT,
+               .far_floor = FLOOR_PRESENT,
+               .each_once = true,
+               .new_keys = true},
+};
+
+/* ---- Floors ---- */
+
+static inline uint64_t hash_of(const struct target *target, const struct chunk *chunk, size_t i) {
+    return XXH3_64bits_withSecret(chunk->bytes + i * target->key_length, target->key_length,
+                                  target->secret, STINT_SECRET_SIZE);
+}
+
+static inline uint64_t add_one(const struct target *target, uint64_t line) {
+    return ck_pr_faa_64(&target->lines[line].count, 1);
+}
+
+static uint64_t floor_take(const struct target *target, const struct chunk *chunk) {
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < chunk->n; i++) {
+        struct timespec time;
+        clock_gettime(CLOCK_REALTIME_COARSE, &time);
+        uint64_t now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+        uint64_t line = scale64(hash_of(target, chunk, i), target->line_count);
+        sum += add_one(target, line) < now;
+    }
+    return sum;
+}
+
+static uint64_t floor_take_at(const struct target *target, const struct chunk *chunk) {
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < chunk->n; i++)
+        sum += add_one(target, scale64(hash_of(target, chunk, i), target->line_count));
+    return sum;
+}
+
+static uint64_t floor_xadd(const struct target *target, const struct chunk *chunk) {
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < chunk->n; i++)
+        sum += add_one(target, chunk->line[i]);
+    return sum;
+}
+
+/* The address of each load needs the value of the one before it (which is 0, but the processor must
+ * wait to see that). */
+static uint64_t floor_load(const struct target *target, const struct chunk *chunk) {
+    uint64_t zero = 0;
+
+    for (size_t i = 0; i < chunk->n; i++)
+        zero = ck_pr_load_64(&target->lines[chunk->line[i] + zero].zero);
+    return zero;
+}
+
+const struct floor_kind floors[FLOORS] = {
+    [FLOOR_TAKE] = {"clock+hash+xadd", floor_take},
+    [FLOOR_TAKE_AT] = {"hash+xadd", floor_take_at},
+    [FLOOR_XADD] = {"xadd", floor_xadd},
+    [FLOOR_LOAD] = {"dependent load", floor_load},
+    [FLOOR_PRESENT] = {"present key", take_at},
+};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * The code that is timed: what a server would do with a chunk of requests, and the floors, which do
+ * the part of it that no limiter could leave out.
+ *
+ * Workload and floor get the same chunks: keys whose bytes were just written, so they are in cache
+ * as after parsing, and whose order is known to nobody before. The chunk is made outside the timed
+ * stretch, and making it does not touch the memory under test, so it can neither be counted nor
+ * hide a miss. A stretch is CHUNK_KEYS long because the processor cannot overlap misses across its
+ * ends; that costs one memory latency in 512 operations, and both sides pay it. */
+#ifndef STINT_BENCH_WORKLOAD_H
+#define STINT_BENCH_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <stint.h>
+
+enum {
+    BATCH = 16,       /* requests in a batch */
+    CHUNK_KEYS = 512, /* requests in a timed stretch, a multiple of BATCH */
+};
+
+/* What a stretch acts on; the same for all threads. */
+struct target {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    uint32_t cost; /* tokens a request asks for */
+    size_t key_length;
+    const void *secret; /* the limiter's, STINT_SECRET_SIZE bytes */
+    struct line *lines; /* the floors' memory, as large as the limiter's lines */
+    uint64_t line_count;
+};
+
+/* As a line of the limiter: 64 bytes, so one access is one miss. */
+struct line {
+    uint64_t count; /* what the floors add to */
+    uint64_t zero;  /* what the dependent load reads; never written */
+    uint64_t padding[6];
+};
+_Static_assert(sizeof(struct line) == 64, "a floor's line is the limiter's line");
+
+struct chunk {
+    _Alignas(64) size_t n;
+    uint64_t now;              /* ns; for those that are given it */
+    unsigned char *bytes;      /* n * key_length */
+    uint64_t line[CHUNK_KEYS]; /* where the floors go, in the limiter's order */
+    bool *answers;             /* NULL, or CHUNK_KEYS that receive the workload's answers */
+};
+
+/* Returns how many were allowed. A floor returns what keeps the compiler from leaving work out. */
+typedef uint64_t timed_function(const struct target *target, const struct chunk *chunk);
+
+enum floor { FLOOR_TAKE, FLOOR_TAKE_AT, FLOOR_XADD, FLOOR_LOAD, FLOOR_PRESENT, FLOORS };
+struct floor_kind {
+    const char *name;
+    timed_function *run;
+};
+extern const struct floor_kind floors[FLOORS];
+
+enum workload { TAKE, TAKE_AT, BATCH_16, REFUSE, FIRST_SEEN, ROLL, CHURN, WORKLOADS };
+struct workload_kind {
+    const char *name;
+    const char *help;
+    timed_function *run;
+    enum floor floor;     /* while the table is in cache, or near */
+    enum floor far_floor; /* when it is far larger than the cache */
+    bool used_up;         /* every key is at its limit before the first repeat */
+    bool each_once;       /* every key once per pass, and every pass a window of its own */
+    bool new_keys;        /* every pass has keys of its own */
+    bool new_table;       /* every pass has a table of its own */
+};
+extern const struct workload_kind workloads[WORKLOADS];
+
+/* The clock of limiters whose windows the benchmark turns: what the calling thread set. */
+extern _Thread_local uint64_t bench_now;
+uint64_t bench_clock(void);
+
+#endif
