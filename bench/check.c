@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    REHEARSAL_KEYS = 20000,
+    REHEARSAL_LIMIT = 3,
+};
+
+bool row_wrong(struct row *row, const char *what, uint64_t right, uint64_t found) {
+    snprintf(row->wrong, sizeof(row->wrong), "%s: %llu would be right, it is %llu", what,
+             (unsigned long long)right, (unsigned long long)found);
+    return false;
+}
+
+void count_demand(const struct bed *bed, uint32_t *demand) {
+    for (unsigned thread = 0; thread < bed->threads; thread++)
+        for (uint64_t at = 0; at < bed->position[thread]; at++)
+            demand[sequence_index(&bed->sequence, thread, at)]++;
+}
+
+bool rehearse(struct row *row) {
+    struct bed bed;
+    struct span span;
+    uint64_t keys = smaller(row->keys, REHEARSAL_KEYS);
+    uint32_t *granted = must_have(calloc(keys, sizeof(*granted)));
+    uint32_t *demand = must_have(calloc(keys, sizeof(*demand)));
+    struct row half = *row;
+
+    half.load = 0.5; /* with room for every key: this is about counts */
+    bed_open(&bed, &half, keys, REHEARSAL_LIMIT);
+    bool good = true;
+    uint64_t epochs = bed.kind->each_once && !bed.kind->new_table ? 4 : 1;
+    for (uint64_t epoch = 0; epoch < epochs && good; epoch++) {
+        memset(granted, 0, keys * sizeof(*granted));
+        span = (struct span){.bed = &bed, .run = bed.kind->run, .granted = granted, .epoch = epoch};
+        if (bed.kind->each_once) {
+            span.once = span.shared = span.hold = true;
+            span.passes = REHEARSAL_LIMIT + 1;
+            span_ask(&span);
+            for (uint64_t i = 0; i < keys; i++)
+                demand[i] = row->threads * (REHEARSAL_LIMIT + 1);
+        } else {
+            span.budget_ns = UINT64_MAX;
+            span.max_ops = (2 * REHEARSAL_LIMIT * keys + row->threads - 1) / row->threads;
+            span_ask(&span);
+            count_demand(&bed, demand);
+        }
+        for (uint64_t i = 0; i < keys && good; i++)
+            if (granted[i] != smaller(demand[i], REHEARSAL_LIMIT))
+                good = row_wrong(row, "rehearsal, tokens granted to one key in one window",
+                                 smaller(demand[i], REHEARSAL_LIMIT), granted[i]);
+    }
+    bed_close(&bed);
+    free(granted);
+    free(demand);
+    return good;
+}
+
+static void audit_member(struct member *member, void *context) {
+    struct audit *audit = context;
+    struct bed *bed = audit->bed;
+    unsigned char *bytes = bed->chunks[member->thread].bytes;
+    struct found found = {0};
+    uint64_t end = bed->keys * (member->thread + 1) / bed->threads;
+    uint64_t now = epoch_now(bed, audit->epoch);
+    uint32_t limit = bed->policy.limit;
+
+    bench_now = now;
+    for (uint64_t at = bed->keys * member->thread / bed->threads; at < end; at += BATCH) {
+        struct stint_request requests[BATCH];
+        struct stint_verdict verdicts[BATCH];
+        size_t n = smaller(end - at, BATCH);
+        for (size_t i = 0; i < n; i++) {
+            key_bytes(epoch_index(bed, audit->epoch, at + i), bytes, bed->target.key_length);
+            requests[i] = (struct stint_request){
+                .key = stint_key_of(bed->target.limiter, bytes, bed->target.key_length),
+                .policy = bed->target.policy,
+                .cost = 1,
+                .flags = STINT_PEEK,
+            };
+        }
+        stint_decide_batch(bed->target.limiter, requests, n, now, verdicts);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t demand = audit->demand != NULL ? audit->demand[at + i] : audit->each;
+            uint64_t right = smaller(demand, limit), used = limit - verdicts[i].remaining;
+            if (used == 0) {
+                found.lost++;
+                found.lost_tokens += demand;
+                continue;
+            }
+            found.tokens += used;
+            if (used != right && found.wrong++ == 0) {
+                found.right_was = right;
+                found.it_was = used;
+            }
+        }
+    }
+    audit->found[member->thread] = found;
+}
+
+bool audit_table(struct row *row, struct audit *audit, uint64_t fill_cost) {
+    struct bed *bed = audit->bed;
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    struct found sum = {0};
+
+    team_run(bed->threads, audit_member, audit);
+    for (unsigned i = 0; i < bed->threads; i++) {
+        const struct found *found = &audit->found[i];
+        if (found->wrong != 0)
+            return row_wrong(row, "tokens used by one key", found->right_was, found->it_was);
+        sum.tokens += found->tokens;
+        sum.lost += found->lost;
+        sum.lost_tokens += found->lost_tokens;
+    }
+    stint_policy_stats(bed->target.limiter, bed->target.policy, &stats);
+    if (stats.allowed != bed->allowed)
+        return row_wrong(row, "requests allowed, by the limiter's own count", bed->allowed,
+                         stats.allowed);
+    if (stats.refused != bed->requests - bed->allowed)
+        return row_wrong(row, "requests refused, by the limiter's own count",
+                         bed->requests - bed->allowed, stats.refused);
+    if ((sum.lost != 0) > (stats.untracked != 0))
+        return row_wrong(row, "keys without a count, though none was untracked", 0, sum.lost);
+    if (bed->kind->each_once) {
+        if (bed->allowed != bed->requests)
+            return row_wrong(row, "requests allowed", bed->requests, bed->allowed);
+        return true;
+    }
+    /* One request of each key cost fill_cost, the others 1. */
+    uint64_t tokens = bed->allowed + (fill_cost - 1) * bed->keys;
+    if (tokens != sum.tokens + sum.lost_tokens)
+        return row_wrong(row, "tokens allowed, of all keys", sum.tokens + sum.lost_tokens, tokens);
+    if (stats.untracked != sum.lost_tokens - (fill_cost - 1) * sum.lost)
+        return row_wrong(row, "untracked requests", sum.lost_tokens - (fill_cost - 1) * sum.lost,
+                         stats.untracked);
+    row->unplaced = sum.lost;
+    return true;
+}
