@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""stint-bench run, on tables so small that it takes seconds: what it prints, what it refuses.
+
+    bench_run.py STINT_BENCH
+"""
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+BENCH = "stint-bench"
+CORES = len(os.sched_getaffinity(0))
+
+DRAWN = ["take", "take-at", "batch", "refuse"]
+EACH_ONCE = ["first-seen", "roll", "churn"]
+DISTRIBUTIONS = ["uniform", "zipf", "hot"]
+FLOORS = {
+    "take": "clock+hash+xadd",
+    "take-at": "hash+xadd",
+    "batch": "xadd",
+    "refuse": "clock+hash+xadd",
+    "first-seen": "present key",
+    "roll": "hash+xadd",
+    "churn": "present key",
+}
+ROW_FIELDS = {
+    "workload": str, "distribution": str, "keys": int, "threads": int, "key_length": int,
+    "load": float, "ns_per_op": float, "ns_min": float, "ns_max": float, "mops": float,
+    "floor": str, "floor_ns": float, "ratio": float, "repeats": int, "allowed": int,
+    "refused": int, "unplaced": int, "checked": bool,
+}
+
+
+def call(*arguments):
+    return subprocess.run([BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def measure(*arguments):
+    """The JSON object of a run that must succeed."""
+    done = call("--format", "json", "--seconds", "0.01", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Rows(unittest.TestCase):
+    def check_row(self, row):
+        for name, kind in ROW_FIELDS.items():
+            self.assertIn(name, row)
+            numbers = (int, float) if kind is float else kind
+            self.assertIsInstance(row[name], numbers, name)
+        self.assertIs(row["checked"], True)
+        self.assertGreater(row["ns_min"], 0)
+        self.assertLessEqual(row["ns_min"], row["ns_per_op"])
+        self.assertLessEqual(row["ns_per_op"], row["ns_max"])
+        self.assertGreater(row["floor_ns"], 0)
+        # Numbers are printed with six digits.
+        ratio = row["ns_per_op"] / row["floor_ns"]
+        self.assertAlmostEqual(row["ratio"] / ratio, 1, places=4)
+        mops = row["threads"] * 1000 / row["ns_per_op"]
+        self.assertAlmostEqual(row["mops"] / mops, 1, places=4)
+        self.assertGreater(row["allowed"] + row["refused"], 0)
+        self.assertEqual(row["refused" if row["workload"] != "refuse" else "allowed"], 0)
+
+    def test_every_workload_in_every_distribution_and_with_threads(self):
+        threads = sorted({1, min(2, CORES)})
+        wanted = list(itertools.product(DRAWN, DISTRIBUTIONS, threads, [1, 20, 3000]))
+        wanted += list(itertools.product(EACH_ONCE, ["uniform"], threads, [1, 20, 3000]))
+        rows = measure("--workload", ",".join(DRAWN + EACH_ONCE),
+                       "--distribution", ",".join(DISTRIBUTIONS), "--keys", "1,20,3k",
+                       "--threads", ",".join(map(str, threads)), "--seconds", "0.002")["rows"]
+        for row in rows:
+            with self.subTest(row=row):
+                self.check_row(row)
+                self.assertEqual(row["floor"], FLOORS[row["workload"]])
+        found = [(r["workload"], r["distribution"], r["threads"], r["keys"]) for r in rows]
+        self.assertEqual(sorted(found), sorted(wanted))
+
+    def test_machine_and_build(self):
+        result = measure("--workload", "take", "--keys", "10")
+        for name in ("cpu", "cores", "memory", "huge_pages"):
+            self.assertTrue(result["machine"][name], name)
+        self.assertEqual(result["machine"]["cores"], CORES)
+        for name in ("version", "commit", "compiler", "flags"):
+            self.assertTrue(result["build"][name], name)
+        self.assertRegex(result["build"]["version"], r"^\d+\.\d+\.\d+$")
+        self.assertRegex(result["build"]["flags"], r"^-O")
+
+    def test_key_lengths(self):
+        for length in (4, 7, 8, 9, 33, 1024):
+            with self.subTest(length=length):
+                rows = measure("--workload", "take,batch", "--keys", "500",
+                               "--key-length", str(length))["rows"]
+                self.assertEqual([row["key_length"] for row in rows], [length] * 2)
+                for row in rows:
+                    self.check_row(row)
+
+    def test_loads(self):
+        for load in (0.05, 0.5, 0.7, 1.0):
+            with self.subTest(load=load):
+                rows = measure("--workload", "take,refuse,first-seen", "--keys", "20k",
+                               "--load", str(load))["rows"]
+                for row in rows:
+                    self.assertIs(row["checked"], True)
+                    self.assertEqual(row["load"], load)
+                    if load <= 0.5:
+                        self.assertEqual(row["unplaced"], 0)
+                    if load == 1.0:
+                        # Slots for all, but not all within reach of their keys.
+                        self.assertGreater(row["unplaced"], 0)
+
+    def test_far_beyond_the_cache_the_floor_is_a_dependent_load(self):
+        cache = measure("--workload", "take", "--keys", "10")["machine"]["cache"] or 32 << 20
+        keys = cache * 5 // 32
+        if keys > 6000000:
+            self.skipTest("a cache of %d bytes is too large for a quick test" % cache)
+        rows = measure("--workload", "take,take-at,batch,refuse", "--keys", str(keys))["rows"]
+        self.assertEqual([row["floor"] for row in rows],
+                         ["dependent load", "dependent load", "xadd", "dependent load"])
+
+
+class Table(unittest.TestCase):
+    def test_fits_100_columns_and_says_what_it_is(self):
+        done = call("--workload", "take,first-seen,refuse", "--keys", "12345,20k", "--load", "1",
+                    "--seconds", "0.01", "--threads", str(min(2, CORES)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        for line in lines:
+            self.assertLessEqual(len(line), 100, line)
+        for word in ("machine", "build", "commit", "floor", "ratio", "unplaced", "clock+hash+xadd"):
+            self.assertIn(word, done.stdout)
+        self.assertEqual(len([line for line in lines if re.match(r"(take|first-seen|refuse) ", line)]),
+                         6)
+        # Not a terminal: no progress bar.
+        self.assertEqual(done.stderr, "")
+
+
+class Usage(unittest.TestCase):
+    def refused(self, *arguments):
+        done = call(*arguments)
+        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(done.stdout, "")
+        self.assertIn("--help", done.stderr)
+        return done.stderr
+
+    def test_the_option_and_the_value_are_named(self):
+        for option, values in {
+            "--workload": ["take,nothing", "", "take,", "TAKE"],
+            "--keys": ["0", "-1", "1x", "5G", "1k,,2k", "99999999999999999999", "1.5"],
+            "--threads": ["0", "two", "1,"],
+            "--distribution": ["zip", "uniform;hot"],
+            "--key-length": ["3", "1025", "x"],
+            "--load": ["0", "1.1", "half", "nan", "0.5x"],
+            "--seconds": ["0", "-1", "inf", "1e9", ""],
+            "--format": ["csv", ""],
+        }.items():
+            for value in values:
+                for arguments in ((option, value), ("%s=%s" % (option, value),)):
+                    with self.subTest(arguments=arguments):
+                        message = self.refused(*arguments)
+                        self.assertIn(option, message)
+                        self.assertIn("'", message)
+            with self.subTest(option=option):
+                self.assertIn(option + " needs a value", self.refused(option))
+
+    def test_what_is_no_option(self):
+        self.assertIn("'--nothing'", self.refused("--nothing"))
+        self.assertIn("'take'", self.refused("take"))
+        self.assertIn("-x", self.refused("-x", "3"))
+
+    def test_more_threads_than_cores(self):
+        message = self.refused("--threads", str(CORES + 1))
+        self.assertIn("--threads %d" % (CORES + 1), message)
+
+    def test_more_keys_than_memory(self):
+        message = self.refused("--keys", "4G", "--load", "0.05")
+        self.assertIn("--keys 4G", message)
+        self.assertIn("GiB", message)
+
+    def test_a_distribution_that_a_workload_does_not_have(self):
+        message = self.refused("--workload", "roll", "--distribution", "hot")
+        self.assertIn("--distribution hot", message)
+        self.assertIn("roll", message)
+
+    def test_help(self):
+        done = call("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in ("--workload", "--keys", "--threads", "--distribution", "--key-length",
+                       "--load", "--seconds", "--format"):
+            self.assertIn(option, done.stdout)
+        for workload in DRAWN + EACH_ONCE:
+            self.assertIn(workload, done.stdout)
+
+
+if __name__ == "__main__":
+    BENCH = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
