@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "common.h"
@@ -222,7 +223,11 @@ struct tally span_run(struct span *span) {
     struct bed *bed = span->bed;
     struct tally sum = {0};
 
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
     team_run(bed->threads, span_member, span);
+    getrusage(RUSAGE_SELF, &after);
+    bed->preempted += (uint64_t)(after.ru_nivcsw - before.ru_nivcsw);
     for (unsigned i = 0; i < bed->threads; i++) {
         sum.ops += span->tally[i].ops;
         sum.ns += span->tally[i].ns;

@@ -26,6 +26,7 @@ struct bed {
     struct chunk *chunks;        /* one for each thread */
     uint64_t requests, allowed;  /* answered by this table, looks apart */
     uint64_t floor_bytes;
+    uint64_t preempted; /* times that a thread of a span lost its core */
 };
 
 struct tally {

@@ -192,6 +192,7 @@ void row_measure(struct row *row, double seconds, uint64_t cache,
     row->floor = far ? kind->far_floor : kind->floor;
     row->checked = kind->each_once ? measure_passes(&context, &work, &base)
                                    : measure_sequence(&context, &work, &base);
+    row->preempted = bed.preempted;
     bed_close(&bed);
     if (!row->checked)
         return;

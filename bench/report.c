@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { QUIET = 10 }; /* preemptions a row, about one second, that a machine with no work shows */
+
 void format_count(uint64_t count, char *text, size_t size) {
     static const struct {
         uint64_t scale;
@@ -83,6 +85,10 @@ static void table_end(struct report *report) {
           "  present key      take-at of keys that are there, in the same table\n"
           "The first four go to as many lines as the table has, in the same order.\n",
           report->out);
+    if (report->preempted > QUIET * report->rows)
+        fprintf(report->out,
+                "\nNOT QUIET: other work took the cores %llu times while this was measured.\n",
+                (unsigned long long)report->preempted);
 }
 
 /* ---- JSON ---- */
@@ -142,9 +148,10 @@ static void json_row(struct report *report, const struct row *row) {
     json_number(out, "ratio", good, row->ns_per_op / row->floor_ns);
     fprintf(out,
             ", \"repeats\": %u, \"allowed\": %llu, \"refused\": %llu, \"unplaced\": %llu, "
-            "\"checked\": %s",
+            "\"preempted\": %llu, \"checked\": %s",
             row->repeats, (unsigned long long)row->allowed, (unsigned long long)row->refused,
-            (unsigned long long)row->unplaced, good ? "true" : "false");
+            (unsigned long long)row->unplaced, (unsigned long long)row->preempted,
+            good ? "true" : "false");
     if (!good) {
         fputs(", \"wrong\": ", out);
         json_text(out, row->wrong);
@@ -164,6 +171,7 @@ void report_start(struct report *report, FILE *out, enum output_format format,
 void report_row(struct report *report, const struct row *row) {
     (report->format == FORMAT_JSON ? json_row : table_row)(report, row);
     report->rows++;
+    report->preempted += row->preempted;
     fflush(report->out);
 }
 

@@ -3,7 +3,7 @@
 #ifndef STINT_BENCH_REPORT_H
 #define STINT_BENCH_REPORT_H
 
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "common.h"
@@ -13,7 +13,8 @@
 struct report {
     FILE *out;
     enum output_format format;
-    unsigned rows; /* written so far */
+    unsigned rows;      /* written so far */
+    uint64_t preempted; /* of all rows */
 };
 
 void report_start(struct report *report, FILE *out, enum output_format format,

@@ -25,7 +25,8 @@ struct row {
     enum floor floor;
     double floor_ns; /* median of the repeats */
     uint64_t allowed, refused;
-    uint64_t unplaced; /* keys that got no slot; of several tables, in the worst */
+    uint64_t unplaced;  /* keys that got no slot; of several tables, in the worst */
+    uint64_t preempted; /* times that a thread was pushed off its core while it was timed */
     unsigned repeats;
     bool checked;    /* every answer was right */
     char wrong[256]; /* else the first that was not */

@@ -31,7 +31,7 @@ ROW_FIELDS = {
     "workload": str, "distribution": str, "keys": int, "threads": int, "key_length": int,
     "load": float, "ns_per_op": float, "ns_min": float, "ns_max": float, "mops": float,
     "floor": str, "floor_ns": float, "ratio": float, "repeats": int, "allowed": int,
-    "refused": int, "unplaced": int, "checked": bool,
+    "refused": int, "unplaced": int, "preempted": int, "checked": bool,
 }
 
 
