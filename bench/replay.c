@@ -358,6 +358,9 @@ static stint_key hash_key(const struct stint_limiter *limiter, const struct key 
 static uint64_t decide_all(const struct replay *replay, struct stint_limiter *limiter,
                            uint32_t policy, bool *refused, uint64_t *elapsed_ns) {
     enum { STRETCH = 1 << 16 }; /* between two looks at the progress bar, which are not timed */
+    /* A server has just read the key's bytes; here they are fetched ahead, so that what is timed is
+     * the decision and not this program's walk through its own memory. */
+    enum { AHEAD = 16 };
     size_t count = replay->log.readable, fields = replay->log.field_count;
     uint64_t untracked = 0;
     struct progress progress;
@@ -370,6 +373,10 @@ static uint64_t decide_all(const struct replay *replay, struct stint_limiter *li
         for (size_t i = from; i < to; i++) {
             const struct request *request = &replay->requests[i];
             struct stint_verdict verdict;
+            if (count - i > AHEAD) {
+                __builtin_prefetch(&request[AHEAD].key->length);
+                __builtin_prefetch(request[AHEAD].key->bytes);
+            }
             log_clock_ns = request->now;
             stint_key key = hash_key(limiter, request->key, fields);
             bool allowed = stint_take(limiter, policy, key, 1, request->now, &verdict);
