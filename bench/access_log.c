@@ -224,7 +224,7 @@ bool text_field(struct text line, unsigned number, struct text *field) {
     for (unsigned i = 1;; i++) {
         while (at < end && is_blank(*at))
             at++;
-        if (at == end || number == 0)
+        if (at == end)
             return false;
         const char *from = at;
         while (at < end && !is_blank(*at))

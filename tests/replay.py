@@ -137,6 +137,8 @@ class Replay(unittest.TestCase):
         self.assertLessEqual(len(steps), 1)
         for step in steps:
             self.assertGreater(starts[-1] + step, expected["last"])
+            if read_time is clf_ns:
+                self.assertEqual(step % SECOND, 0)
         buckets = [0] * len(starts)
         for at in expected["refused_at"]:
             buckets[bisect.bisect_right(starts, at) - 1] += 1
@@ -245,7 +247,7 @@ class RealLog(Replay):
         self.assertEqual(report["limits"][0]["refused"], 931)
 
     def test_top(self):
-        for top in (0, 1, 3, 50, 51):
+        for top in (0, 1, 3, 49, 50, 51):
             report = self.report("--limit", "20/minute", "--top", str(top), REAL_LOG)
             self.assertEqual(len(report["limits"][0]["top"]), min(top, 50))
         self.assertEqual(len(self.report("--limit=20/m", REAL_LOG)["limits"][0]["top"]), 10)
@@ -277,6 +279,15 @@ class MadeUpLogs(Replay):
                              self.write("\n".join(lines)))
         self.check(report, report["limits"][0], lines, [2], epoch_ns, 2, SECOND)
         self.assertEqual(report["limits"][0]["refused"], 2)
+
+    def test_times_have_the_decimals_they_need(self):
+        path = self.write("5.000001234 a\n5.042 a\n")
+        log = self.report("--limit=1/s", "--key=2", "--time=epoch", path)["log"]
+        self.assertEqual(log["first_time"], "1970-01-01T00:00:05.000001234Z")
+        self.assertEqual(log["last_time"], "1970-01-01T00:00:05.042Z")
+        out = replay("--limit=1/s", "--key=2", "--time=epoch", path)[1]
+        self.assertIn("1970-01-01 00:00:05.000001234 to 1970-01-01 00:00:05.042 UTC, 41 ms 998 us",
+                      out)
 
     def test_epoch_without_key_is_noted(self):
         code, _, err = replay("--limit=2/s", "--time=epoch", self.write("1.5 a\n"))
