@@ -38,6 +38,10 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+/* Nothing that follows is done before the loads that precede: here each of them is an acquire,
+ * because ThreadSanitizer does not know fences. */
+static inline void atomic_fence_acquire(void) {}
+
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
@@ -71,6 +75,11 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     uint64_t value = ck_pr_load_64(word);
     ck_pr_fence_acquire();
     return value;
+}
+
+/* Nothing that follows is done before the loads that precede. */
+static inline void atomic_fence_acquire(void) {
+    ck_pr_fence_acquire();
 }
 
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
@@ -119,17 +128,27 @@ static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     return mask & mask >> 2 & 0x1111;
 }
 
+static inline uint32_t match4_index(uint32_t match) {
+    return (uint32_t)__builtin_ctz(match) >> 2; /* four mask bits for each */
+}
+
+/* The same in bytes. */
 static inline uint32_t match4_offset(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match) << 2; /* four mask bits for each 16 bytes */
+    return (uint32_t)__builtin_ctz(match) << 2;
 }
 #else
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     uint32_t match = 0;
     for (uint32_t i = 0; i < 4; i++)
-        match |= (uint32_t)(atomic_load_relaxed(&line[2 * i]) == value) << i;
+        match |= (uint32_t)(atomic_load_acquire(&line[2 * i]) == value) << i;
     return match;
 }
 
+static inline uint32_t match4_index(uint32_t match) {
+    return (uint32_t)__builtin_ctz(match);
+}
+
+/* The same in bytes. */
 static inline uint32_t match4_offset(uint32_t match) {
     return (uint32_t)__builtin_ctz(match) << 4;
 }

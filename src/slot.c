@@ -10,15 +10,30 @@ enum stint_test_guard stint_test_removed;
 
 /* ---- The sequence of slots that a key may be in --------------------------------------------- */
 
-/* Slot number `position` of the sequence: those of the home line, then of the lines after it, which
- * go round within the shard. */
-static inline struct slot *sequence_slot(const struct table *table, uint64_t hash,
-                                         uint32_t position) {
-    uint64_t shard_end = (table_shard(table, hash) + 1) * table->shard_lines;
-    uint64_t line = table_home(table, hash) + position / LINE_SLOTS;
-    if (line >= shard_end)
-        line -= table->shard_lines;
-    return &table->lines[line].slots[position % LINE_SLOTS];
+/* The lines that a key may be in: its home line, and those after it, which go round in the shard.
+ */
+struct sequence {
+    struct line *home;
+    struct line *shard_end;
+    uint64_t shard_lines;
+};
+
+static inline struct sequence sequence_of(const struct table *table, uint64_t hash) {
+    return (struct sequence){
+        .home = &table->lines[table_home(table, hash)],
+        .shard_end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines],
+        .shard_lines = table->shard_lines,
+    };
+}
+
+static inline struct line *sequence_line(const struct sequence *sequence, uint32_t number) {
+    struct line *line = sequence->home + number;
+    return line < sequence->shard_end ? line : line - sequence->shard_lines;
+}
+
+/* Slot number `position` of the sequence. */
+static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
+    return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
 }
 
 static inline uint32_t sequence_length(const struct table *table) {
@@ -80,26 +95,33 @@ enum found { FOUND, ABSENT, FULL };
  * the first slot that it may claim. FULL: it has none and may claim none. */
 static enum found slot_find(struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
+    struct sequence sequence = sequence_of(table, decision->hash);
+    uint32_t lines = 0;
 
-    place->slot = NULL;
-    for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(table, decision->hash, i);
-        uint64_t tag = atomic_load_acquire(&slot->tag);
-        if (tag == decision->tag) {
-            *place = (struct place){.slot = slot, .tag = tag, .position = i};
+    while (lines < table->probe_lines) {
+        const struct line *line = sequence_line(&sequence, lines++);
+        uint32_t match = line_match(line, decision->tag);
+        if (match != 0) {
+            uint32_t i = match4_index(match);
+            *place = (struct place){.slot = (struct slot *)&line->slots[i],
+                                    .tag = decision->tag,
+                                    .position = (lines - 1) * LINE_SLOTS + i};
             return FOUND;
         }
-        if (place->slot == NULL) {
-            struct place seen = {.slot = slot, .tag = tag, .position = i};
-            if (tag != 0)
-                seen.state = atomic_load_acquire(&slot->state);
-            if (tag == 0 || slot_reusable(decision, &seen))
-                *place = seen;
-        }
-        if (tag == 0) /* I5: the key is not beyond */
+        if (line_match(line, 0) != 0) /* I5: the key is not beyond */
             break;
     }
-    return place->slot != NULL ? ABSENT : FULL;
+    for (uint32_t i = 0; i < lines * LINE_SLOTS; i++) {
+        struct slot *slot = sequence_slot(&sequence, i);
+        *place =
+            (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
+        if (place->tag == 0)
+            return ABSENT;
+        place->state = atomic_load_acquire(&slot->state);
+        if (slot_reusable(decision, place))
+            return ABSENT;
+    }
+    return FULL;
 }
 
 /* ---- Charge: what a request does to a count. No atomics. ------------------------------------- */
@@ -318,32 +340,43 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
     return false;
 }
 
+/* Deals with another slot of the sequence that had the key's tag. Returns whether the claim may
+ * still stand; if not, it has been cancelled. */
+static bool claim_outranks(const struct decision *decision, const struct place *claim,
+                           struct slot *other, uint32_t position) {
+    while (atomic_load_acquire(&other->tag) == decision->tag) {
+        uint64_t state = atomic_load_acquire(&other->state);
+        if (atomic_load_acquire(&other->tag) != decision->tag)
+            break;
+        if (!state_pending(state) || position < claim->position) {
+            (void)claim_cancel(decision, claim->slot, claim->state);
+            return false;
+        }
+        if (claim_cancel(decision, other, state))
+            break;
+        /* It was committed meanwhile, or is another's: look again. */
+    }
+    return true;
+}
+
 /* Looks at the other slots of the sequence for the key. Returns whether this claim may be
  * committed; if not, it has been cancelled. Later claims have been cancelled then. */
 static bool claim_stands(const struct decision *decision, const struct place *claim) {
     const struct table *table = &decision->limiter->table;
+    struct sequence sequence = sequence_of(table, decision->hash);
 
-    for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(table, decision->hash, i);
-        if (i == claim->position)
-            continue;
-        uint64_t tag = atomic_load_acquire(&slot->tag);
-        if (tag == 0)
-            break; /* I5 */
-        while (tag == decision->tag) {
-            uint64_t state = atomic_load_acquire(&slot->state);
-            tag = atomic_load_acquire(&slot->tag);
-            if (tag != decision->tag)
-                break;
-            if (!state_pending(state) || i < claim->position) {
-                (void)claim_cancel(decision, claim->slot, claim->state);
+    for (uint32_t i = 0; i < table->probe_lines; i++) {
+        struct line *line = sequence_line(&sequence, i);
+        for (uint32_t match = line_match(line, decision->tag); match != 0; match &= match - 1) {
+            uint32_t position = i * LINE_SLOTS + match4_index(match);
+            if (position != claim->position &&
+                !claim_outranks(decision, claim, sequence_slot(&sequence, position), position))
                 return false;
-            }
-            if (claim_cancel(decision, slot, state))
-                break;
-            tag = atomic_load_acquire(&slot->tag); /* it was committed, or is another's by now */
         }
+        if (line_match(line, 0) != 0) /* I5 */
+            break;
     }
+    atomic_fence_acquire(); /* the watermark is loaded after all of these */
     return true;
 }
 
@@ -420,9 +453,11 @@ static enum progress decide_absent(struct decision *decision, struct place *plac
 static bool find_least_used(const struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
 
+    struct sequence sequence = sequence_of(table, decision->hash);
+
     place->slot = NULL;
     for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(table, decision->hash, i);
+        struct slot *slot = sequence_slot(&sequence, i);
         uint64_t tag = atomic_load_acquire(&slot->tag);
         uint64_t state = atomic_load_acquire(&slot->state);
         if (!state_pending(state) &&
@@ -468,8 +503,10 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
 /* The committed slot of a key as it was seen (I3: there is one at most), or none. */
 static bool find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                            struct place *place) {
+    struct sequence sequence = sequence_of(table, hash);
+
     for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(table, hash, i);
+        struct slot *slot = sequence_slot(&sequence, i);
         uint64_t seen = atomic_load_acquire(&slot->tag);
         if (seen == 0)
             return false;

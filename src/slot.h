@@ -151,12 +151,16 @@ struct decision {
     bool counted; /* a fetch-add has counted this request already, whether it fits or not */
 };
 
-/* The slot of this line that has the tag, or NULL. All four are compared before the one branch,
- * which is predictable: an early exit would not be. The answer is a hint, which the loads that
- * follow it check. */
+/* Which slots of this line have the tag; 0 if none. All four are compared before the one branch
+ * that follows, which is predictable: an early exit would not be. No order among the four. */
+static inline uint32_t line_match(const struct line *line, uint64_t tag) {
+    return atomic_match4(&line->slots[0].tag, tag);
+}
+
+/* The slot of this line that has the tag, or NULL: a hint, which the loads that follow it check. */
 static inline struct slot *line_find(struct line *line, uint64_t tag) {
-    uint32_t found = atomic_match4(&line->slots[0].tag, tag);
-    return found == 0 ? NULL : (struct slot *)((char *)line + match4_offset(found));
+    uint32_t match = line_match(line, tag);
+    return match == 0 ? NULL : (struct slot *)((char *)line + match4_offset(match));
 }
 
 /* Likewise in the lines after the home line, up to a line that has a never-used slot (I5). */
@@ -166,7 +170,7 @@ static inline struct slot *table_find_displaced(const struct table *table, uint6
     uint64_t index = table_home(table, hash);
 
     for (uint32_t i = 1; i < table->probe_lines; i++) {
-        if (atomic_match4(&table->lines[index].slots[0].tag, 0) != 0)
+        if (line_match(&table->lines[index], 0) != 0)
             return NULL;
         index++;
         if (index == shard_end)

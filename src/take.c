@@ -70,6 +70,59 @@ static __attribute__((noinline)) bool take_added(struct stint_limiter *limiter, 
     return decide_rest(limiter, &request, now, verdict, slot, seen, added);
 }
 
+/* Ends a granted request of cost 1, after which `used` tokens are taken. */
+static CK_CC_FORCE_INLINE bool take_granted(struct stint_limiter *limiter, uint32_t policy_id,
+                                            uint64_t now, struct stint_verdict *verdict, tick_t end,
+                                            uint64_t capacity, uint64_t used) {
+    limiter_count(limiter, policy_id, COUNT_ALLOWED);
+    if (verdict != NULL)
+        *verdict = (struct stint_verdict){
+            .allowed = true,
+            .capacity = (uint32_t)capacity,
+            .used = (uint32_t)used,
+            .remaining = (uint32_t)(capacity - used),
+            .granted = 1,
+            .window = tick_ns(end),
+            .reset_after = tick_ns(end) - now,
+        };
+    return true;
+}
+
+/* The two edges of a window, short of the slow path: a key's first request in it, when its slot is
+ * in an earlier one, and a refusal after the first. */
+static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, uint32_t policy_id,
+                                                stint_key key, uint64_t now,
+                                                struct stint_verdict *verdict, struct slot *slot,
+                                                tick_t end) {
+    uint64_t window = state_of(end, 0);
+    uint64_t rule = atomic_load_relaxed(&limiter->policies[policy_id].rule);
+    uint64_t state = atomic_load_acquire(&slot->state);
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
+
+    if (atomic_load_acquire(&slot->tag) != tag || state_pending(state))
+        return take_rest(limiter, policy_id, key, 1, now, verdict);
+    /* The id is in the top bits: an earlier one makes the difference negative. It is of a window of
+     * the same policy, so that one is over. */
+    if ((int64_t)(state - window) < 0) {
+        if (atomic_cas_seq(&slot->state, state, window | 1))
+            return take_granted(limiter, policy_id, now, verdict, end, rule_limit(rule), 1);
+    } else if (state_same_window(state, window) && (state & STATE_REFUSED) != 0 &&
+               state_used(state) >= rule_limit(rule) && rule_flags(rule) == 0 &&
+               state_same_window(atomic_load_acquire(&slot->state), state)) {
+        limiter_count(limiter, policy_id, COUNT_REFUSED);
+        if (verdict != NULL)
+            *verdict = (struct stint_verdict){
+                .capacity = rule_limit(rule),
+                .used = (uint32_t)state_used(state),
+                .window = tick_ns(end),
+                .reset_after = tick_ns(end) - now,
+                .retry_after = tick_ns(end) - now,
+            };
+        return false;
+    }
+    return take_rest(limiter, policy_id, key, 1, now, verdict);
+}
+
 /* The second half of the hot path: the key's tag was seen in `slot`, and `end` is the window's. */
 static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id,
                                        stint_key key, uint64_t now, struct stint_verdict *verdict,
@@ -80,25 +133,14 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     uint64_t capacity = rule_limit(atomic_load_relaxed(&limiter->policies[policy_id].rule));
     uint64_t state = atomic_load_acquire(&slot->state);
     if (state - window >= capacity || atomic_load_relaxed(&slot->tag) != tag)
-        return take_rest(limiter, policy_id, key, 1, now, verdict);
+        return take_edge(limiter, policy_id, key, now, verdict, slot, end);
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - window;
     if (UNLIKELY(used >= capacity))
         return take_added(limiter, policy_id, key, now, verdict, slot, state, added);
 
-    limiter_count(limiter, policy_id, COUNT_ALLOWED);
-    if (verdict != NULL)
-        *verdict = (struct stint_verdict){
-            .allowed = true,
-            .capacity = (uint32_t)capacity,
-            .used = (uint32_t)used + 1,
-            .remaining = (uint32_t)(capacity - used - 1),
-            .granted = 1,
-            .window = tick_ns(end),
-            .reset_after = tick_ns(end) - now,
-        };
-    return true;
+    return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
 }
 
 /* The hot path of a key that is not in its home line, as 1 in 25 is at a load of 50%. `end` was
