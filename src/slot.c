@@ -40,6 +40,11 @@ static inline uint32_t sequence_length(const struct table *table) {
     return table->probe_lines * LINE_SLOTS;
 }
 
+/* Lines of the sequence that may have the key's tag (I6). */
+static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
+    return (uint32_t)atomic_load_acquire(&table_shard_of(table, hash)->reach) + 1;
+}
+
 /* A slot as it was seen. */
 struct place {
     struct slot *slot; /* NULL: none */
@@ -96,22 +101,19 @@ enum found { FOUND, ABSENT, FULL };
 static enum found slot_find(struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    uint32_t lines = 0;
 
-    while (lines < table->probe_lines) {
-        const struct line *line = sequence_line(&sequence, lines++);
+    for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
+        struct line *line = sequence_line(&sequence, i);
         uint32_t match = line_match(line, decision->tag);
         if (match != 0) {
-            uint32_t i = match4_index(match);
-            *place = (struct place){.slot = (struct slot *)&line->slots[i],
+            uint32_t slot = match4_index(match);
+            *place = (struct place){.slot = &line->slots[slot],
                                     .tag = decision->tag,
-                                    .position = (lines - 1) * LINE_SLOTS + i};
+                                    .position = i * LINE_SLOTS + slot};
             return FOUND;
         }
-        if (line_match(line, 0) != 0) /* I5: the key is not beyond */
-            break;
     }
-    for (uint32_t i = 0; i < lines * LINE_SLOTS; i++) {
+    for (uint32_t i = 0; i < sequence_length(table); i++) {
         struct slot *slot = sequence_slot(&sequence, i);
         *place =
             (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
@@ -291,7 +293,7 @@ bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t se
  * that no caller with a wrong `now` can spoil the windows of all keys of the shard. */
 static void watermark_raise(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
-    uint64_t *watermark = &table->shards[table_shard(table, decision->hash)].watermark;
+    uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
     uint64_t seen = atomic_load_relaxed(watermark);
     tick_t now = tick_of(decision->now);
 
@@ -306,7 +308,7 @@ static void watermark_raise(struct decision *decision) {
 /* The tick in whose window a claim is committed, loaded after the look at the other slots. */
 static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
-    uint64_t *watermark = &table->shards[table_shard(table, decision->hash)].watermark;
+    uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
     uint64_t seen = atomic_load_acquire(watermark);
     tick_t now = tick_of(decision->now);
     tick_t claimed = end_of(claim_id, now) - 1;
@@ -365,7 +367,7 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
-    for (uint32_t i = 0; i < table->probe_lines; i++) {
+    for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t match = line_match(line, decision->tag); match != 0; match &= match - 1) {
             uint32_t position = i * LINE_SLOTS + match4_index(match);
@@ -373,8 +375,6 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
                 !claim_outranks(decision, claim, sequence_slot(&sequence, position), position))
                 return false;
         }
-        if (line_match(line, 0) != 0) /* I5 */
-            break;
     }
     atomic_fence_acquire(); /* the watermark is loaded after all of these */
     return true;
@@ -405,8 +405,17 @@ static enum progress claim_resolve(struct decision *decision, const struct place
     return DONE;
 }
 
+/* Raises the reach of the key's shard to a line of its sequence. */
+static void reach_raise(const struct decision *decision, uint32_t line) {
+    uint64_t *reach = &table_shard_of(&decision->limiter->table, decision->hash)->reach;
+    uint64_t seen = atomic_load_relaxed(reach);
+    while (seen < line && !atomic_cas_seq(reach, seen, line))
+        seen = atomic_load_relaxed(reach);
+}
+
 /* Claims the slot seen at `place` with one double-width CAS. */
 static bool claim_slot(struct decision *decision, struct place *place) {
+    reach_raise(decision, place->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
     const uint64_t expected[2] = {place->tag, place->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
@@ -419,6 +428,32 @@ static bool claim_slot(struct decision *decision, struct place *place) {
         count_clock_step(decision->limiter);
     limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_PLACED);
     return true;
+}
+
+bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t tag, tick_t now,
+                       tick_t end) {
+    const struct table *table = &limiter->table;
+    struct line *line = &table->lines[table_home(table, hash)];
+    uint32_t unused = line_match(line, 0);
+
+    if (unused == 0)
+        return false;
+    struct slot *slot = &line->slots[match4_index(unused)];
+    const uint64_t never_used[2] = {0, 0};
+    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING)};
+    if (!atomic_cas2_seq(slot, never_used, claim))
+        return false;
+    limiter_count(limiter, limiter->max_policies, COUNT_PLACED);
+    INSTANT(INSTANT_CLAIMED);
+    /* The look: a slot that is still unused ends the sequence in this line (I5). */
+    uint32_t claims = line_match(line, tag);
+    if ((claims & (claims - 1)) != 0 || line_match(line, 0) == 0)
+        return false;
+    atomic_fence_acquire();
+    INSTANT(INSTANT_LOOKED);
+    if ((tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now)
+        return false;
+    return atomic_cas_seq(&slot->state, claim[1], state_of(end, 1));
 }
 
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
@@ -505,7 +540,7 @@ static bool find_committed(const struct table *table, uint64_t hash, uint64_t ta
                            struct place *place) {
     struct sequence sequence = sequence_of(table, hash);
 
-    for (uint32_t i = 0; i < sequence_length(table); i++) {
+    for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
         uint64_t seen = atomic_load_acquire(&slot->tag);
         if (seen == 0)

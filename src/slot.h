@@ -36,6 +36,8 @@
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund or a reset.
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
+ *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim
+ * that was ever made: it is raised before the claim. A search may stop behind it.
  *
  * Why a decision is right (A, B):
  *
@@ -70,6 +72,9 @@
  * of his key does the same work for it, so nobody waits for a thread that stopped (E). A cancelled
  * claim becomes a tombstone by a double-width CAS, which fails when the slot was committed
  * meanwhile, and keeps its end, so that the slot cannot be taken again before the next tick (I1).
+ *
+ * Reach. The look goes as far as the shard's reach, loaded after the claim (I6). A claim that came
+ * before this one raised the reach before, so the look finds it; one that comes later looks itself.
  *
  * Watermark. The key may have had a slot before, whose window ended and which another key took. A
  * thread with a late `now` must not open that window again in a new slot. So whoever takes over a
@@ -163,15 +168,13 @@ static inline struct slot *line_find(struct line *line, uint64_t tag) {
     return match == 0 ? NULL : (struct slot *)((char *)line + match4_offset(match));
 }
 
-/* Likewise in the lines after the home line, up to a line that has a never-used slot (I5). */
+/* Likewise in the lines after the home line, as far as any claim of the shard has gone. */
 static inline struct slot *table_find_displaced(const struct table *table, uint64_t hash,
                                                 uint64_t tag) {
     uint64_t shard_end = (table_shard(table, hash) + 1) * table->shard_lines;
     uint64_t index = table_home(table, hash);
 
-    for (uint32_t i = 1; i < table->probe_lines; i++) {
-        if (line_match(&table->lines[index], 0) != 0)
-            return NULL;
+    for (uint64_t i = atomic_load_acquire(&table_shard_of(table, hash)->reach); i > 0; i--) {
         index++;
         if (index == shard_end)
             index -= table->shard_lines;
@@ -181,6 +184,13 @@ static inline struct slot *table_find_displaced(const struct table *table, uint6
     }
     return NULL;
 }
+
+/* Claims a never-used slot of a key's home line, which has not got the key, and commits it with one
+ * token used in the window that ends at `end`: the short way through find, claim and resolve while
+ * the table is young. Returns false if it is not that simple, whatever state the claim is left in.
+ */
+bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t tag, tick_t now,
+                       tick_t end);
 
 /* Decides whatever it is: all that the hot path of take.c leaves. The policy exists. */
 bool slot_decide(struct decision *decision, struct stint_verdict *verdict);

@@ -60,6 +60,10 @@ struct shard {
     /* A tick. Whoever takes over a used slot raises it to his now first; whoever opens a window for
      * a key without a slot opens none that was over by then. */
     _Alignas(CACHE_LINE) uint64_t watermark;
+    /* How many lines from home the farthest claim of the shard ever was. Whoever claims beyond
+     * raises it first, so that a search may stop there: a miss reads these lines, not all
+     * PROBE_LINES. */
+    uint64_t reach;
 };
 
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
@@ -82,6 +86,10 @@ static inline uint64_t table_home(const struct table *table, uint64_t hash) {
 
 static inline uint64_t table_shard(const struct table *table, uint64_t hash) {
     return table->shard_bits == 0 ? 0 : hash >> (64 - table->shard_bits);
+}
+
+static inline struct shard *table_shard_of(const struct table *table, uint64_t hash) {
+    return &table->shards[table_shard(table, hash)];
 }
 
 static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {

@@ -143,14 +143,23 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
 }
 
-/* The hot path of a key that is not in its home line, as 1 in 25 is at a load of 50%. `end` was
- * checked to be that of the window of `now`: the policy's hint may be another by now. */
+/* The hot path of a key that is not in its home line: a new one, or one that found it full when it
+ * was new, as 1 in 25 does at a load of 50%. `end` was checked to be that of the window of `now`:
+ * the policy's hint may be another by now. */
 static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limiter,
                                                      uint32_t policy_id, stint_key key,
                                                      uint64_t now, struct stint_verdict *verdict,
                                                      tick_t end) {
-    uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    struct slot *slot = table_find_displaced(&limiter->table, key, tag);
+    struct table *table = &limiter->table;
+    uint64_t tag = table_tag(table, key, policy_id);
+
+    if (line_match(&table->lines[table_home(table, key)], 0) != 0) { /* so it is nowhere (I5) */
+        if (!slot_claim_unused(limiter, key, tag, tick_of(now), end))
+            return take_rest(limiter, policy_id, key, 1, now, verdict);
+        uint64_t rule = atomic_load_relaxed(&limiter->policies[policy_id].rule);
+        return take_granted(limiter, policy_id, now, verdict, end, rule_limit(rule), 1);
+    }
+    struct slot *slot = table_find_displaced(table, key, tag);
     if (slot == NULL)
         return take_rest(limiter, policy_id, key, 1, now, verdict);
     return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
