@@ -172,23 +172,50 @@ enum stint_policy_flags {
     /* Decide and count, but let everything through, marked STINT_SHADOWED: to try a limit before
      * enforcing it. */
     STINT_SHADOW = 1 << 1,
+    /* Each key's windows start at an instant of its own, uniform over the window and computed from
+     * its hash, so that clients who wait for the reset do not all come back at once. */
+    STINT_START_PER_KEY = 1 << 2,
+    /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
+     * + current + cost <= limit, where previous and current are the tokens of the last window and
+     * of this one. No burst of twice the limit at a boundary. limit at most 16,383; not with
+     * capacity, max_reserved, stripes or STINT_COUNT_REFUSED. */
+    STINT_SMOOTH = 1 << 3,
 };
 
-/* Windows are [start + k * window, start + (k + 1) * window) for every integer k. */
+/* Windows are [start + k * window, start + (k + 1) * window) for every integer k.
+ *
+ * A plain policy (capacity <= limit, max_reserved 0) begins every window with nothing used. With a
+ * capacity above the limit, or with max_reserved, what is used is paid back by `limit` tokens in
+ * every new window: used = max(0, used - limit * windows passed). So unused tokens roll over up to
+ * the capacity, and debts are paid. A key that was never seen has used nothing. */
 struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
                                  * structured-field string, RFC 9651); empty: its rate in the
                                  * text notation, such as "100/minute" */
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
-    uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW */
+    uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
+    uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
+                                 * rate limiter the same field left out means without bound);
+                                 * capacity + max_reserved <= 2^28 */
+    uint32_t stripes;           /* split each key over so many slots, so that a hot key scales with
+                                 * the cores; a power of two <= 64; 0 or 1: off. Plain policies
+                                 * only, without STINT_START_PER_KEY and STINT_COUNT_REFUSED; at
+                                 * most `limit` */
     uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms */
     int64_t start;              /* ns since the epoch at which one window starts, a multiple of
                                  * 10 ms; 0: aligned to the epoch, so to UTC minutes and days */
+    uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
+                                 * STINT_SMOOTH */
+    uint32_t near_limit; /* percent of the capacity, 1 .. 100: verdicts of keys that have used
+                          * more are marked STINT_NEAR_LIMIT; 0: off */
+    uint32_t jitter;     /* percent of the window, 0 .. 100: retry_after of a refusal is later
+                          * by a part of this, computed from key and window, so that clients
+                          * do not all come back at once; 0: exact */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *
@@ -199,7 +226,9 @@ struct stint_policy {
  * longer form: millisecond(s), sec(s), second(s), min(s), minute(s), hr(s), hour(s), day(s),
  * week(s), in any case. Options, in any order, each at most once:
  *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
- *     shadow                       count-refused
+ *     start=per-key                shadow                  count-refused
+ *     capacity=COUNT               reserve=COUNT           stripes=COUNT
+ *     smooth                       near=80%                jitter=10%
  *
  *   text    NUL-terminated
  *   policy  receives all fields; its `size` must be set, the rest is overwritten
@@ -217,10 +246,11 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
  * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is taken), -ENOSPC. */
 STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
 
-/* Changes the limit and the flags of a policy at once, for all keys; what was used stays used (10
- * used of 10, raised to 25: 15 left now; lowered to 5: none left in this window).
- *   policy  name (or empty), window and start must be those that it has
- * Returns 0; -EINVAL, -ENOENT. */
+/* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
+ * left now; lowered to 5: none left in this window). A lowered limit of a striped policy is exact
+ * from the next window on: until then, stripes that are above their new share do not count for the
+ * others. policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH
+ * must be what they are; all else may change Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
@@ -248,6 +278,18 @@ STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
                                    const void *bytes, size_t length);
 
+struct sockaddr; /* <sys/socket.h> */
+
+/* Makes a key of a client's address: its first bits, and how many. IPv4-mapped IPv6 is IPv4. All
+ * addresses of another family (unix sockets) are one key.
+ *   address  a sockaddr_in or sockaddr_in6; the port does not count
+ *   prefix4  bits of an IPv4 address, 1 .. 32; 0: 32
+ *   prefix6  bits of an IPv6 address, 1 .. 128; 0: 64, which is what one customer has
+ * Returns a key, never STINT_KEY_GLOBAL. Other prefix lengths are other keys. */
+STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
+                                      const struct sockaddr *address, unsigned prefix4,
+                                      unsigned prefix6);
+
 /* ---- Deciding ------------------------------------------------------------------------------ */
 
 /* stint_verdict.flags, or-ed together */
@@ -263,23 +305,32 @@ enum stint_verdict_flags {
     STINT_REPLACED = 1 << 3,
     /* There is no such policy: refused, retry_after STINT_NEVER, all else 0. */
     STINT_UNKNOWN_POLICY = 1 << 4,
+    /* More than the policy's near_limit percent of the capacity is used. */
+    STINT_NEAR_LIMIT = 1 << 5,
 };
 
 struct stint_verdict {
     bool allowed; /* let it through */
     uint32_t flags;
-    uint32_t capacity;    /* most tokens the key can hold */
-    uint32_t used;        /* tokens taken in the window, those of this request included. More than
-                           * `capacity` after the limit was lowered, where refusals are counted, and
-                           * by up to one for each thread that is being refused at this instant */
-    uint32_t remaining;   /* tokens left: capacity - used, or 0; 0 if the full table refused */
-    uint32_t granted;     /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
-                           * refused, shadowed or only looked */
-    uint64_t window;      /* end of the window charged, ns since the epoch: its id, for a refund */
+    uint32_t capacity;  /* most tokens the key can hold */
+    uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
+                         * tokens are reserved, after the limit was lowered, where refusals are
+                         * counted, and by up to one for each thread that is being refused at this
+                         * instant. Smooth: the sum that is compared with the limit */
+    uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
+    uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
+                         * refused, shadowed or only looked */
+    uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund */
     uint64_t reset_after; /* ns to the end of the window */
-    uint64_t retry_after; /* 0 if allowed; else ns until the cost would fit if nobody else took;
-                           * STINT_NEVER if cost > capacity */
+    uint64_t retry_after; /* refused: ns until the cost would fit if nobody else took (and jitter);
+                           * STINT_NEVER if it is more than can ever fit. Granted: 0, but for a
+                           * reservation the ns to wait before its tokens are there */
 };
+
+/* Striped policies: `used` and `remaining` of a granted request are those of its own stripe times
+ * the number of stripes, so the true remainder differs by at most the share of the other stripes,
+ * limit * (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals
+ * read all stripes, and are exact. */
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
@@ -303,6 +354,9 @@ enum stint_request_flags {
     STINT_PARTIAL = 1 << 1,
     /* If the cost does not fit, refuse it and empty the key. */
     STINT_DRAIN = 1 << 2,
+    /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back. Granted,
+     * the caller waits verdict.retry_after before he does the work. */
+    STINT_RESERVE = 1 << 3,
 };
 
 struct stint_request {
@@ -311,7 +365,7 @@ struct stint_request {
     uint32_t cost;   /* tokens */
     uint32_t limit;  /* this call's own limit in place of the policy's, 1 .. 2^28 (more is taken as
                       * 2^28): for users with limits of their own. 0: the policy's */
-    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN */
+    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE */
 };
 
 /* stint_take with all options. */
@@ -326,6 +380,22 @@ STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_re
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts);
+
+/* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
+ * request (2,000/hour and 33/minute), and for ladders of prefixes.
+ *
+ * All are looked at first; if one does not fit nothing is taken. Then they take in order; if
+ * another thread was faster and one is refused after all, what the others took is given back, in
+ * the window in which it was taken. In between, a concurrent caller can see those tokens taken, and
+ * be refused for them; nobody is ever granted more than a limit. (Given back after a boundary:
+ * where tokens carry over, those of another than the last such request may have been carried, and
+ * stay taken.) verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is
+ * refused, those with `allowed` false are what refused it, and the largest retry_after of all tells
+ * when the whole would fit; the others are allowed with `granted` 0 Returns whether all were
+ * allowed (shadowed ones count as allowed). Only those that were refused, or all if all were
+ * allowed, are counted in the statistics. */
+STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
+                                size_t n, uint64_t now, struct stint_verdict *verdicts);
 
 /* Gives back tokens that were taken, for work that was not done.
  *   tokens  at most verdict.granted
@@ -353,19 +423,20 @@ struct stint_stats {
     uint64_t memory;         /* bytes mapped */
     uint64_t slots;          /* (key, policy) pairs that fit; twice max_keys or a little more */
     uint64_t used;           /* slots that ever held a key */
-    uint64_t live;           /* slots whose window is not over, by the limiter's clock */
+    uint64_t live;           /* slots that are not free to be reused, by the limiter's clock */
     uint64_t placed;         /* times that a key was given a slot */
     uint64_t untracked;      /* decisions on keys without a slot, the table being full */
     uint64_t replaced;       /* live keys that lost their slot (STINT_FULL_REPLACE) */
     uint64_t clock_steps;    /* slots and shards started anew after a backward step of the clock */
     uint64_t stray_tokens;   /* the exception of promise B, as far as it was seen */
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
+    uint64_t resets;         /* calls of stint_reset that found their key */
     uint32_t shards;
     uint32_t policies; /* policies added */
 };
 
 #define STINT_STATS_INIT                                                                           \
-    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Counts of one policy. Every decision but a look is in exactly one of the first three. */
 struct stint_policy_stats {
@@ -375,10 +446,11 @@ struct stint_policy_stats {
     uint64_t shadowed;       /* let through, but would have been refused */
     uint64_t first_refusals; /* keys refused, counted once per window; shadowed ones too */
     uint64_t untracked;      /* of the above: decided without a slot, the table being full */
+    uint64_t near_limit;     /* of the allowed: marked STINT_NEAR_LIMIT */
 };
 
 #define STINT_POLICY_STATS_INIT                                                                    \
-    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
  *   stats  its `size` must be set
@@ -391,6 +463,40 @@ STINT_API int stint_stats(struct stint_limiter *limiter, struct stint_stats *sta
  * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                                  struct stint_policy_stats *stats);
+
+/* Writes all counts in the OpenMetrics text format (as Prometheus reads it), "# EOF" at the end.
+ *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ * NULL if size is 0 Returns the length of the whole text as snprintf does; -EINVAL. Cost: that of
+ * stint_stats. */
+STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size);
+
+/* ---- Telling the client -------------------------------------------------------------------- */
+
+/* Writes the fields of draft-ietf-httpapi-ratelimit-headers-11 for the verdicts of one request,
+ * each as a line that ends in CR LF, and Retry-After (RFC 9110) if a verdict refused it:
+ *
+ *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
+ *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
+ *     Retry-After: 12
+ *
+ * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
+ * them can never fit. policies  [policies, policies+n): their ids; verdicts likewise buffer    as
+ * above Returns the length of the whole text as snprintf does; 0 if n is 0; -EINVAL, -ENOENT. */
+STINT_API int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
+                            const struct stint_verdict *verdicts, size_t n, char *buffer,
+                            size_t size);
+
+/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left
+ * (a refused one first), and Retry-After as above:
+ *
+ *     X-RateLimit-Limit: 50
+ *     X-RateLimit-Remaining: 0
+ *     X-RateLimit-Reset: 1700000012        Unix time in seconds at which the window ends, rounded
+ * up
+ */
+STINT_API int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
+                                   const struct stint_verdict *verdicts, size_t n, char *buffer,
+                                   size_t size);
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 
