@@ -109,6 +109,7 @@ typedef uint64_t stint_key;
 #define STINT_KEYS_MAX     (UINT64_C(1) << 40)
 #define STINT_POLICIES_MAX UINT32_C(65535)
 #define STINT_SHARDS_MAX   (UINT32_C(1) << 16)
+#define STINT_ALL_MAX      64  /* requests that stint_decide_all decides as one */
 #define STINT_SECRET_SIZE  192 /* bytes */
 #define STINT_NAME_SIZE    64  /* bytes, the terminating NUL included */
 
@@ -121,7 +122,9 @@ enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
     STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
-                             * STINT_REPLACED; promises A and B do not hold for the replaced key */
+                             * STINT_REPLACED; promises A and B do not hold for the replaced key,
+                             * and a request of it that was under way may cost the new key a token
+                             * (B), which is not counted as stray */
 };
 
 /* stint_options.flags, or-ed together */
@@ -212,10 +215,11 @@ struct stint_policy {
     uint32_t jitter;     /* percent of the window, 0 .. 100: retry_after of a refusal is later
                           * by a part of this, computed from key and window, so that clients
                           * do not all come back at once; 0: exact */
+    uint32_t reserved;   /* 0 */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *

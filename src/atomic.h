@@ -112,6 +112,13 @@ static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
 
 #endif
 
+/* Raises a word to at least a value. */
+static inline void atomic_raise(uint64_t *word, uint64_t value) {
+    uint64_t seen = atomic_load_relaxed(word);
+    while (seen < value && !atomic_cas_seq(word, seen, value))
+        seen = atomic_load_relaxed(word);
+}
+
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
  * is equal; else match4_offset gives the offset of the first that is. No order: like four relaxed
  * loads, each whole in itself (aligned halves of a 16-byte load are, on every x86-64). */

@@ -53,6 +53,7 @@ struct shape {
     uint32_t policy_bits;
     uint64_t shard_lines;
     size_t policies; /* offsets, bytes */
+    size_t records;
     size_t counters;
     size_t shards;
     size_t lines;
@@ -88,7 +89,8 @@ static struct shape shape_of(const struct stint_options *options) {
                     : stripe * STRIPES_MIN >= COUNTERS_MAX ? STRIPES_MIN
                                                            : (uint32_t)(COUNTERS_MAX / stripe);
     shape.policies = sizeof(struct header);
-    shape.counters = shape.policies + shape.max_policies * sizeof(struct policy);
+    shape.records = shape.policies + shape.max_policies * sizeof(struct policy);
+    shape.counters = shape.records + shape.max_policies * sizeof(struct policy_record);
     shape.shards = shape.counters + shape.stripes * stripe;
     shape.lines = shape.shards + (sizeof(struct shard) << shape.shard_bits);
     size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
@@ -183,6 +185,7 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
     };
     limiter->header = (struct header *)(void *)mapping;
     limiter->policies = (struct policy *)(void *)(mapping + shape.policies);
+    limiter->records = (struct policy_record *)(void *)(mapping + shape.records);
     limiter->counters = (struct counters *)(void *)(mapping + shape.counters);
     limiter->max_policies = shape.max_policies;
     limiter->stripes = shape.stripes;

@@ -64,18 +64,20 @@ static uint64_t read_digits(struct reader *reader) {
     return number;
 }
 
+/* K: thousand, M: million, nothing: 1. A small m would be taken for minutes. */
+static uint64_t read_scale(struct reader *reader) {
+    uint64_t scale = *reader->at == 'K' || *reader->at == 'k' ? 1000
+                     : *reader->at == 'M'                     ? 1000000
+                                                              : 1;
+    reader->at += scale != 1;
+    return scale;
+}
+
 static bool read_count(struct reader *reader, uint32_t *limit) {
     const char *start = reader->at;
     if (!is_digit(*start))
         return refuse(reader, start, "expected a number of tokens");
-    uint64_t count = read_digits(reader);
-    if (*reader->at == 'K' || *reader->at == 'k') {
-        count *= 1000;
-        reader->at++;
-    } else if (*reader->at == 'M') {
-        count *= 1000000;
-        reader->at++;
-    }
+    uint64_t count = read_digits(reader) * read_scale(reader);
     if (count == 0 || count > STINT_LIMIT_MAX)
         return refuse(reader, start, "the number of tokens must be 1 to 2^28 (268,435,456)");
     *limit = (uint32_t)count;
@@ -278,34 +280,106 @@ static bool read_name(struct reader *reader, char name[STINT_NAME_SIZE]) {
     return true;
 }
 
-enum option { OPTION_NAME = 1, OPTION_START = 2, OPTION_SHADOW = 4, OPTION_COUNT_REFUSED = 8 };
+/* A count that stands as a value, 1 .. most. */
+static bool read_number(struct reader *reader, uint64_t most, const char *reason, uint32_t *value) {
+    const char *start = reader->at;
+    if (!is_digit(*start))
+        return refuse(reader, start, "expected a number");
+    uint64_t number = read_digits(reader) * read_scale(reader);
+    if (number == 0 || number > most)
+        return refuse(reader, start, reason);
+    *value = (uint32_t)number;
+    return true;
+}
+
+static bool read_percent(struct reader *reader, uint32_t *value) {
+    const char *start = reader->at;
+    if (!is_digit(*start))
+        return refuse(reader, start, "expected a percentage such as 80%");
+    uint64_t number = read_digits(reader);
+    if (*reader->at != '%')
+        return refuse(reader, reader->at, "expected %");
+    reader->at++;
+    if (number == 0 || number > 100)
+        return refuse(reader, start, "the percentage must be 1% to 100%");
+    *value = (uint32_t)number;
+    return true;
+}
+
+enum option {
+    OPTION_NAME,
+    OPTION_START,
+    OPTION_CAPACITY,
+    OPTION_RESERVE,
+    OPTION_STRIPES,
+    OPTION_NEAR,
+    OPTION_JITTER,
+    OPTION_SHADOW,
+    OPTION_SMOOTH,
+    OPTION_COUNT_REFUSED,
+    OPTIONS
+};
+
+static const char *const option_words[OPTIONS] = {
+    [OPTION_NAME] = "name=",         [OPTION_START] = "start=",
+    [OPTION_CAPACITY] = "capacity=", [OPTION_RESERVE] = "reserve=",
+    [OPTION_STRIPES] = "stripes=",   [OPTION_NEAR] = "near=",
+    [OPTION_JITTER] = "jitter=",     [OPTION_SHADOW] = "shadow",
+    [OPTION_SMOOTH] = "smooth",      [OPTION_COUNT_REFUSED] = "count-refused",
+};
+
+static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
+    switch (option) {
+    case OPTION_NAME:
+        return read_name(reader, policy->name);
+    case OPTION_START:
+        if (skip_word(reader, "per-key")) {
+            policy->flags |= STINT_START_PER_KEY;
+            return true;
+        }
+        return read_start(reader, &policy->start);
+    case OPTION_CAPACITY:
+        return read_number(reader, STINT_LIMIT_MAX, "the capacity must be 1 to 2^28 (268,435,456)",
+                           &policy->capacity);
+    case OPTION_RESERVE:
+        return read_number(reader, STINT_LIMIT_MAX, "the reserve must be 1 to 2^28 (268,435,456)",
+                           &policy->max_reserved);
+    case OPTION_STRIPES:
+        return read_number(reader, STRIPES_OF_KEY_MAX, "the stripes must be 1 to 64",
+                           &policy->stripes);
+    case OPTION_NEAR:
+        return read_percent(reader, &policy->near_limit);
+    case OPTION_JITTER:
+        return read_percent(reader, &policy->jitter);
+    case OPTION_SHADOW:
+        policy->flags |= STINT_SHADOW;
+        return true;
+    case OPTION_SMOOTH:
+        policy->flags |= STINT_SMOOTH;
+        return true;
+    default:
+        policy->flags |= STINT_COUNT_REFUSED;
+        return true;
+    }
+}
 
 static bool read_option(struct reader *reader, struct stint_policy *policy, unsigned *seen) {
     const char *start = reader->at;
-    enum option option;
+    enum option option = OPTION_NAME;
 
-    if (skip_word(reader, "name=")) {
-        option = OPTION_NAME;
-        if (!read_name(reader, policy->name))
-            return false;
-    } else if (skip_word(reader, "start=")) {
-        option = OPTION_START;
-        if (!read_start(reader, &policy->start))
-            return false;
-    } else if (skip_word(reader, "shadow")) {
-        option = OPTION_SHADOW;
-        policy->flags |= STINT_SHADOW;
-    } else if (skip_word(reader, "count-refused")) {
-        option = OPTION_COUNT_REFUSED;
-        policy->flags |= STINT_COUNT_REFUSED;
-    } else {
-        return refuse(reader, start, "expected name=, start=, shadow or count-refused");
-    }
+    while (option < OPTIONS && !skip_word(reader, option_words[option]))
+        option++;
+    if (option == OPTIONS)
+        return refuse(reader, start,
+                      "expected name=, start=, capacity=, reserve=, stripes=, near=, "
+                      "jitter=, shadow, smooth or count-refused");
+    if (!read_value(reader, option, policy))
+        return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
         return refuse(reader, reader->at, "expected a space or the end");
-    if ((*seen & option) != 0)
+    if ((*seen & 1U << option) != 0)
         return refuse(reader, start, "the option stands twice");
-    *seen |= option;
+    *seen |= 1U << option;
     return true;
 }
 
@@ -341,6 +415,12 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
             *wrong = reader.wrong;
         return fail(EINVAL, reader.reason);
     }
+    error = policy_check(&parsed);
+    if (error != 0) {
+        if (wrong != NULL) /* the parts do not go together */
+            *wrong = text;
+        return error;
+    }
     struct_write(policy, policy->size, &parsed, sizeof(parsed));
     return 0;
 }
@@ -367,6 +447,18 @@ static void add_text(struct text *text, const char *piece) {
     for (; *piece != '\0'; piece++, text->length++)
         if (text->length + 1 < text->size)
             text->buffer[text->length] = *piece;
+}
+
+/* Nothing if the number is 0. */
+static void add_number(struct text *text, const char *before, uint32_t number, const char *after) {
+    char piece[16];
+
+    if (number == 0)
+        return;
+    (void)snprintf(piece, sizeof(piece), "%u", number);
+    add_text(text, before);
+    add_text(text, piece);
+    add_text(text, after);
 }
 
 static void add_start(struct text *text, int64_t start) {
@@ -410,6 +502,15 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     }
     if (policy->start != 0)
         add_start(&text, policy->start);
+    if ((policy->flags & STINT_START_PER_KEY) != 0)
+        add_text(&text, " start=per-key");
+    add_number(&text, " capacity=", policy->capacity, "");
+    add_number(&text, " reserve=", policy->max_reserved, "");
+    add_number(&text, " stripes=", policy->stripes, "");
+    add_number(&text, " near=", policy->near_limit, "%");
+    add_number(&text, " jitter=", policy->jitter, "%");
+    if ((policy->flags & STINT_SMOOTH) != 0)
+        add_text(&text, " smooth");
     if ((policy->flags & STINT_SHADOW) != 0)
         add_text(&text, " shadow");
     if ((policy->flags & STINT_COUNT_REFUSED) != 0)

@@ -6,8 +6,82 @@
 
 #include "policy.h"
 
-static uint64_t rule_of(const struct stint_policy *policy) {
-    return (uint64_t)policy->flags << 32 | policy->limit;
+static struct rule rule_of(const struct stint_policy *policy) {
+    return (struct rule){
+        .limit = policy->limit,
+        .capacity = policy->capacity == 0 ? policy->limit : policy->capacity,
+        .max_reserved = policy->max_reserved,
+        .stripes = policy->stripes == 0 ? 1 : policy->stripes,
+        .flags = policy->flags,
+        .near_limit = policy->near_limit,
+        .jitter = policy->jitter,
+        .capacity_given = policy->capacity,
+    };
+}
+
+/* Writes the rule, and what the hot path reads of it. The two may be of different age for an
+ * instant: a decision is right by either. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+    uint64_t words[sizeof(struct rule) / sizeof(uint64_t)];
+    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+    uint64_t edges = (uint64_t)rule->capacity << 32;
+    uint64_t near =
+        rule->near_limit == 0 ? rule->capacity : (uint64_t)rule->capacity * rule->near_limit / 100;
+    bool carries = rule_carries(rule);
+
+    memcpy(words, rule, sizeof(words));
+    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        atomic_store_relaxed(&policy->rules[version % 2][i], words[i]);
+    if (carries)
+        edges |= EDGE_CARRIES;
+    else if (near >= 1)
+        edges |= EDGE_OPEN;
+    if ((rule->flags & (STINT_COUNT_REFUSED | STINT_SHADOW)) == 0 && !carries &&
+        rule->jitter == 0 && rule->near_limit == 0)
+        edges |= EDGE_REFUSE;
+    if (rule->stripes > 1)
+        edges |= EDGE_STRIPED | (uint64_t)__builtin_ctz(rule->stripes) << EDGE_STRIPES;
+    atomic_raise(&limiter->records[id].largest, rule->capacity);
+    atomic_store_relaxed(&policy->edges, edges);
+    atomic_store_relaxed(&policy->edge_capacity, near);
+    atomic_store_relaxed(&policy->hot_capacity,
+                         carries || rule->near_limit != 0 ? 0 : rule->capacity);
+    atomic_store_release(&policy->version, version); /* from here on decisions find it */
+}
+
+/* Checks what goes with what. */
+static int check_together(const struct stint_policy *policy) {
+    uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
+    bool refused = (policy->flags & STINT_COUNT_REFUSED) != 0;
+    bool carries = capacity > policy->limit || policy->max_reserved > 0;
+
+    if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
+        return fail(EINVAL,
+                    "policy.capacity and policy.max_reserved must be at most 2^28 together");
+    if (refused && carries)
+        return fail(EINVAL, "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
+                            "with max_reserved");
+    if ((policy->flags & STINT_START_PER_KEY) != 0 && policy->start != 0)
+        return fail(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
+    if ((policy->flags & STINT_SMOOTH) != 0) {
+        if (policy->limit > SMOOTH_MAX)
+            return fail(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
+        if (capacity != policy->limit || policy->max_reserved != 0)
+            return fail(EINVAL, "STINT_SMOOTH does not go with policy.capacity or max_reserved");
+        if (refused)
+            return fail(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
+    }
+    if (policy->stripes <= 1)
+        return 0;
+    if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
+        return fail(EINVAL, "policy.stripes must be a power of two, at most 64");
+    if (policy->stripes > policy->limit || policy->stripes > capacity)
+        return fail(EINVAL, "policy.stripes must be at most the limit and the capacity");
+    if (carries || refused || (policy->flags & (STINT_SMOOTH | STINT_START_PER_KEY)) != 0)
+        return fail(EINVAL, "policy.stripes goes with plain policies only: no capacity above the "
+                            "limit, max_reserved, smooth, start per key or count-refused");
+    return 0;
 }
 
 int policy_check(const struct stint_policy *policy) {
@@ -30,9 +104,16 @@ int policy_check(const struct stint_policy *policy) {
         return fail(EINVAL, "policy.window must be a multiple of 10 ms");
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
         return fail(EINVAL, "policy.start must be a multiple of 10 ms");
-    if ((policy->flags & ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW)) != 0)
+    if ((policy->flags &
+         ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
         return fail(EINVAL, "policy.flags has bits that this version does not know");
-    return 0;
+    if (policy->near_limit > 100)
+        return fail(EINVAL, "policy.near_limit must be at most 100 percent");
+    if (policy->jitter > 100)
+        return fail(EINVAL, "policy.jitter must be at most 100 percent");
+    if (policy->reserved != 0)
+        return fail(EINVAL, "policy.reserved must be 0");
+    return check_together(policy);
 }
 
 /* The name that the policy will have: its own, or its rate in the text notation. */
@@ -51,7 +132,7 @@ static uint32_t policy_count(const struct stint_limiter *limiter) {
 /* Id of the policy of that name among the first `count`, or -1. */
 static int find_name(const struct stint_limiter *limiter, uint32_t count, const char *name) {
     for (uint32_t id = 0; id < count; id++)
-        if (strcmp(limiter->policies[id].name, name) == 0)
+        if (strcmp(limiter->records[id].name, name) == 0)
             return (int)id;
     return -1;
 }
@@ -65,12 +146,16 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
         return fail(EEXIST, "a policy of that name exists");
     if (id == limiter->max_policies)
         return fail(ENOSPC, "options.max_policies policies have been added");
+    struct rule rule = rule_of(policy);
     struct policy *added = &limiter->policies[id];
-    memcpy(added->name, name, sizeof(added->name));
+    memcpy(limiter->records[id].name, name, sizeof(name));
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
-    atomic_store_relaxed(&added->window_ns, policy->window);
-    atomic_store_release(&added->rule, rule_of(policy)); /* from here on decisions find it */
+    /* A window of its own for each key, two counts in one, or more slots than one: not the hot
+     * path's. */
+    bool hot = (rule.flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule.stripes == 1;
+    atomic_store_relaxed(&added->hot_window, hot ? policy->window : 0);
+    rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
     return (int)id;
 }
@@ -97,14 +182,25 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
     struct policy *changed = limiter_policy(limiter, id);
     if (changed == NULL)
         return fail(ENOENT, "there is no policy of that id");
-    if (policy->name[0] != '\0' && strcmp(policy->name, changed->name) != 0)
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
         return fail(EINVAL, "policy.name is not the name of the policy of that id");
-    if (policy->window != changed->window_ns)
+    if (policy->window / STINT_TICK_NS != (uint64_t)changed->length)
         return fail(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
         return fail(EINVAL, "policy.start cannot change: add another policy");
-    atomic_store_release(&changed->rule, rule_of(policy));
-    return 0;
+    struct rule rule = rule_of(policy);
+    pthread_mutex_lock(&limiter->policy_lock);
+    struct rule old = policy_rule(changed);
+    error =
+        rule.stripes != old.stripes
+            ? fail(EINVAL, "policy.stripes cannot change: add another policy")
+        : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
+            ? fail(EINVAL, "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
+            : 0;
+    if (error == 0)
+        rule_write(limiter, id, &rule);
+    pthread_mutex_unlock(&limiter->policy_lock);
+    return error;
 }
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
@@ -125,14 +221,19 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
     const struct policy *got = limiter_policy(limiter, id);
     if (got == NULL)
         return fail(ENOENT, "there is no policy of that id");
-    uint64_t rule = atomic_load_relaxed(&got->rule);
+    struct rule rule = policy_rule(got);
     struct stint_policy known = {
-        .limit = rule_limit(rule),
-        .flags = rule_flags(rule),
-        .window = got->window_ns,
+        .limit = rule.limit,
+        .capacity = rule.capacity_given,
+        .max_reserved = rule.max_reserved,
+        .stripes = rule.stripes == 1 ? 0 : rule.stripes,
+        .window = tick_ns(got->length),
         .start = got->start * (int64_t)STINT_TICK_NS,
+        .flags = rule.flags,
+        .near_limit = rule.near_limit,
+        .jitter = rule.jitter,
     };
-    memcpy(known.name, got->name, sizeof(known.name));
+    memcpy(known.name, limiter->records[id].name, sizeof(known.name));
     struct_write(policy, policy->size, &known, sizeof(known));
     return 0;
 }

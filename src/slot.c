@@ -79,16 +79,19 @@ static void count_clock_step(struct stint_limiter *limiter) {
     limiter_count(limiter, limiter->max_policies, COUNT_CLOCK_STEP);
 }
 
-/* Whether a used slot can be taken over: its window is over, whoever's it is. */
+/* Whether a used slot can be taken over: it says no more than its absence would, whoever's it is.
+ */
 static bool slot_reusable(struct decision *decision, struct place *place) {
-    tick_t now = tick_of(decision->now);
-    if (end_of(state_id(place->state), now) <= now)
-        return true;
     const struct table *table = &decision->limiter->table;
-    tick_t length = 1; /* of a claim or a tombstone */
-    if (place->tag != table_tombstone(table) && !state_pending(place->state))
-        length = decision->limiter->policies[tag_policy(table, place->tag)].length;
-    place->stepped = beyond_clock(decision, state_id(place->state), length);
+    bool key = place->tag != table_tombstone(table) && !state_pending(place->state);
+    const struct policy *policy =
+        key ? &decision->limiter->policies[tag_policy(table, place->tag)] : NULL;
+    tick_t now = tick_of(decision->now);
+
+    if (end_of(state_id(place->state), now) <= now)
+        return policy == NULL || !slot_carries(policy, place->state, now);
+    place->stepped =
+        beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
     return place->stepped;
 }
 
@@ -119,6 +122,8 @@ static enum found slot_find(struct decision *decision, struct place *place) {
             (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
         if (place->tag == 0)
             return ABSENT;
+        if (place->tag == decision->tag) /* put there since the first pass */
+            return FOUND;
         place->state = atomic_load_acquire(&slot->state);
         if (slot_reusable(decision, place))
             return ABSENT;
@@ -126,62 +131,54 @@ static enum found slot_find(struct decision *decision, struct place *place) {
     return FULL;
 }
 
-/* ---- Charge: what a request does to a count. No atomics. ------------------------------------- */
+/* ---- Verdict -------------------------------------------------------------------------------- */
 
-struct charge {
-    uint64_t used; /* afterwards */
-    uint32_t granted;
-    bool fits;
-};
+void slot_count(struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags, bool allowed) {
+    bool shadowed = (flags & STINT_SHADOWED) != 0;
+    uint32_t counter = shadowed ? COUNT_SHADOWED : allowed ? COUNT_ALLOWED : COUNT_REFUSED;
 
-static struct charge charge_of(const struct decision *decision, uint64_t used) {
-    uint64_t capacity = decision->capacity, cost = decision->cost;
-
-    if (used + cost <= capacity)
-        return (struct charge){used + cost, (uint32_t)cost, true};
-    if ((decision->flags & STINT_PARTIAL) != 0 && used < capacity)
-        return (struct charge){capacity, (uint32_t)(capacity - used), true};
-    if ((decision->flags & STINT_DRAIN) != 0 && used < capacity)
-        used = capacity;
-    if ((decision->policy_flags & STINT_COUNT_REFUSED) != 0 && !decision->counted &&
-        used < STINT_LIMIT_MAX)
-        used = used + cost < STINT_LIMIT_MAX ? used + cost : STINT_LIMIT_MAX;
-    return (struct charge){used, 0, false};
+    limiter_count(limiter, policy_id, counter);
+    if ((flags & STINT_FIRST_REFUSAL) != 0)
+        limiter_count(limiter, policy_id, COUNT_FIRST_REFUSAL);
+    if ((flags & STINT_UNTRACKED) != 0)
+        limiter_count(limiter, policy_id, COUNT_UNTRACKED);
+    if ((flags & STINT_NEAR_LIMIT) != 0 && allowed && !shadowed)
+        limiter_count(limiter, policy_id, COUNT_NEAR_LIMIT);
 }
 
-/* Writes the verdict and counts the decision. `used` is what the verdict shows. */
-static bool decision_end(struct decision *decision, const struct charge *charge, uint64_t used,
-                         tick_t end, uint32_t flags, struct stint_verdict *verdict) {
-    struct stint_limiter *limiter = decision->limiter;
-    bool peek = (decision->flags & STINT_PEEK) != 0;
-    bool shadowed = !charge->fits && (decision->policy_flags & STINT_SHADOW) != 0;
+bool decision_end(struct decision *decision, const struct charge *charge, uint64_t used, tick_t end,
+                  uint32_t flags, struct stint_verdict *verdict) {
+    const struct terms *terms = &decision->terms;
+    const struct rule *rule = &terms->rule;
+    bool peek = (terms->flags & STINT_PEEK) != 0;
+    bool shadowed = !charge->fits && (rule->flags & STINT_SHADOW) != 0;
     bool allowed = charge->fits || shadowed;
     uint64_t left = tick_ns(end) - decision->now;
 
     if (shadowed)
         flags |= STINT_SHADOWED;
-    if (!peek) {
-        uint32_t counter = shadowed ? COUNT_SHADOWED : allowed ? COUNT_ALLOWED : COUNT_REFUSED;
-        limiter_count(limiter, decision->policy_id, counter);
-        if ((flags & STINT_FIRST_REFUSAL) != 0)
-            limiter_count(limiter, decision->policy_id, COUNT_FIRST_REFUSAL);
-        if ((flags & STINT_UNTRACKED) != 0)
-            limiter_count(limiter, decision->policy_id, COUNT_UNTRACKED);
-    }
-    if (verdict != NULL)
-        *verdict = (struct stint_verdict){
-            .allowed = allowed,
-            .flags = flags,
-            .capacity = (uint32_t)decision->capacity,
-            .used = (uint32_t)used,
-            .remaining = used < decision->capacity ? (uint32_t)(decision->capacity - used) : 0,
-            .granted = peek ? 0 : charge->granted,
-            .window = tick_ns(end),
-            .reset_after = left,
-            .retry_after = charge->fits                          ? 0
-                           : decision->cost > decision->capacity ? STINT_NEVER
-                                                                 : left,
-        };
+    if (rule->near_limit != 0 && used * 100 > terms->capacity * rule->near_limit)
+        flags |= STINT_NEAR_LIMIT;
+    if (!peek && (terms->flags & DECIDE_PART) == 0 &&
+        !(allowed && (terms->flags & DECIDE_QUIET) != 0))
+        slot_count(decision->limiter, decision->policy_id, flags, allowed);
+    if (verdict == NULL)
+        return allowed;
+    uint64_t wait = charge_wait(terms, charge, left);
+    if (rule->jitter != 0 && !charge->fits && wait != STINT_NEVER)
+        wait += part_of(mix(decision->hash, (uint64_t)end),
+                        tick_ns(decision->policy->length) / 100 * rule->jitter);
+    *verdict = (struct stint_verdict){
+        .allowed = allowed,
+        .flags = flags,
+        .capacity = (uint32_t)terms->capacity,
+        .used = (uint32_t)used,
+        .remaining = used < terms->capacity ? (uint32_t)(terms->capacity - used) : 0,
+        .granted = peek ? 0 : charge->granted,
+        .window = tick_ns(end),
+        .reset_after = left,
+        .retry_after = wait,
+    };
     return allowed;
 }
 
@@ -219,6 +216,12 @@ bool slot_decide(struct decision *decision, struct stint_verdict *verdict) {
     return allowed;
 }
 
+/* Whether a refusal sets the refused bit. */
+static bool refusal_marked(const struct terms *terms) {
+    return (terms->flags & STINT_PEEK) == 0 &&
+           ((terms->flags & DECIDE_PART) == 0 || (terms->flags & DECIDE_MARK) != 0);
+}
+
 /* The key's slot was found: decide in its window, or open the next one in place. */
 static enum progress decide_found(struct decision *decision, struct place *place,
                                   struct stint_verdict *verdict, bool *allowed) {
@@ -239,50 +242,63 @@ static enum progress decide_found(struct decision *decision, struct place *place
         now = tick_of(decision->now); /* this thread was late; now it is not */
         end = end_of(state_id(state), now);
     }
-    uint64_t used = state_used(state), refused = state & STATE_REFUSED;
+    uint64_t count = state_used(state), refused = state & STATE_REFUSED;
     if (end <= now || stepped) {
-        end = window_end(now, policy->start, policy->length);
-        used = 0;
+        tick_t next = window_end(now, decision->start, policy->length);
+        count = stepped ? 0
+                        : count_carry(&decision->terms.rule, count,
+                                      (uint64_t)(next - end) / (uint64_t)policy->length);
         refused = 0;
+        end = next;
     }
 
-    struct charge charge = charge_of(decision, used);
-    bool peek = (decision->flags & STINT_PEEK) != 0;
-    bool first_refusal = !charge.fits && refused == 0 && !peek;
-    if (peek || (charge.used == used && !first_refusal)) {
+    uint64_t left = tick_ns(end) - decision->now;
+    struct charge charge = charge_of(&decision->terms, count, left);
+    bool peek = (decision->terms.flags & STINT_PEEK) != 0;
+    bool first_refusal = !charge.fits && refused == 0 && refusal_marked(&decision->terms);
+    if (peek || (charge.count == count && !first_refusal)) {
         /* Nothing to write. */
         if (!state_same_window(atomic_load_acquire(&slot->state), state))
             return STALE;
     } else {
-        uint64_t next = state_of(end, (charge.fits ? refused : STATE_REFUSED) | charge.used);
-        if (!atomic_cas_seq(&slot->state, state, next))
+        uint64_t next = state_of(end, (first_refusal ? STATE_REFUSED : refused) | charge.count);
+        if (!slot_swap(slot, decision->tag, state, next))
             return STALE;
         if (UNLIKELY(stepped))
             count_clock_step(decision->limiter);
     }
-    *allowed = decision_end(decision, &charge, peek ? used : charge.used, end,
-                            first_refusal ? STINT_FIRST_REFUSAL : 0, verdict);
+    uint64_t used = peek ? count_total(&decision->terms, count, left) : charge.total;
+    *allowed = decision_end(decision, &charge, used, end, first_refusal ? STINT_FIRST_REFUSAL : 0,
+                            verdict);
     return DONE;
 }
 
-/* Ends a fetch-add whose window was not the one that was seen before it, or that found no room. */
+bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
+                     uint64_t added) {
+    if (state_same_window(added, seen))
+        return true;
+    if (state_pending(added)) /* the commit drops it */
+        return false;
+    /* Tag, then state: if both are the key's with the end that was added to, it was the key's when
+     * it was added to (I1). */
+    if (atomic_load_acquire(&slot->tag) == decision->tag &&
+        state_same_window(atomic_load_acquire(&slot->state), added))
+        return true;
+    limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_STRAY);
+    return false;
+}
+
 bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added,
                        struct stint_verdict *verdict) {
-    bool ours = state_same_window(added, seen);
-    if (!ours && !state_pending(added)) {
-        /* Tag, then state: if both are the key's with the end that was added to, it was the key's
-         * when it was added to (I1). */
-        ours = atomic_load_acquire(&slot->tag) == decision->tag &&
-               state_same_window(atomic_load_acquire(&slot->state), added);
-        if (!ours)
-            limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_STRAY);
-    }
-    if (ours && state_used(added) < decision->capacity) {
-        struct charge charge = {state_used(added) + 1, 1, true};
+    bool ours = slot_added_ours(decision, slot, seen, added);
+
+    if (ours && state_used(added) < decision->terms.capacity) {
+        uint64_t used = state_used(added) + 1;
+        struct charge charge = {used, used, 1, true};
         tick_t end = end_of(state_id(added), tick_of(decision->now));
-        return decision_end(decision, &charge, charge.used, end, 0, verdict);
+        return decision_end(decision, &charge, used, end, 0, verdict);
     }
-    decision->counted = ours;
+    decision->terms.counted = ours;
     return slot_decide(decision, verdict);
 }
 
@@ -301,8 +317,7 @@ static void watermark_raise(struct decision *decision) {
         return;
     tick_t most = tick_of(limiter_now(decision->limiter)) + ALLOWANCE_TICKS;
     tick_t raised = now < most ? now : most;
-    while ((tick_t)seen < raised && !atomic_cas_seq(watermark, seen, (uint64_t)raised))
-        seen = atomic_load_relaxed(watermark);
+    atomic_raise(watermark, (uint64_t)raised);
 }
 
 /* The tick in whose window a claim is committed, loaded after the look at the other slots. */
@@ -390,32 +405,26 @@ static enum progress claim_resolve(struct decision *decision, const struct place
         return STALE;
     INSTANT(INSTANT_LOOKED);
     tick_t tick = commit_tick(decision, state_id(claim->state));
-    tick_t end = window_end(tick, policy->start, policy->length);
-    struct charge charge = charge_of(decision, 0);
-    uint64_t next = state_of(end, (charge.fits ? 0 : STATE_REFUSED) | charge.used);
+    tick_t end = window_end(tick, decision->start, policy->length);
+    struct charge charge = charge_of(&decision->terms, 0, tick_ns(end) - decision->now);
+    bool first_refusal = !charge.fits && refusal_marked(&decision->terms);
+    uint64_t next = state_of(end, (first_refusal ? STATE_REFUSED : 0) | charge.count);
     uint64_t state = claim->state;
-    while (!atomic_cas_seq(&claim->slot->state, state, next)) {
+    while (!slot_swap(claim->slot, decision->tag, state, next)) {
         state = atomic_load_acquire(&claim->slot->state);
         if (!state_same_window(state, claim->state))
             return STALE; /* another thread resolved it */
     }
-    if (!charge.fits)
+    if (first_refusal)
         flags |= STINT_FIRST_REFUSAL;
-    *allowed = decision_end(decision, &charge, charge.used, end, flags, verdict);
+    *allowed = decision_end(decision, &charge, charge.total, end, flags, verdict);
     return DONE;
-}
-
-/* Raises the reach of the key's shard to a line of its sequence. */
-static void reach_raise(const struct decision *decision, uint32_t line) {
-    uint64_t *reach = &table_shard_of(&decision->limiter->table, decision->hash)->reach;
-    uint64_t seen = atomic_load_relaxed(reach);
-    while (seen < line && !atomic_cas_seq(reach, seen, line))
-        seen = atomic_load_relaxed(reach);
 }
 
 /* Claims the slot seen at `place` with one double-width CAS. */
 static bool claim_slot(struct decision *decision, struct place *place) {
-    reach_raise(decision, place->position / LINE_SLOTS);
+    atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
+                 place->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
     const uint64_t expected[2] = {place->tag, place->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
@@ -453,14 +462,13 @@ bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t ta
     INSTANT(INSTANT_LOOKED);
     if ((tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now)
         return false;
-    return atomic_cas_seq(&slot->state, claim[1], state_of(end, 1));
+    return slot_swap(slot, tag, claim[1], state_of(end, 1));
 }
 
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
 static enum progress decide_nothing(struct decision *decision, const struct charge *charge,
                                     struct stint_verdict *verdict, bool *allowed) {
-    const struct policy *policy = decision->policy;
-    tick_t end = window_end(tick_of(decision->now), policy->start, policy->length);
+    tick_t end = window_end(tick_of(decision->now), decision->start, decision->policy->length);
     *allowed = decision_end(decision, charge, 0, end, 0, verdict);
     return DONE;
 }
@@ -469,9 +477,10 @@ static enum progress decide_nothing(struct decision *decision, const struct char
  * somebody has not resolved yet. */
 static enum progress decide_absent(struct decision *decision, struct place *place, bool pending,
                                    struct stint_verdict *verdict, bool *allowed) {
-    struct charge charge = charge_of(decision, 0);
+    struct charge charge = charge_of(&decision->terms, 0, 0);
+    bool peek = (decision->terms.flags & STINT_PEEK) != 0;
 
-    if ((decision->flags & STINT_PEEK) != 0 || (charge.fits && charge.used == 0))
+    if (peek || (charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms))))
         return decide_nothing(decision, &charge, verdict, allowed);
     if (!pending) {
         if (place->tag != 0)
@@ -484,49 +493,64 @@ static enum progress decide_absent(struct decision *decision, struct place *plac
 
 /* ---- A full table --------------------------------------------------------------------------- */
 
-/* Finds the live slot of the sequence with the fewest tokens used. */
-static bool find_least_used(const struct decision *decision, struct place *place) {
+/* Tokens that a slot of a key holds. */
+static uint64_t slot_tokens(const struct decision *decision, const struct place *place) {
+    uint32_t id = tag_policy(&decision->limiter->table, place->tag);
+    struct rule rule = policy_rule(&decision->limiter->policies[id]);
+    uint64_t count = state_used(place->state);
+    return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
+}
+
+/* Finds the slot of the sequence with the fewest tokens used. ABSENT: it is `place`. FULL: all are
+ * claims or tombstones, which are free in the next tick. FOUND: the key has been given one
+ * meanwhile. */
+static enum found find_least_used(const struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
-
     struct sequence sequence = sequence_of(table, decision->hash);
+    uint64_t fewest = UINT64_MAX;
 
-    place->slot = NULL;
     for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(&sequence, i);
-        uint64_t tag = atomic_load_acquire(&slot->tag);
-        uint64_t state = atomic_load_acquire(&slot->state);
-        if (!state_pending(state) &&
-            (place->slot == NULL || state_used(state) < state_used(place->state)))
-            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
+        struct place seen = {.slot = sequence_slot(&sequence, i), .position = i};
+        seen.tag = atomic_load_acquire(&seen.slot->tag);
+        seen.state = atomic_load_acquire(&seen.slot->state);
+        if (seen.tag == decision->tag)
+            return FOUND;
+        if (seen.tag == 0 || seen.tag == table_tombstone(table) || state_pending(seen.state))
+            continue;
+        uint64_t tokens = slot_tokens(decision, &seen);
+        if (tokens < fewest) {
+            fewest = tokens;
+            *place = seen;
+        }
     }
-    return place->slot != NULL;
+    return fewest != UINT64_MAX ? ABSENT : FULL;
 }
 
 /* The key has no slot and may claim none: the outcome that the user chose (G). */
 static enum progress decide_full(struct decision *decision, struct stint_verdict *verdict,
                                  bool *allowed) {
-    const struct policy *policy = decision->policy;
-    struct charge charge = charge_of(decision, 0);
-    bool peek = (decision->flags & STINT_PEEK) != 0;
+    struct charge charge = charge_of(&decision->terms, 0, 0);
+    bool peek = (decision->terms.flags & STINT_PEEK) != 0;
 
-    if (!peek && charge.fits && charge.used == 0)
+    if (!peek && charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms)))
         return decide_nothing(decision, &charge, verdict, allowed);
     if (decision->limiter->on_full == STINT_FULL_REPLACE) {
         struct place place;
         if (peek)
             return decide_nothing(decision, &charge, verdict, allowed);
-        if (find_least_used(decision, &place)) {
-            if (!claim_slot(decision, &place))
-                return STALE;
+        enum found found = find_least_used(decision, &place);
+        if (found == FOUND || (found == ABSENT && !claim_slot(decision, &place)))
+            return STALE;
+        if (found == ABSENT) {
             limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_REPLACED);
             return claim_resolve(decision, &place, STINT_REPLACED, verdict, allowed);
         }
-        /* Every slot is being claimed at this instant: admit rather than wait. */
+        /* Every slot is changing hands at this instant: admit rather than wait. */
     }
     if (decision->limiter->on_full == STINT_FULL_REFUSE)
-        charge = (struct charge){.used = 0, .granted = 0, .fits = false};
-    tick_t end = window_end(tick_of(decision->now), policy->start, policy->length);
-    uint64_t used = peek || !charge.fits ? 0 : charge.used;
+        charge = (struct charge){.fits = false};
+    tick_t end = window_end(tick_of(decision->now), decision->start, decision->policy->length);
+    uint64_t used = peek || !charge.fits ? 0 : charge.total;
     *allowed = decision_end(decision, &charge, used, end, STINT_UNTRACKED, verdict);
     if (verdict != NULL && !charge.fits)
         verdict->remaining = 0; /* of nothing that this key could be given */
@@ -557,28 +581,35 @@ static bool find_committed(const struct table *table, uint64_t hash, uint64_t ta
 }
 
 uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
-                     uint32_t tokens, uint32_t capacity) {
+                     uint32_t tokens, uint64_t most, bool smooth, tick_t length) {
     struct place place;
 
-    while (find_committed(table, hash, tag, &place) && state_id(place.state) == id) {
-        /* `used` above the capacity is requests that were refused: nothing to give back. */
-        uint64_t used = state_used(place.state);
-        if (used > capacity)
-            used = capacity;
-        uint64_t back = tokens < used ? tokens : used;
+    while (find_committed(table, hash, tag, &place)) {
+        /* Which of the two counts of a smooth policy; the only count of others. */
+        uint32_t shift = 0;
+        uint64_t mask = smooth ? SMOOTH_MAX : USED_MASK;
+        if (state_id(place.state) != id) {
+            if (!smooth || ((id + (uint64_t)length) & ID_MASK) != state_id(place.state))
+                return 0;
+            shift = SMOOTH_BITS;
+        }
+        uint64_t count = state_used(place.state) >> shift & mask;
+        uint64_t held = count < most ? count : most;
+        uint64_t back = tokens < held ? tokens : held;
         if (back == 0)
             return 0;
-        uint64_t next = (place.state & ~USED_MASK) | (used - back);
-        if (atomic_cas_seq(&place.slot->state, place.state, next))
+        uint64_t next = (place.state & ~(mask << shift)) | (held - back) << shift;
+        if (slot_swap(place.slot, tag, place.state, next))
             return (uint32_t)back;
     }
     return 0;
 }
 
-void slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
+bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
     struct place place;
 
     while (find_committed(table, hash, tag, &place))
-        if (atomic_cas_seq(&place.slot->state, place.state, place.state & ~USED_MASK))
-            return;
+        if (slot_swap(place.slot, tag, place.state, place.state & ~USED_MASK))
+            return true;
+    return false;
 }

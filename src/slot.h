@@ -13,21 +13,24 @@
  *
  * "End" below is the full end that the id stands for. A slot is OVER when its end <= now.
  *
- * States of a slot and who may change them. S: single-width CAS on the state; D: double-width CAS
- * on tag and state; +: fetch-add on the state.
+ * States of a slot and who may change them. D: double-width CAS on tag and state; +: fetch-add on the
+ * state.
  *
- *     from        to          how  by                  condition
- *     NEVER       PENDING     D    claim               no other slot of the sequence has the key's
- * tag COMMITTED   PENDING     D    claim               it is over; the shard's watermark was raised
- * first TOMBSTONE   PENDING     D    claim               likewise PENDING     PENDING     D claim
- * likewise (its claimer died) PENDING     COMMITTED   S    resolve, anyone     no other committed
- * or earlier slot of the key PENDING     TOMBSTONE   D    resolve, anyone     another slot of the
- * key is committed or earlier COMMITTED   COMMITTED   +    take                a load showed the
- * key's tag, this window and room COMMITTED   COMMITTED   S    decide, refund,     same window:
- * used or refused change reset COMMITTED   COMMITTED   S    decide              it is over: a new
- * window of the same key COMMITTED   PENDING     D    replace             STINT_FULL_REPLACE only;
- * it is live PENDING     PENDING     +    take                a stray add: the slot changed under
- * the adder TOMBSTONE   TOMBSTONE   +    take                likewise
+ *     from        to          how  by               condition
+ *     NEVER       PENDING     D    claim            no other slot of the sequence has the key's tag
+ *     COMMITTED   PENDING     D    claim            it is over and carries nothing; the shard's
+ *                                                   watermark was raised first
+ *     TOMBSTONE   PENDING     D    claim            likewise
+ *     PENDING     PENDING     D    claim            likewise (its claimer died)
+ *     PENDING     COMMITTED   D    resolve, anyone  no other committed or earlier slot of the key
+ *     PENDING     TOMBSTONE   D    resolve, anyone  another slot of the key is committed or earlier
+ *     COMMITTED   COMMITTED   +    take             a load showed the key's tag, this window and room
+ *     COMMITTED   COMMITTED   D    decide, refund,  same window: used or refused change
+ *                                  reset
+ *     COMMITTED   COMMITTED   D    decide           it is over: a new window of the same key
+ *     COMMITTED   PENDING     D    replace          STINT_FULL_REPLACE only; it is live
+ *     PENDING     PENDING     +    take             a stray add: the slot changed under the adder
+ *     TOMBSTONE   TOMBSTONE   +    take             likewise
  *
  * Invariants (clock steps and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
@@ -36,8 +39,8 @@
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund or a reset.
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
- *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim
- * that was ever made: it is raised before the claim. A search may stop behind it.
+ *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim that
+ *       was ever made: it is raised before the claim. A search may stop behind it.
  *
  * Why a decision is right (A, B):
  *
@@ -47,7 +50,7 @@
  * end of s at any time after the second load of the tag (I1), and every path below makes sure of
  * that:
  *   - fetch-add: what it returns has the end of s, committed;
- *   - CAS on the state: it succeeds only if the state is s;
+ *   - CAS: it succeeds only if tag and state are what they were;
  *   - refusing without a write: the state is loaded once more and has the end of s, committed.
  *   Without the second load of the tag another key's window is charged; without the second load of
  *   the state a key is refused for another's count.
@@ -59,7 +62,7 @@
  * it. Else the token is another's by now, and is left to it until its window ends: the exception of
  * B. It is never taken back: that could take another's.
  *
- * New window in place. The slot is the key's and over. One CAS on the state changes window and
+ * New window in place. The slot is the key's and over. One CAS changes window and
  * count together, so of two threads that meet at a boundary one opens the window and the other
  * counts in it. A late thread may open a window that is over by the clock: it is later than any
  * that this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice.
@@ -83,7 +86,7 @@
  * after the look at the other slots: if an older slot of the key is gone by the time of the look,
  * its takeover raised the watermark before.
  *
- * Commit is one CAS on the state, whatever `used` is by then: a stray add into a pending slot must
+ * Commit is one CAS, whatever `used` is by then: a stray add into a pending slot must
  * not hold it up, and is dropped.
  *
  * Memory order. Everything that changes a slot, and every raise of a watermark, is sequentially
@@ -141,6 +144,13 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
     return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
 }
 
+/* Changes the state of a key's slot, if tag and state are what they were. By I1 the state alone
+ * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
+static inline bool slot_swap(struct slot *slot, uint64_t tag, uint64_t state, uint64_t next) {
+    const uint64_t expected[2] = {tag, state}, desired[2] = {tag, next};
+    return atomic_cas2_seq(slot, expected, desired);
+}
+
 /* One decision, handed from step to step on the stack. */
 struct decision {
     struct stint_limiter *limiter;
@@ -148,12 +158,9 @@ struct decision {
     uint64_t hash;
     uint64_t tag;
     uint64_t now; /* ns since the epoch */
+    tick_t start; /* of the policy's windows, for this key */
     uint32_t policy_id;
-    uint32_t cost;
-    uint32_t flags;        /* STINT_PEEK ... of the request */
-    uint32_t policy_flags; /* STINT_SHADOW ... */
-    uint64_t capacity;     /* tokens */
-    bool counted; /* a fetch-add has counted this request already, whether it fits or not */
+    struct terms terms;
 };
 
 /* Which slots of this line have the tag; 0 if none. All four are compared before the one branch
@@ -192,19 +199,42 @@ static inline struct slot *table_find_displaced(const struct table *table, uint6
 bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t tag, tick_t now,
                        tick_t end);
 
+/* Whether what is left of a window that is over may still matter to its key. */
+static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
+    if (LIKELY((atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) == 0))
+        return false;
+    struct rule rule = policy_rule(policy);
+    tick_t over = now - end_of(state_id(state), now);
+    return count_carry(&rule, state_used(state), (uint64_t)(over / policy->length) + 1) != 0;
+}
+
 /* Decides whatever it is: all that the hot path of take.c leaves. The policy exists. */
 bool slot_decide(struct decision *decision, struct stint_verdict *verdict);
+
+/* Writes the verdict of a charge in the window that ends at `end`, and counts the decision. `used`
+ * is what the verdict shows. Returns verdict.allowed. */
+bool decision_end(struct decision *decision, const struct charge *charge, uint64_t used, tick_t end,
+                  uint32_t flags, struct stint_verdict *verdict);
+
+/* Adds to the statistics what a verdict says of a decision that was DECIDE_QUIET. */
+void slot_count(struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags, bool allowed);
 
 /* Ends a decision of cost 1 whose fetch-add on `slot` returned `added`, after a load that had shown
  * the window of `seen`: `added` is of another window, or shows no room. */
 bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added,
                        struct stint_verdict *verdict);
 
-/* Gives tokens back to a key while its slot is in the window `id`. Returns how many. */
-uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
-                     uint32_t tokens, uint32_t capacity);
+/* Whether that fetch-add counted for the key of the decision; if not, it went astray. */
+bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
+                     uint64_t added);
 
-/* Sets what a key has used to 0. */
-void slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
+/* Gives tokens back to a key while its slot is in the window `id` (smooth: or in the next one).
+ * Returns how many. `most` is what a slot can hold of granted tokens: more than that was refused.
+ */
+uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
+                     uint32_t tokens, uint64_t most, bool smooth, tick_t length);
+
+/* Sets what a key has used to 0. Returns whether it had a slot. */
+bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
 
 #endif

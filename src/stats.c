@@ -9,13 +9,15 @@ _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exe
 /* The number of the last thread that got one. */
 static uint64_t last_thread_number;
 
+uint32_t limiter_thread_number_new(void) {
+    /* A signal handler that does the same here in between wastes a number, no more. */
+    uint64_t number = atomic_fetch_add_seq(&last_thread_number, 1) + 1;
+    stint_thread_number = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+    return stint_thread_number;
+}
+
 void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
-    if (stint_thread_number == 0) {
-        /* A signal handler that does the same here in between wastes a number, no more. */
-        uint64_t number = atomic_fetch_add_seq(&last_thread_number, 1) + 1;
-        stint_thread_number = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
-    }
-    if (stint_thread_number < limiter->stripes)
+    if (limiter_thread_number() < limiter->stripes)
         limiter_count(limiter, row, counter);
     else
         atomic_add_relaxed(&limiter->counters[row].count[counter], 1);
@@ -28,6 +30,15 @@ static uint64_t sum(const struct stint_limiter *limiter, uint32_t row, uint32_t 
         total += atomic_load_relaxed(&limiter->counters[index].count[counter]);
     }
     return total;
+}
+
+static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                      tick_t now) {
+    const struct table *table = &limiter->table;
+    if (tag == 0 || tag == table_tombstone(table) || state_pending(state))
+        return false;
+    return end_of(state_id(state), now) > now ||
+           slot_carries(&limiter->policies[tag_policy(table, tag)], state, now);
 }
 
 int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
@@ -48,6 +59,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
         .clock_steps = sum(limiter, row, COUNT_CLOCK_STEP),
         .stray_tokens = sum(limiter, row, COUNT_STRAY),
         .unknown_policy = sum(limiter, row, COUNT_UNKNOWN_POLICY),
+        .resets = sum(limiter, row, COUNT_RESET),
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = (uint32_t)atomic_load_acquire(&limiter->header->policy_count),
     };
@@ -60,8 +72,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
             uint64_t tag = atomic_load_acquire(&slot->tag);
             uint64_t state = atomic_load_relaxed(&slot->state);
             seen.used += tag != 0;
-            seen.live += tag != 0 && tag != table_tombstone(table) && !state_pending(state) &&
-                         end_of(state_id(state), now) > now;
+            seen.live += slot_live(limiter, tag, state, now);
         }
     }
     struct_write(stats, stats->size, &seen, sizeof(seen));
@@ -84,6 +95,7 @@ int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
         .shadowed = sum(limiter, id, COUNT_SHADOWED),
         .first_refusals = sum(limiter, id, COUNT_FIRST_REFUSAL),
         .untracked = sum(limiter, id, COUNT_UNTRACKED),
+        .near_limit = sum(limiter, id, COUNT_NEAR_LIMIT),
     };
     struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;

@@ -10,6 +10,7 @@
  * decide() below is the hot path: cost 1, the key present, its window current. Everything else
  * leaves it for slot_decide. */
 #include "slot.h"
+#include "stripes.h"
 
 /* Verdict of a decision that could not begin. */
 static const struct stint_verdict unknown_policy = {
@@ -17,57 +18,67 @@ static const struct stint_verdict unknown_policy = {
     .retry_after = STINT_NEVER,
 };
 
-/* What the hot path leaves: finds the policy and the window the long way. `slot` is NULL, or one to
- * which the hot path added, `added` being what it returned and `seen` what it had loaded before.
- * Not inlined, so that the hot path needs no more registers than its own. */
+/* Fills in a decision by a policy that exists. */
+static void decision_begin(struct decision *decision, struct stint_limiter *limiter,
+                           struct policy *policy, const struct stint_request *request,
+                           uint64_t now) {
+    struct rule rule = policy_rule(policy);
+    uint64_t limit = request->limit < STINT_LIMIT_MAX ? request->limit : STINT_LIMIT_MAX;
+    uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+    uint64_t capacity = limit == 0 ? rule.capacity : limit < most ? limit : most;
+    if (UNLIKELY(capacity > atomic_load_relaxed(&limiter->records[request->policy].largest)))
+        atomic_raise(&limiter->records[request->policy].largest, capacity);
+    uint64_t reserve = (request->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
+
+    *decision = (struct decision){
+        .limiter = limiter,
+        .policy = policy,
+        .hash = request->key,
+        .tag = table_tag(&limiter->table, request->key, request->policy),
+        .now = now,
+        .start = policy->start,
+        .policy_id = request->policy,
+        .terms = {.rule = rule,
+                  .length = policy->length,
+                  .cost = request->cost,
+                  .capacity = capacity,
+                  .room =
+                      capacity + reserve < STINT_LIMIT_MAX ? capacity + reserve : STINT_LIMIT_MAX,
+                  .flags = request->flags},
+    };
+    if ((rule.flags & STINT_START_PER_KEY) != 0) {
+        /* A phase of its own: whole ticks in [0, window), from the hash alone. */
+        decision->start += (tick_t)part_of(mix(request->key, 1), (uint64_t)policy->length);
+    } else {
+        /* Let the next decision find the window without a division. */
+        tick_t end = window_end(tick_of(now), policy->start, policy->length);
+        if ((uint64_t)end != atomic_load_relaxed(&policy->current_end))
+            atomic_store_relaxed(&policy->current_end, (uint64_t)end);
+    }
+}
+
+/* Decides the long way whatever the hot path leaves. `slot` is NULL, or one to which the hot path
+ * added, `added` being what it returned and `seen` what it had loaded before. Not inlined, so that
+ * the hot path needs no more registers than its own. */
 static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
                                                   const struct stint_request *request, uint64_t now,
                                                   struct stint_verdict *verdict, struct slot *slot,
                                                   uint64_t seen, uint64_t added) {
-    assert((request->flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN)) == 0);
     struct policy *policy = limiter_policy(limiter, request->policy);
+    struct decision decision;
+
     if (UNLIKELY(policy == NULL)) {
         limiter_count(limiter, limiter->max_policies, COUNT_UNKNOWN_POLICY);
         if (verdict != NULL)
             *verdict = unknown_policy;
         return false;
     }
-    uint64_t rule = atomic_load_acquire(&policy->rule);
-    uint64_t limit = request->limit == 0 ? rule_limit(rule) : request->limit;
-    struct decision decision = {
-        .limiter = limiter,
-        .policy = policy,
-        .hash = request->key,
-        .tag = table_tag(&limiter->table, request->key, request->policy),
-        .now = now,
-        .policy_id = request->policy,
-        .cost = request->cost,
-        .flags = request->flags,
-        .policy_flags = rule_flags(rule),
-        .capacity = limit < STINT_LIMIT_MAX ? limit : STINT_LIMIT_MAX,
-    };
-    /* Let the next decision find the window without a division. */
-    tick_t end = window_end(tick_of(now), policy->start, policy->length);
-    if ((uint64_t)end != atomic_load_relaxed(&policy->current_end))
-        atomic_store_relaxed(&policy->current_end, (uint64_t)end);
+    decision_begin(&decision, limiter, policy, request, now);
+    if (decision.terms.rule.stripes > 1)
+        return stripes_decide(&decision, slot, seen, added, verdict);
     if (slot != NULL)
         return slot_decide_added(&decision, slot, seen, added, verdict);
     return slot_decide(&decision, verdict);
-}
-
-static __attribute__((noinline)) bool take_rest(struct stint_limiter *limiter, uint32_t policy,
-                                                stint_key key, uint32_t cost, uint64_t now,
-                                                struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
-    return decide_rest(limiter, &request, now, verdict, NULL, 0, 0);
-}
-
-static __attribute__((noinline)) bool take_added(struct stint_limiter *limiter, uint32_t policy,
-                                                 stint_key key, uint64_t now,
-                                                 struct stint_verdict *verdict, struct slot *slot,
-                                                 uint64_t seen, uint64_t added) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
-    return decide_rest(limiter, &request, now, verdict, slot, seen, added);
 }
 
 /* Ends a granted request of cost 1, after which `used` tokens are taken. */
@@ -88,37 +99,96 @@ static CK_CC_FORCE_INLINE bool take_granted(struct stint_limiter *limiter, uint3
     return true;
 }
 
-/* The two edges of a window, short of the slow path: a key's first request in it, when its slot is
- * in an earlier one, and a refusal after the first. */
+/* The hot path of striped policies, at this thread's own stripe; the long way goes round the
+ * others. */
+static bool take_stripe(struct stint_limiter *limiter, const struct stint_request *request,
+                        uint64_t now, struct stint_verdict *verdict, uint64_t edges) {
+    struct policy *policy = &limiter->policies[request->policy];
+    uint32_t stripes = UINT32_C(1) << (edges >> EDGE_STRIPES & 7);
+    uint32_t stripe = limiter_thread_number() & (stripes - 1);
+    uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
+    uint64_t share = stripe_share(capacity, stripes, stripe);
+    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+
+    if (tick_ns(end) - now - 1 >= tick_ns(policy->length))
+        return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
+    stint_key hash = stripe_key(request->key, stripe);
+    uint64_t tag = table_tag(&limiter->table, hash, request->policy);
+    struct slot *slot = line_find(&limiter->table.lines[table_home(&limiter->table, hash)], tag);
+    if (slot == NULL)
+        return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
+    uint64_t window = state_of(end, 0);
+    uint64_t state = atomic_load_acquire(&slot->state);
+    if (state - window >= share || atomic_load_relaxed(&slot->tag) != tag)
+        return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
+    INSTANT(INSTANT_LOADED);
+    uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
+    uint64_t used = added - window;
+    if (used >= share)
+        return decide_rest(limiter, request, now, verdict, slot, state, added);
+    return take_granted(limiter, request->policy, now, verdict, end, capacity,
+                        stripe_estimate(used + 1, capacity, stripes));
+}
+
+static __attribute__((noinline)) bool take_rest(struct stint_limiter *limiter, uint32_t policy,
+                                                stint_key key, uint32_t cost, uint64_t now,
+                                                struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+
+    if (cost == 1 && policy < limiter->max_policies) {
+        uint64_t edges = atomic_load_relaxed(&limiter->policies[policy].edges);
+        if ((edges & EDGE_STRIPED) != 0)
+            return take_stripe(limiter, &request, now, verdict, edges);
+    }
+    return decide_rest(limiter, &request, now, verdict, NULL, 0, 0);
+}
+
+static __attribute__((noinline)) bool take_added(struct stint_limiter *limiter, uint32_t policy,
+                                                 stint_key key, uint64_t now,
+                                                 struct stint_verdict *verdict, struct slot *slot,
+                                                 uint64_t seen, uint64_t added) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    return decide_rest(limiter, &request, now, verdict, slot, seen, added);
+}
+
+/* The edges of the hot path, short of the long way: a key's first request in a window, when its
+ * slot is in an earlier one; a count that only a CAS may raise, because one past the capacity would
+ * be carried over; and a refusal after the first. */
 static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, uint32_t policy_id,
                                                 stint_key key, uint64_t now,
                                                 struct stint_verdict *verdict, struct slot *slot,
                                                 tick_t end) {
+    struct policy *policy = &limiter->policies[policy_id];
     uint64_t window = state_of(end, 0);
-    uint64_t rule = atomic_load_relaxed(&limiter->policies[policy_id].rule);
+    uint64_t edges = atomic_load_relaxed(&policy->edges), capacity = edges >> 32;
     uint64_t state = atomic_load_acquire(&slot->state);
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
     if (atomic_load_acquire(&slot->tag) != tag || state_pending(state))
         return take_rest(limiter, policy_id, key, 1, now, verdict);
+    uint64_t used = state_used(state);
     /* The id is in the top bits: an earlier one makes the difference negative. It is of a window of
      * the same policy, so that one is over. */
     if ((int64_t)(state - window) < 0) {
-        if (atomic_cas_seq(&slot->state, state, window | 1))
-            return take_granted(limiter, policy_id, now, verdict, end, rule_limit(rule), 1);
-    } else if (state_same_window(state, window) && (state & STATE_REFUSED) != 0 &&
-               state_used(state) >= rule_limit(rule) && rule_flags(rule) == 0 &&
-               state_same_window(atomic_load_acquire(&slot->state), state)) {
-        limiter_count(limiter, policy_id, COUNT_REFUSED);
-        if (verdict != NULL)
-            *verdict = (struct stint_verdict){
-                .capacity = rule_limit(rule),
-                .used = (uint32_t)state_used(state),
-                .window = tick_ns(end),
-                .reset_after = tick_ns(end) - now,
-                .retry_after = tick_ns(end) - now,
-            };
-        return false;
+        if ((edges & EDGE_OPEN) != 0 && slot_swap(slot, tag, state, window | 1))
+            return take_granted(limiter, policy_id, now, verdict, end, capacity, 1);
+    } else if (state_same_window(state, window)) {
+        if (used < atomic_load_relaxed(&policy->edge_capacity)) {
+            if (slot_swap(slot, tag, state, state + 1))
+                return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
+        } else if ((edges & EDGE_REFUSE) != 0 && (state & STATE_REFUSED) != 0 && used >= capacity &&
+                   state_same_window(atomic_load_acquire(&slot->state), state)) {
+            limiter_count(limiter, policy_id, COUNT_REFUSED);
+            if (verdict != NULL)
+                *verdict = (struct stint_verdict){
+                    .capacity = (uint32_t)capacity,
+                    .used = (uint32_t)used,
+                    .window = tick_ns(end),
+                    .reset_after = tick_ns(end) - now,
+                    .retry_after = tick_ns(end) - now,
+                };
+            return false;
+        }
     }
     return take_rest(limiter, policy_id, key, 1, now, verdict);
 }
@@ -130,7 +200,7 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     /* The state, then the tag again (slot.h, "Find"). A state of this window, neither pending nor
      * refused, is `used` when its window is subtracted; any other is far more than a limit. */
     uint64_t window = state_of(end, 0);
-    uint64_t capacity = rule_limit(atomic_load_relaxed(&limiter->policies[policy_id].rule));
+    uint64_t capacity = atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity);
     uint64_t state = atomic_load_acquire(&slot->state);
     if (state - window >= capacity || atomic_load_relaxed(&slot->tag) != tag)
         return take_edge(limiter, policy_id, key, now, verdict, slot, end);
@@ -152,12 +222,13 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
                                                      tick_t end) {
     struct table *table = &limiter->table;
     uint64_t tag = table_tag(table, key, policy_id);
+    uint64_t edges = atomic_load_relaxed(&limiter->policies[policy_id].edges);
 
-    if (line_match(&table->lines[table_home(table, key)], 0) != 0) { /* so it is nowhere (I5) */
+    if (line_match(&table->lines[table_home(table, key)], 0) != 0 && /* so it is nowhere (I5) */
+        atomic_load_relaxed(&limiter->policies[policy_id].edge_capacity) > 0) {
         if (!slot_claim_unused(limiter, key, tag, tick_of(now), end))
             return take_rest(limiter, policy_id, key, 1, now, verdict);
-        uint64_t rule = atomic_load_relaxed(&limiter->policies[policy_id].rule);
-        return take_granted(limiter, policy_id, now, verdict, end, rule_limit(rule), 1);
+        return take_granted(limiter, policy_id, now, verdict, end, edges >> 32, 1);
     }
     struct slot *slot = table_find_displaced(table, key, tag);
     if (slot == NULL)
@@ -175,7 +246,7 @@ static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t poli
     /* The window: end > now >= end - window, or the hint is of another window (or of no policy). */
     struct policy *policy = &limiter->policies[policy_id];
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    if (UNLIKELY(tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->window_ns)))
+    if (UNLIKELY(tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->hot_window)))
         return take_rest(limiter, policy_id, key, cost, now, verdict);
 
     /* The line, and the key's slot in it. */
@@ -196,6 +267,8 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
 static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       struct stint_verdict *verdict) {
+    assert((request->flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+                                         DECIDE_MARK | DECIDE_QUIET)) == 0);
     if (UNLIKELY((request->limit | request->flags) != 0))
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
     return take(limiter, request->policy, request->key, request->cost, now, verdict);
@@ -228,19 +301,120 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     return allowed;
 }
 
+/* Whether what a request takes may be carried into later windows, so that it cannot be given back
+ * after a boundary. */
+static bool carries(const struct stint_limiter *limiter, uint32_t policy_id) {
+    const struct policy *policy = limiter_policy(limiter, policy_id);
+    return policy != NULL && (atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) != 0;
+}
+
+static bool decide_part(struct stint_limiter *limiter, const struct stint_request *request,
+                        uint32_t flag, uint64_t now, struct stint_verdict *verdict) {
+    struct stint_request part = *request;
+    part.flags |= flag;
+    return decide(limiter, &part, now, verdict);
+}
+
+/* Looks at all requests. If one does not fit, refuses it in earnest: marked and counted. */
+static bool all_fit(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                    uint64_t now, struct stint_verdict *verdicts) {
+    bool fit = true;
+    for (size_t i = 0; i < n; i++)
+        fit &= decide_part(limiter, &requests[i], STINT_PEEK, now, &verdicts[i]);
+    for (size_t i = 0; i < n && !fit; i++)
+        if (!verdicts[i].allowed && (requests[i].flags & STINT_PEEK) == 0 &&
+            (verdicts[i].flags & STINT_UNKNOWN_POLICY) == 0)
+            (void)decide_part(limiter, &requests[i], DECIDE_MARK, now, &verdicts[i]);
+    return fit;
+}
+
+/* Takes what all requests ask for, those last that could not be given back after a boundary. If one
+ * is refused after all, gives back what the others took. */
+static bool all_take(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                     uint64_t now, struct stint_verdict *verdicts) {
+    uint64_t taken = 0; /* a bit for each request */
+    size_t refused = n;
+
+    for (int last = 0; last < 2; last++)
+        for (size_t i = 0; i < n && refused == n; i++) {
+            if (carries(limiter, requests[i].policy) != last)
+                continue;
+            if (decide_part(limiter, &requests[i], DECIDE_QUIET, now, &verdicts[i]))
+                taken |= UINT64_C(1) << i;
+            else
+                refused = i;
+        }
+    for (size_t i = 0; i < n; i++) {
+        struct stint_verdict *verdict = &verdicts[i];
+        if ((taken >> i & 1) == 0)
+            continue;
+        if (refused == n) {
+            if ((requests[i].flags & STINT_PEEK) == 0)
+                slot_count(limiter, requests[i].policy, verdict->flags, true);
+            continue;
+        }
+        if (verdict->granted != 0 && (verdict->flags & STINT_UNTRACKED) == 0)
+            (void)stint_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
+                               verdict->window);
+        verdict->used -= verdict->granted < verdict->used ? verdict->granted : verdict->used;
+        verdict->remaining =
+            verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
+        verdict->granted = 0;
+        verdict->retry_after = 0;
+    }
+    return refused == n;
+}
+
+bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                      uint64_t now, struct stint_verdict *verdicts) {
+    struct stint_verdict own[STINT_ALL_MAX];
+
+    if (n > STINT_ALL_MAX)
+        return false;
+    if (verdicts == NULL)
+        verdicts = own;
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    return all_fit(limiter, requests, n, now, verdicts) &&
+           all_take(limiter, requests, n, now, verdicts);
+}
+
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t tokens, uint64_t window) {
     const struct policy *policy = limiter_policy(limiter, policy_id);
     if (policy == NULL)
         return 0;
-    return slot_refund(&limiter->table, key, table_tag(&limiter->table, key, policy_id),
-                       id_of(tick_of(window)), tokens,
-                       rule_limit(atomic_load_relaxed(&policy->rule)));
+    struct rule rule = policy_rule(policy);
+    uint64_t id = id_of(tick_of(window));
+    /* Where a fetch-add may have counted refused requests past a limit, what is above every limit
+     * that there ever was is none of the tokens taken. */
+    uint64_t largest = rule_carries(&rule)
+                           ? STINT_LIMIT_MAX
+                           : atomic_load_relaxed(&limiter->records[policy_id].largest);
+    uint32_t back = 0;
+
+    for (uint32_t stripe = 0; stripe < rule.stripes && back < tokens; stripe++) {
+        stint_key hash = stripe_key(key, stripe);
+        uint64_t most = stripe_share(largest, rule.stripes, stripe);
+        back += slot_refund(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id), id,
+                            tokens - back, most, (rule.flags & STINT_SMOOTH) != 0, policy->length);
+    }
+    return back;
 }
 
 void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    if (limiter_policy(limiter, policy_id) != NULL)
-        slot_reset(&limiter->table, key, table_tag(&limiter->table, key, policy_id));
+    const struct policy *policy = limiter_policy(limiter, policy_id);
+    if (policy == NULL)
+        return;
+    uint32_t stripes = policy_rule(policy).stripes;
+    bool found = false;
+
+    for (uint32_t stripe = 0; stripe < stripes; stripe++) {
+        stint_key hash = stripe_key(key, stripe);
+        found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
+    }
+    if (found)
+        limiter_count(limiter, limiter->max_policies, COUNT_RESET);
 }
 
 void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {

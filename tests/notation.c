@@ -340,7 +340,6 @@ static void test_wrong(void **state) {
     assert_wrong("100/minute name", 11);
     assert_wrong("100/minute name = x", 11);
     assert_wrong("100/minute =x", 11);
-    assert_wrong("100/minute capacity=5", 11);
 
     /* Each option at most once. */
     assert_wrong("100/minute shadow shadow", 18);

@@ -57,6 +57,9 @@ static struct {
     struct stint_limiter *limiter;
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
+    uint32_t
+        largest[POLICIES]; /* limit that there ever was, of the policy or of a request: a refund
+                                 * takes no more than this for granted */
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     uint32_t key_count, policy_count;
@@ -70,6 +73,13 @@ static struct {
     uint64_t round_start;
     uint64_t seed, round, operation, compared;
 } m;
+
+static void note_limit(uint32_t id, uint32_t limit) {
+    if (limit > STINT_LIMIT_MAX)
+        limit = STINT_LIMIT_MAX;
+    if (limit > m.largest[id])
+        m.largest[id] = limit;
+}
 
 static uint64_t window_end(const struct stint_policy *policy, uint64_t now) {
     int64_t window = (int64_t)policy->window;
@@ -324,6 +334,7 @@ static void compare(const struct stint_request *request, uint32_t key, uint64_t 
         now = test_time;
     struct stint_verdict expected = expect(request, key, now, got);
     m.compared++;
+    note_limit(request->policy, request->limit);
     show(now);
     if (same_verdict(got, &expected))
         return;
@@ -444,7 +455,7 @@ static void do_refund(void) {
         window = window_end(policy, test_time) - policy->window * below(2);
     uint32_t tokens = pick_tokens(policy->limit);
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
-    uint32_t most = pair->used < policy->limit ? pair->used : policy->limit;
+    uint32_t most = pair->used < m.largest[id] ? pair->used : m.largest[id];
     uint32_t back = pair->known && window == pair->window ? most : 0;
     if (back > tokens)
         back = tokens;
@@ -491,6 +502,7 @@ static void do_change(void) {
         policy.name[0] = '\0';
     assert_int_equal(stint_policy_change(m.limiter, id, &policy), 0);
     m.policies[id].limit = policy.limit;
+    note_limit(id, policy.limit);
     m.policies[id].flags = policy.flags;
 }
 
@@ -611,6 +623,7 @@ static void start_round(void) {
         uint32_t flags = once_in(2) ? (uint32_t)below(4) : 0;
         m.policies[p] = make_policy(name, limit, pick_window(), start, flags);
         assert_int_equal(stint_policy_add(limiter, &m.policies[p]), p);
+        m.largest[p] = limit;
     }
     test_time = window_end(&m.policies[0], test_time) - below(m.policies[0].window) / 8 - 1;
     m.round_start = m.highest = m.highest_yet = test_time;

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+#include "stripes.h"
+
+/* What has been taken from each stripe so far. */
+struct gathered {
+    uint32_t taken[STRIPES_OF_KEY_MAX];
+    uint64_t window; /* in which; 0: nothing yet */
+    uint64_t total;
+    uint64_t used; /* of the stripe that gave last */
+    uint32_t flags;
+};
+
+/* The decision on one stripe that is a part of the whole one: neither counted nor marked. */
+static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
+                                       uint32_t flags) {
+    struct decision part = *whole;
+    part.hash = stripe_key(whole->hash, stripe);
+    part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
+    part.terms.cost = cost;
+    part.terms.capacity = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, stripe);
+    part.terms.room = part.terms.capacity;
+    part.terms.flags = flags | DECIDE_PART;
+    return part;
+}
+
+static void give_back(const struct decision *whole, const struct gathered *gathered) {
+    const struct table *table = &whole->limiter->table;
+
+    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
+        if (gathered->taken[i] == 0)
+            continue;
+        stint_key hash = stripe_key(whole->hash, i);
+        uint64_t share = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, i);
+        (void)slot_refund(table, hash, table_tag(table, hash, whole->policy_id),
+                          id_of(tick_of(gathered->window)), gathered->taken[i], share, false,
+                          whole->policy->length);
+    }
+}
+
+/* Sums what all stripes have used in the window of now. */
+static uint64_t sum_used(const struct decision *whole) {
+    uint64_t used = 0;
+
+    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
+        struct decision part = stripe_decision(whole, i, 0, STINT_PEEK);
+        struct stint_verdict verdict;
+        (void)slot_decide(&part, &verdict);
+        used += verdict.used;
+    }
+    return used;
+}
+
+/* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of
+ * one window. */
+static bool gather(const struct decision *whole, struct gathered *gathered) {
+    uint32_t stripes = whole->terms.rule.stripes;
+    uint64_t cost = whole->terms.cost;
+
+    *gathered = (struct gathered){0};
+    for (uint32_t i = 0; i < stripes && gathered->total < cost; i++) {
+        uint32_t stripe = (limiter_thread_number() + i) % stripes;
+        struct decision part =
+            stripe_decision(whole, stripe, cost - gathered->total, STINT_PARTIAL);
+        struct stint_verdict verdict;
+        (void)slot_decide(&part, &verdict);
+        gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
+        if ((verdict.flags & STINT_UNTRACKED) != 0)
+            return true; /* the table is full: so much for the whole */
+        if (verdict.granted == 0)
+            continue;
+        if (gathered->window != 0 && gathered->window != verdict.window) {
+            give_back(whole, gathered); /* what this stripe gave goes back below */
+            *gathered = (struct gathered){.window = verdict.window};
+            gathered->taken[stripe] = verdict.granted;
+            return false;
+        }
+        gathered->window = verdict.window;
+        gathered->taken[stripe] = verdict.granted;
+        gathered->total += verdict.granted;
+        gathered->used = verdict.used;
+    }
+    return true;
+}
+
+/* Refuses: every stripe was seen without room. The first refusal is marked in stripe 0. */
+static bool refuse(struct decision *whole, struct stint_verdict *verdict) {
+    struct stint_verdict marked;
+
+    if ((whole->terms.flags & STINT_DRAIN) != 0)
+        for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
+            struct decision part =
+                stripe_decision(whole, i, whole->terms.cost, STINT_DRAIN | DECIDE_MARK);
+            (void)slot_decide(&part, &marked);
+        }
+    struct decision part = stripe_decision(whole, 0, whole->terms.cost, DECIDE_MARK);
+    (void)slot_decide(&part, &marked);
+    whole->now = part.now;
+    uint64_t used = sum_used(whole);
+    struct charge charge = {.count = used, .total = used};
+    return decision_end(whole, &charge, used, tick_of(marked.window),
+                        marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
+}
+
+/* Ends a decision whose fetch-add to the own stripe was not as expected, if that can be. */
+static bool added_fits(struct decision *whole, struct slot *slot, uint64_t seen, uint64_t added,
+                       struct stint_verdict *verdict) {
+    uint32_t stripes = whole->terms.rule.stripes;
+    struct decision part = stripe_decision(whole, limiter_thread_number() % stripes, 1, 0);
+
+    if (!slot_added_ours(&part, slot, seen, added) || state_used(added) >= part.terms.capacity)
+        return false;
+    uint64_t used = stripe_estimate(state_used(added) + 1, whole->terms.capacity, stripes);
+    struct charge charge = {used, used, 1, true};
+    return decision_end(whole, &charge, used, end_of(state_id(added), tick_of(whole->now)), 0,
+                        verdict);
+}
+
+bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, uint64_t added,
+                    struct stint_verdict *verdict) {
+    struct terms *terms = &whole->terms;
+    uint32_t stripes = terms->rule.stripes;
+    tick_t end = window_end(tick_of(whole->now), whole->start, terms->length);
+
+    if (slot != NULL && added_fits(whole, slot, seen, added, verdict))
+        return true;
+    if ((terms->flags & STINT_PEEK) != 0 || terms->cost == 0) {
+        uint64_t used = sum_used(whole);
+        struct charge charge = charge_of(terms, used, 0);
+        if (terms->cost == 0 && !charge.fits)
+            return refuse(whole, verdict);
+        return decision_end(whole, &charge, used, end, 0, verdict);
+    }
+    bool partial = (terms->flags & STINT_PARTIAL) != 0;
+    if ((terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial))
+        return refuse(whole, verdict);
+
+    struct gathered gathered;
+    while (!gather(whole, &gathered)) /* each round saw a window turn */
+        give_back(whole, &gathered);
+    if ((gathered.flags & STINT_UNTRACKED) != 0) {
+        give_back(whole, &gathered);
+        bool admit = whole->limiter->on_full != STINT_FULL_REFUSE;
+        uint64_t cost = admit ? terms->cost : 0;
+        struct charge charge = {cost, cost, (uint32_t)cost, admit};
+        return decision_end(whole, &charge, cost, end, STINT_UNTRACKED, verdict);
+    }
+    if (gathered.total == terms->cost || (partial && gathered.total > 0)) {
+        uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
+        struct charge charge = {used, used, (uint32_t)gathered.total, true};
+        return decision_end(whole, &charge, used, tick_of(gathered.window), gathered.flags,
+                            verdict);
+    }
+    give_back(whole, &gathered);
+    return refuse(whole, verdict);
+}
