@@ -99,36 +99,46 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is
- * the first slot that it may claim. FULL: it has none and may claim none. */
-static enum found slot_find(struct decision *decision, struct place *place) {
+/* Looks for the key's tag as far as any claim has gone (I6). */
+static bool find_tag(const struct decision *decision, const struct sequence *sequence,
+                     struct place *place) {
     const struct table *table = &decision->limiter->table;
-    struct sequence sequence = sequence_of(table, decision->hash);
 
     for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
-        struct line *line = sequence_line(&sequence, i);
+        struct line *line = sequence_line(sequence, i);
         uint32_t match = line_match(line, decision->tag);
         if (match != 0) {
             uint32_t slot = match4_index(match);
             *place = (struct place){.slot = &line->slots[slot],
                                     .tag = decision->tag,
                                     .position = i * LINE_SLOTS + slot};
-            return FOUND;
+            return true;
         }
     }
+    return false;
+}
+
+/* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is the
+ * first slot that it may claim. FULL: it has none and may claim none. */
+static enum found slot_find(struct decision *decision, struct place *place) {
+    const struct table *table = &decision->limiter->table;
+    struct sequence sequence = sequence_of(table, decision->hash);
+
+    if (find_tag(decision, &sequence, place))
+        return FOUND;
     for (uint32_t i = 0; i < sequence_length(table); i++) {
         struct slot *slot = sequence_slot(&sequence, i);
         *place =
             (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
         if (place->tag == 0)
             return ABSENT;
-        if (place->tag == decision->tag) /* put there since the first pass */
-            return FOUND;
         place->state = atomic_load_acquire(&slot->state);
         if (slot_reusable(decision, place))
             return ABSENT;
     }
-    return FULL;
+    /* All slots were live, and stay so at this now (I1). But the key may have got the last of them
+     * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
+    return find_tag(decision, &sequence, place) ? FOUND : FULL;
 }
 
 /* ---- Verdict -------------------------------------------------------------------------------- */
