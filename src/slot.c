@@ -126,6 +126,7 @@ static enum found slot_find(struct decision *decision, struct place *place) {
 
     if (find_tag(decision, &sequence, place))
         return FOUND;
+    uint64_t now = decision->now;
     for (uint32_t i = 0; i < sequence_length(table); i++) {
         struct slot *slot = sequence_slot(&sequence, i);
         *place =
@@ -136,6 +137,9 @@ static enum found slot_find(struct decision *decision, struct place *place) {
         if (slot_reusable(decision, place))
             return ABSENT;
     }
+    if (decision->now !=
+        now) /* this thread was late, and judged the first slots by a `now` of then */
+        return slot_find(decision, place);
     /* All slots were live, and stay so at this now (I1). But the key may have got the last of them
      * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
     return find_tag(decision, &sequence, place) ? FOUND : FULL;

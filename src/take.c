@@ -281,9 +281,28 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
     return decide(limiter, request, now, verdict);
 }
 
-/* Lines fetched ahead at once: about as many misses as a core keeps under way (10 to 24 line fill
- * buffers on x86-64 of the last ten years). */
-#define BATCH_AHEAD 16
+/* Requests whose lines are fetched together: about as many misses as a core keeps under way (10 to 24
+ * line fill buffers on x86-64 of the last ten years). */
+#define GROUP 16
+
+static __attribute__((noinline)) void group_fetch(const struct stint_limiter *limiter,
+                                                  const struct stint_request *requests, size_t n) {
+    for (size_t i = 0; i < n && i < GROUP; i++)
+        stint_prefetch(limiter, requests[i].key);
+}
+
+/* Fetches the line after the home line of each key that is not in its home line: 1 in 25 at a load of 50%,
+ * and each would stop the processor for a whole miss. These loads wait for all home lines together. */
+static __attribute__((noinline)) void group_fetch_displaced(const struct stint_limiter *limiter,
+                                                            const struct stint_request *requests,
+                                                            size_t n) {
+    const struct table *table = &limiter->table;
+    for (size_t i = 0; i < n && i < GROUP; i++) {
+        const struct line *home = &table->lines[table_home(table, requests[i].key)];
+        if (line_match(home, table_tag(table, requests[i].key, requests[i].policy)) == 0)
+            __builtin_prefetch(home + 1); /* harmless where it is another shard's, or none */
+    }
+}
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
                           size_t n, uint64_t now, struct stint_verdict *verdicts) {
@@ -291,12 +310,14 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
 
     if (now == STINT_NOW)
         now = limiter_now(limiter);
-    for (size_t i = 0; i < n && i < BATCH_AHEAD; i++)
-        stint_prefetch(limiter, requests[i].key);
-    for (size_t i = 0; i < n; i++) {
-        if (n - i > BATCH_AHEAD)
-            stint_prefetch(limiter, requests[i + BATCH_AHEAD].key);
-        allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
+    group_fetch(limiter, requests, n);
+    for (size_t first = 0; first < n; first += GROUP) {
+        size_t left = n - first;
+        if (left > GROUP) /* the next group comes while this one is decided */
+            group_fetch(limiter, &requests[first + GROUP], left - GROUP);
+        group_fetch_displaced(limiter, &requests[first], left);
+        for (size_t i = first; i < n && i < first + GROUP; i++)
+            allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
     }
     return allowed;
 }
