@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "policy.h"
+#include "text.h"
 
 /* Where the reader is, and where and why it failed. */
 struct reader {
@@ -436,28 +437,12 @@ int rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
                     unit->name);
 }
 
-/* Text that is cut at the end of a buffer, as snprintf does, piece by piece. */
-struct text {
-    char *buffer;
-    size_t size;
-    size_t length; /* of the whole text, cut or not */
-};
-
-static void add_text(struct text *text, const char *piece) {
-    for (; *piece != '\0'; piece++, text->length++)
-        if (text->length + 1 < text->size)
-            text->buffer[text->length] = *piece;
-}
-
-/* Nothing if the number is 0. */
-static void add_number(struct text *text, const char *before, uint32_t number, const char *after) {
-    char piece[16];
-
+/* An option with a number; nothing if it is 0. */
+static void add_option(struct text *text, const char *before, uint32_t number, const char *after) {
     if (number == 0)
         return;
-    (void)snprintf(piece, sizeof(piece), "%u", number);
     add_text(text, before);
-    add_text(text, piece);
+    add_number(text, number);
     add_text(text, after);
 }
 
@@ -493,29 +478,23 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     rate_format(policy, piece, sizeof(piece));
     add_text(&text, piece);
     if (policy->name[0] != '\0') {
-        add_text(&text, " name=\"");
-        for (const char *at = policy->name; *at != '\0'; at++) {
-            char letter[3] = {'\\', *at, '\0'};
-            add_text(&text, *at == '"' || *at == '\\' ? letter : letter + 1);
-        }
-        add_text(&text, "\"");
+        add_text(&text, " name=");
+        add_quoted(&text, policy->name);
     }
     if (policy->start != 0)
         add_start(&text, policy->start);
     if ((policy->flags & STINT_START_PER_KEY) != 0)
         add_text(&text, " start=per-key");
-    add_number(&text, " capacity=", policy->capacity, "");
-    add_number(&text, " reserve=", policy->max_reserved, "");
-    add_number(&text, " stripes=", policy->stripes, "");
-    add_number(&text, " near=", policy->near_limit, "%");
-    add_number(&text, " jitter=", policy->jitter, "%");
+    add_option(&text, " capacity=", policy->capacity, "");
+    add_option(&text, " reserve=", policy->max_reserved, "");
+    add_option(&text, " stripes=", policy->stripes, "");
+    add_option(&text, " near=", policy->near_limit, "%");
+    add_option(&text, " jitter=", policy->jitter, "%");
     if ((policy->flags & STINT_SMOOTH) != 0)
         add_text(&text, " smooth");
     if ((policy->flags & STINT_SHADOW) != 0)
         add_text(&text, " shadow");
     if ((policy->flags & STINT_COUNT_REFUSED) != 0)
         add_text(&text, " count-refused");
-    if (size != 0)
-        buffer[text.length < size ? text.length : size - 1] = '\0';
-    return (int)text.length;
+    return end_text(&text);
 }

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ * Text that is cut at the end of a buffer, as snprintf does, but piece by piece: what policies,
+ * headers and metrics are written with. */
+#ifndef STINT_TEXT_H
+#define STINT_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+    char *buffer; /* [buffer, buffer+size); NULL only if size is 0 */
+    size_t size;
+    size_t length; /* of the whole text, cut or not; without the NUL */
+};
+
+static inline void add_letter(struct text *text, char letter) {
+    if (text->length + 1 < text->size)
+        text->buffer[text->length] = letter;
+    text->length++;
+}
+
+static inline void add_text(struct text *text, const char *piece) {
+    for (; *piece != '\0'; piece++)
+        add_letter(text, *piece);
+}
+
+/* In quotes, with \" and \\ for what would end or escape. For printable ASCII, as names are, this
+ * is a structured-field string (RFC 9651), and a label value of OpenMetrics too. */
+static inline void add_quoted(struct text *text, const char *piece) {
+    add_letter(text, '"');
+    for (; *piece != '\0'; piece++) {
+        if (*piece == '"' || *piece == '\\')
+            add_letter(text, '\\');
+        add_letter(text, *piece);
+    }
+    add_letter(text, '"');
+}
+
+/* In decimal. */
+static inline void add_number(struct text *text, uint64_t number) {
+    char digits[21]; /* 2^64 has 20 */
+    char *first = &digits[sizeof(digits) - 1];
+
+    *first = '\0';
+    do
+        *--first = (char)('0' + number % 10);
+    while ((number /= 10) != 0);
+    add_text(text, first);
+}
+
+/* Ends what is in the buffer with a NUL. Returns the length of the whole text, which the caller
+ * knows to fit. */
+static inline int end_text(struct text *text) {
+    if (text->size != 0)
+        text->buffer[text->length < text->size ? text->length : text->size - 1] = '\0';
+    return (int)text->length;
+}
+
+#endif
