@@ -141,6 +141,10 @@ static inline void limiter_count(struct stint_limiter *limiter, uint32_t row, ui
     atomic_add_own(&limiter->counters[index].count[counter], 1);
 }
 
+/* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
+ * stripes, each read at an instant of its own. */
+uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
+
 static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     struct timespec time;
 

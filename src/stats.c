@@ -23,7 +23,7 @@ void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t 
         atomic_add_relaxed(&limiter->counters[row].count[counter], 1);
 }
 
-static uint64_t sum(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
+uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
     uint64_t total = 0;
     for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++) {
         size_t index = (size_t)stripe * (limiter->max_policies + 1) + row;
@@ -54,17 +54,17 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     struct stint_stats seen = {
         .memory = limiter->mapping_size,
         .slots = table->line_count * LINE_SLOTS,
-        .placed = sum(limiter, row, COUNT_PLACED),
-        .replaced = sum(limiter, row, COUNT_REPLACED),
-        .clock_steps = sum(limiter, row, COUNT_CLOCK_STEP),
-        .stray_tokens = sum(limiter, row, COUNT_STRAY),
-        .unknown_policy = sum(limiter, row, COUNT_UNKNOWN_POLICY),
-        .resets = sum(limiter, row, COUNT_RESET),
+        .placed = limiter_counted(limiter, row, COUNT_PLACED),
+        .replaced = limiter_counted(limiter, row, COUNT_REPLACED),
+        .clock_steps = limiter_counted(limiter, row, COUNT_CLOCK_STEP),
+        .stray_tokens = limiter_counted(limiter, row, COUNT_STRAY),
+        .unknown_policy = limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
+        .resets = limiter_counted(limiter, row, COUNT_RESET),
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = (uint32_t)atomic_load_acquire(&limiter->header->policy_count),
     };
     for (uint32_t id = 0; id < seen.policies; id++)
-        seen.untracked += sum(limiter, id, COUNT_UNTRACKED);
+        seen.untracked += limiter_counted(limiter, id, COUNT_UNTRACKED);
     tick_t now = tick_of(limiter_now(limiter));
     for (uint64_t line = 0; line < table->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
@@ -90,12 +90,12 @@ int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
     if (limiter_policy(limiter, id) == NULL)
         return fail(ENOENT, "there is no policy of that id");
     struct stint_policy_stats seen = {
-        .allowed = sum(limiter, id, COUNT_ALLOWED),
-        .refused = sum(limiter, id, COUNT_REFUSED),
-        .shadowed = sum(limiter, id, COUNT_SHADOWED),
-        .first_refusals = sum(limiter, id, COUNT_FIRST_REFUSAL),
-        .untracked = sum(limiter, id, COUNT_UNTRACKED),
-        .near_limit = sum(limiter, id, COUNT_NEAR_LIMIT),
+        .allowed = limiter_counted(limiter, id, COUNT_ALLOWED),
+        .refused = limiter_counted(limiter, id, COUNT_REFUSED),
+        .shadowed = limiter_counted(limiter, id, COUNT_SHADOWED),
+        .first_refusals = limiter_counted(limiter, id, COUNT_FIRST_REFUSAL),
+        .untracked = limiter_counted(limiter, id, COUNT_UNTRACKED),
+        .near_limit = limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
     };
     struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
