@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * Verdicts as HTTP fields: RateLimit-Policy and RateLimit of
+ * draft-ietf-httpapi-ratelimit-headers-11 (lists of structured fields, RFC 9651), the older
+ * X-RateLimit trio, and Retry-After (RFC 9110).
+ *
+ * The integers of structured fields have at most 15 digits. UINT64_MAX ns is 18,446,744,074 s, so
+ * everything here is far below. */
+#include <errno.h>
+#include <limits.h>
+
+#include "limiter.h"
+#include "text.h"
+
+#define SECOND UINT64_C(1000000000) /* ns */
+
+/* More than the longest name (63 letters, each escaped), parameters and separators of one verdict
+ * in both fields. */
+#define TEXT_MAX  512
+#define COUNT_MAX (INT_MAX / TEXT_MAX - 1)
+
+static uint64_t seconds_up(uint64_t ns) {
+    return ns / SECOND + (ns % SECOND != 0);
+}
+
+/* Checks the arguments, before anything is written. */
+static int check(const struct stint_limiter *limiter, const uint32_t *policies,
+                 const struct stint_verdict *verdicts, size_t n, const char *buffer, size_t size) {
+    if (limiter == NULL)
+        return fail(EINVAL, "limiter is NULL");
+    if (buffer == NULL && size != 0)
+        return fail(EINVAL, "buffer is NULL");
+    if (n != 0 && (policies == NULL || verdicts == NULL))
+        return fail(EINVAL, "policies or verdicts is NULL");
+    if (n > COUNT_MAX)
+        return fail(EINVAL, "n is so large that the length of the text would be no int");
+    for (size_t i = 0; i < n; i++)
+        if (limiter_policy(limiter, policies[i]) == NULL)
+            return fail(ENOENT, "there is no policy of one of the ids in policies");
+    return 0;
+}
+
+static struct stint_policy get_policy(const struct stint_limiter *limiter, uint32_t id) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    (void)stint_policy_get(limiter, id, &policy); /* it exists: policies are never removed */
+    return policy;
+}
+
+/* What the key is granted per window: as much as it can hold, so that the limit of a single call
+ * (stint_request.limit) shows; but where tokens roll over or are reserved ahead, no more than the
+ * window brings. The verdict of an unknown policy, which somebody has added since, says 0. */
+static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
+    bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
+    if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
+        return policy->limit;
+    return verdict->capacity;
+}
+
+static void add_parameter(struct text *text, const char *name, uint64_t value) {
+    add_text(text, name);
+    add_number(text, value);
+}
+
+static void add_field(struct text *text, const char *name, uint64_t value) {
+    add_parameter(text, name, value);
+    add_text(text, "\r\n");
+}
+
+/* The longest wait of the refused. A client that can never be served must not come back. */
+static void add_retry_after(struct text *text, const struct stint_verdict *verdicts, size_t n) {
+    uint64_t longest = 0;
+    bool refused = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (verdicts[i].allowed)
+            continue;
+        refused = true;
+        if (verdicts[i].retry_after > longest)
+            longest = verdicts[i].retry_after;
+    }
+    if (refused && longest != STINT_NEVER)
+        add_field(text, "Retry-After: ", seconds_up(longest));
+}
+
+int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
+                  const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
+    int error = check(limiter, policies, verdicts, n, buffer, size);
+    if (error != 0)
+        return error;
+
+    struct text text = {.buffer = buffer, .size = size};
+    for (size_t i = 0; i < n; i++) {
+        struct stint_policy policy = get_policy(limiter, policies[i]);
+        add_text(&text, i == 0 ? "RateLimit-Policy: " : ", ");
+        add_quoted(&text, policy.name);
+        add_parameter(&text, ";q=", quota(&policy, &verdicts[i]));
+        add_parameter(&text, ";w=", seconds_up(policy.window));
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct stint_policy policy = get_policy(limiter, policies[i]);
+        add_text(&text, i == 0 ? "\r\nRateLimit: " : ", ");
+        add_quoted(&text, policy.name);
+        add_parameter(&text, ";r=", verdicts[i].remaining);
+        add_parameter(&text, ";t=", seconds_up(verdicts[i].reset_after));
+    }
+    if (n != 0)
+        add_text(&text, "\r\n");
+    add_retry_after(&text, verdicts, n);
+    return end_text(&text);
+}
+
+/* Whether the client should rather hear of `a`: refused, then fewer tokens left, then left for
+ * longer. */
+static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
+    if (a->allowed != b->allowed)
+        return !a->allowed;
+    if (a->remaining != b->remaining)
+        return a->remaining < b->remaining;
+    return a->window > b->window;
+}
+
+int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
+                         const struct stint_verdict *verdicts, size_t n, char *buffer,
+                         size_t size) {
+    int error = check(limiter, policies, verdicts, n, buffer, size);
+    if (error != 0)
+        return error;
+
+    struct text text = {.buffer = buffer, .size = size};
+    if (n != 0) {
+        size_t tightest = 0;
+        for (size_t i = 1; i < n; i++)
+            if (is_tighter(&verdicts[i], &verdicts[tightest]))
+                tightest = i;
+        struct stint_policy policy = get_policy(limiter, policies[tightest]);
+        const struct stint_verdict *verdict = &verdicts[tightest];
+        add_field(&text, "X-RateLimit-Limit: ", quota(&policy, verdict));
+        add_field(&text, "X-RateLimit-Remaining: ", verdict->remaining);
+        add_field(&text, "X-RateLimit-Reset: ", seconds_up(verdict->window));
+    }
+    add_retry_after(&text, verdicts, n);
+    return end_text(&text);
+}
