@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Step 1 of a decision: key bytes -> keyed 64-bit hash. The only user of xxHash. */
+#include <endian.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
@@ -43,48 +44,57 @@ stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key, con
                                              STINT_SECRET_SIZE - JOIN_SECRET_OFFSET));
 }
 
-/* The first bits of an address, and how many: the bytes that a key is made of. */
-struct prefix {
-    uint8_t family; /* 4 or 6; 0: another, and nothing more */
-    uint8_t bits;
-    uint8_t address[16];
-};
+/* Keys of addresses: the family, the length of the prefix and the first bits, in as many whole
+ * words as they need. XXH3 is as fast on 8 or 16 bytes as on 6 or 10, and it reads words as they
+ * were written: a key put together from smaller parts took three times as long, waiting for the
+ * processor to join them. */
 
-/* Cuts an address off after its first bits (0: `usual`; more than `most` are `most`). What is past
- * them is no part of the key, which so is 6 bytes for all of IPv4, and 10 for a /64 of IPv6. */
-static stint_key key_of_prefix(const struct stint_limiter *limiter, struct prefix *prefix,
-                               unsigned bits, unsigned usual, unsigned most) {
-    bits = bits == 0 ? usual : bits < most ? bits : most;
-    prefix->bits = (uint8_t)bits;
-    if (bits % 8 != 0)
-        prefix->address[bits / 8] &= (uint8_t)(0xFF00 >> bits % 8);
-    return stint_key_of(limiter, prefix, offsetof(struct prefix, address) + (bits + 7) / 8);
+/* The first bits of a word; `bits` is 1 to 64. */
+static inline uint64_t first_bits(uint64_t word, unsigned bits) {
+    return word & UINT64_MAX << (64 - bits);
 }
 
-/* The caller's address may be any bytes of a buffer, aligned for nothing: it is copied field by
+static stint_key key_of_ipv4(const struct stint_limiter *limiter, uint32_t address,
+                             unsigned prefix) {
+    unsigned bits = prefix == 0 || prefix > 32 ? 32 : prefix;
+    uint64_t word = first_bits((uint64_t)address << 32, bits) | bits << 8 | 4;
+    return stint_key_of(limiter, &word, sizeof(word));
+}
+
+static stint_key key_of_ipv6(const struct stint_limiter *limiter, uint64_t high, uint64_t low,
+                             unsigned prefix) {
+    unsigned bits = prefix == 0 ? 64 : prefix < 128 ? prefix : 128;
+    uint64_t words[3] = {bits << 8 | 6, high, low};
+
+    if (bits > 64) {
+        words[2] = first_bits(low, bits - 64);
+        return stint_key_of(limiter, words, sizeof(words));
+    }
+    words[1] = first_bits(high, bits);
+    return stint_key_of(limiter, words, 2 * sizeof(words[0]));
+}
+
+/* The caller's address may be anywhere in a buffer, aligned for nothing: it is copied field by
  * field, and no further than its family goes. */
 stint_key stint_key_address(const struct stint_limiter *limiter, const struct sockaddr *address,
                             unsigned prefix4, unsigned prefix6) {
-    static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF}; /* ::ffff:0:0/96 */
     const char *bytes = (const char *)address;
-    struct prefix prefix = {0};
     sa_family_t family;
 
     memcpy(&family, bytes + offsetof(struct sockaddr, sa_family), sizeof(family));
     if (family == AF_INET) {
-        prefix.family = 4;
-        memcpy(prefix.address, bytes + offsetof(struct sockaddr_in, sin_addr), 4);
-    } else if (family == AF_INET6) {
-        prefix.family = 6;
-        memcpy(prefix.address, bytes + offsetof(struct sockaddr_in6, sin6_addr), 16);
-        if (memcmp(prefix.address, mapped, sizeof(mapped)) == 0) {
-            prefix.family = 4;
-            memcpy(prefix.address, prefix.address + sizeof(mapped), 4);
-        }
+        uint32_t word;
+        memcpy(&word, bytes + offsetof(struct sockaddr_in, sin_addr), sizeof(word));
+        return key_of_ipv4(limiter, be32toh(word), prefix4);
     }
-    if (prefix.family == 4)
-        return key_of_prefix(limiter, &prefix, prefix4, 32, 32);
-    if (prefix.family == 6)
-        return key_of_prefix(limiter, &prefix, prefix6, 64, 128);
-    return stint_key_of(limiter, &prefix, offsetof(struct prefix, address));
+    if (family == AF_INET6) {
+        uint64_t words[2];
+        memcpy(words, bytes + offsetof(struct sockaddr_in6, sin6_addr), sizeof(words));
+        uint64_t high = be64toh(words[0]), low = be64toh(words[1]);
+        if (high == 0 && low >> 32 == 0xFFFF) /* ::ffff:0:0/96 */
+            return key_of_ipv4(limiter, (uint32_t)low, prefix4);
+        return key_of_ipv6(limiter, high, low, prefix6);
+    }
+    const uint64_t another_family = 0;
+    return stint_key_of(limiter, &another_family, sizeof(another_family));
 }
