@@ -99,6 +99,26 @@ static void test_follows_the_counts(void **state) {
     stint_close(limiter);
 }
 
+/* Decisions near the limit and resets, as they happen. */
+static void test_near_limit_and_resets(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    struct stint_policy near = make_policy("p", 10, MINUTE, 0, 0);
+    near.near_limit = 80;
+    int policy = stint_policy_add(limiter, &near);
+    assert_int_equal(policy, 0);
+    stint_key key = number_key(limiter, 1);
+    for (int i = 0; i < 11; i++) /* the last is refused, and so not counted as near */
+        assert_int_equal(stint_take(limiter, 0, key, 1, STINT_NOW, NULL), i < 10);
+    assert_line(limiter, "\nstint_near_limit_decisions_total{policy=\"p\"} 2\n");
+    stint_reset(limiter, 0, key);
+    stint_reset(limiter, 0, number_key(limiter, 2)); /* there is no such key */
+    assert_line(limiter, "\nstint_table_resets_total 1\n");
+    assert_true(stint_take(limiter, 0, key, 1, STINT_NOW, NULL));
+    assert_line(limiter, "\nstint_near_limit_decisions_total{policy=\"p\"} 2\n");
+    stint_close(limiter);
+}
+
 static void test_windows_are_exact(void **state) {
     (void)state;
     static const struct {
@@ -215,6 +235,7 @@ int main(void) {
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_no_policies),
         cmocka_unit_test(test_follows_the_counts),
+        cmocka_unit_test(test_near_limit_and_resets),
         cmocka_unit_test(test_windows_are_exact),
         cmocka_unit_test(test_every_counter),
         cmocka_unit_test(test_longest),
