@@ -20,26 +20,31 @@
  * WHAT IT PROMISES (tests and comments cite the letters)
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
- *     the policy allows, under every interleaving of threads, at the window boundary too. (For a
- * key that has a slot; see G.) B  Never refuses for nothing. A request is refused only if its cost
- * did not fit at some instant during the call. With cost 1 and a demand of at least the limit,
- * exactly `limit` requests are admitted. One exception, counted as far as it can be seen
- * (stint_stats.stray_tokens): a thread that slept between loading its slot and adding to it, for so
- * long that the window ended and another key took the slot, leaves one token charged to that key
- * until its window ends. It never admits anything extra. C  A refused request costs nothing: it
- * consumes nothing and touches no slot. Only the first refusal of a key in a window sets one bit in
- * its slot. (STINT_COUNT_REFUSED asks otherwise.) D  Bounded. All memory is taken at open: 32 bytes
- * per key plus a fixed header. A decision looks at a bounded number of cache lines, whatever the
- * keys are. E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The
- * decision path makes no system call (the clock is read through the vDSO), takes no lock and
- * allocates nothing; it may be called from a signal handler. F  A live key is never dropped to make
- * room, unless STINT_FULL_REPLACE was chosen. G  A full table is a stated outcome:
- * STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in the verdict and counted. H  Time is an
- * argument. The core never reads a clock unless told to (STINT_NOW), or to tell a late thread from
- * a clock that was stepped back. A slot's window never goes back because of a late thread; a real
- * backward step cannot freeze a key for longer than its window plus 60 s. I  Keys are full 64-bit
- * keyed hashes: n keys share a counter with probability about n*n/2^65. The secret is random per
- * table.
+ *     the policy allows, under every interleaving of threads, at the window boundary too. (For a key
+ *     that has a slot; see G.)
+ *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
+ *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
+ *     admitted. One exception, counted as far as it can be seen (stint_stats.stray_tokens): a thread
+ *     that slept between loading its slot and adding to it, for so long that the window ended and
+ *     another key took the slot, leaves one token charged to that key until its window ends. It
+ *     never admits anything extra.
+ *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
+ *     refusal of a key in a window sets one bit in its slot. (STINT_COUNT_REFUSED asks otherwise.)
+ *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header. A decision looks
+ *     at a bounded number of cache lines, whatever the keys are.
+ *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
+ *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
+ *     nothing; it may be called from a signal handler.
+ *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
+ *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in the
+ *     verdict and counted.
+ *  H  Time is an argument. The core never reads a clock unless told to (STINT_NOW), or to tell a
+ *     late thread from a clock that was stepped back. A slot's window never goes back because of a
+ *     late thread; a real backward step cannot freeze a key for longer than its window plus 60 s.
+ *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
+ *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
+ *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64; in
+ *     smaller ones the top bits, 7 of the 64 or as many as max_policies has, count for little.)
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -49,8 +54,8 @@
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
- *    ticks) may be taken for a live one for at most one window; one that nobody touched for longer
- *    than half of that is taken for a stepped clock, and starts anew.
+ *    ticks) may be taken for a live one for at most one window and 60 s; one that nobody touched for
+ *    longer than half of that is taken for a stepped clock, and starts anew.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - A raise of a limit in the middle of a window can find up to one token per thread already
  *    counted that was in fact refused at the very instant before the raise. They come back with the
@@ -60,7 +65,9 @@
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
  * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
  * The functions that decide (key_*, take, decide*, refund, reset, prefetch, now) are lock-free and
- * may be called from signal handlers; the others are for set-up and monitoring.
+ * may be called from signal handlers; the others are for set-up and monitoring. The first 63 threads
+ * of a process that decide count in statistics of their own; those after them share counters, which
+ * is as exact and some nanoseconds slower.
  *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.
@@ -251,10 +258,11 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
 STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
 
 /* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). A lowered limit of a striped policy is exact
- * from the next window on: until then, stripes that are above their new share do not count for the
- * others. policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH
- * must be what they are; all else may change Returns 0; -EINVAL, -ENOENT. */
+ * left now; lowered to 5: none left in this window). A lowered limit of a striped policy is exact from
+ * the next window on: until then, stripes that are above their new share do not count for the others.
+ *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be what
+ *           they are; all else may change
+ * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
@@ -276,9 +284,11 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
                                  size_t length);
 
-/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab",
- * "c" is another key than "a", "bc"), and their order counts. key     what was joined so far bytes
- * as above Returns a key, never STINT_KEY_GLOBAL. */
+/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab", "c"
+ * is another key than "a", "bc"), and their order counts.
+ *   key    what was joined so far
+ *   bytes  [bytes, bytes+length) is readable; NULL only if length is 0
+ * Returns a key, never STINT_KEY_GLOBAL. */
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
                                    const void *bytes, size_t length);
 
@@ -388,32 +398,32 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
  * request (2,000/hour and 33/minute), and for ladders of prefixes.
  *
- * All are looked at first; if one does not fit nothing is taken. Then they take in order; if
- * another thread was faster and one is refused after all, what the others took is given back, in
- * the window in which it was taken. In between, a concurrent caller can see those tokens taken, and
- * be refused for them; nobody is ever granted more than a limit. (Given back after a boundary:
- * where tokens carry over, those of another than the last such request may have been carried, and
- * stay taken.) verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is
- * refused, those with `allowed` false are what refused it, and the largest retry_after of all tells
- * when the whole would fit; the others are allowed with `granted` 0 Returns whether all were
- * allowed (shadowed ones count as allowed). Only those that were refused, or all if all were
- * allowed, are counted in the statistics. */
+ * All are looked at first; if one does not fit nothing is taken. Then they take in order; if another
+ * thread was faster and one is refused after all, what the others took is given back, in the window in
+ * which it was taken. In between, a concurrent caller can see those tokens taken, and be refused for
+ * them; nobody is ever granted more than a limit. (Given back after a boundary: where tokens carry
+ * over, those of another than the last such request may have been carried, and stay taken.)
+ *   n         at most STINT_ALL_MAX; more are refused, and no verdict is written
+ *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused, those
+ *             with `allowed` false are what refused it, and the largest retry_after of all tells when
+ *             the whole would fit; the others are allowed with `granted` 0
+ * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused, or
+ * all if all were allowed, are counted in the statistics. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts);
 
 /* Gives back tokens that were taken, for work that was not done.
  *   tokens  at most verdict.granted
- *   window  verdict.window of the take. If the key is in another window by now, nothing happens
+ *   window  verdict.window of the take. If the key is in another window by now, nothing happens (but
+ *           the last window of a smooth policy still counts, and is given back to)
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window);
 
-/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal.
- */
+/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal. */
 STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other work.
- */
+/* Fetches the cache line that a decision on this key will need, while the caller does other work. */
 STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key);
 
 /* Reads the limiter's clock: ns since the Unix epoch. */
@@ -469,9 +479,10 @@ STINT_API int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                                  struct stint_policy_stats *stats);
 
 /* Writes all counts in the OpenMetrics text format (as Prometheus reads it), "# EOF" at the end.
- *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
- * NULL if size is 0 Returns the length of the whole text as snprintf does; -EINVAL. Cost: that of
- * stint_stats. */
+ *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be NULL
+ *           if size is 0
+ * Returns the length of the whole text as snprintf does; -EINVAL.
+ * Cost: that of stint_stats. */
 STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size);
 
 /* ---- Telling the client -------------------------------------------------------------------- */
@@ -483,20 +494,21 @@ STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t 
  *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
  *     Retry-After: 12
  *
- * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
- * them can never fit. policies  [policies, policies+n): their ids; verdicts likewise buffer    as
- * above Returns the length of the whole text as snprintf does; 0 if n is 0; -EINVAL, -ENOENT. */
+ * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of them can
+ * never fit. Shadow policies are advertised like any other: leave them out to try a limit unseen.
+ *   policies  [policies, policies+n): their ids; verdicts likewise
+ *   buffer    as above
+ * Returns the length of the whole text as snprintf does; 0 if n is 0; -EINVAL, -ENOENT. */
 STINT_API int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
                             const struct stint_verdict *verdicts, size_t n, char *buffer,
                             size_t size);
 
-/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left
- * (a refused one first), and Retry-After as above:
+/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left (a
+ * refused one first; of equals the one whose window ends last), and Retry-After as above:
  *
  *     X-RateLimit-Limit: 50
  *     X-RateLimit-Remaining: 0
- *     X-RateLimit-Reset: 1700000012        Unix time in seconds at which the window ends, rounded
- * up
+ *     X-RateLimit-Reset: 1700000012        Unix time in seconds at which the window ends, rounded up
  */
 STINT_API int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
                                    const struct stint_verdict *verdicts, size_t n, char *buffer,

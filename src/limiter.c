@@ -24,24 +24,24 @@
 
 static int check(const struct stint_options *options) {
     if (options == NULL)
-        return fail(EINVAL, "options is NULL");
+        return failed(EINVAL, "options is NULL");
     int error = struct_check(options, options->size, sizeof(*options),
                              "options.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
-        return fail(EINVAL, "options.max_keys must be 1 to 2^40");
+        return failed(EINVAL, "options.max_keys must be 1 to 2^40");
     if ((options->shards & (options->shards - 1)) != 0)
-        return fail(EINVAL, "options.shards must be a power of two, or 0");
+        return failed(EINVAL, "options.shards must be a power of two, or 0");
     if (options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys)
-        return fail(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
+        return failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
     if (options->max_policies > STINT_POLICIES_MAX)
-        return fail(EINVAL, "options.max_policies must be at most 65,535");
+        return failed(EINVAL, "options.max_policies must be at most 65,535");
     if (options->on_full > STINT_FULL_REPLACE)
-        return fail(EINVAL, "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
+        return failed(EINVAL, "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
     if ((options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK)) !=
         0)
-        return fail(EINVAL, "options.flags has bits that this version does not know");
+        return failed(EINVAL, "options.flags has bits that this version does not know");
     return 0;
 }
 
@@ -145,7 +145,7 @@ static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
 
 int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
     if (opened == NULL)
-        return fail(EINVAL, "limiter is NULL");
+        return failed(EINVAL, "limiter is NULL");
     int error = check(options);
     if (error != 0)
         return error;
@@ -153,24 +153,24 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
 
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, sizeof(*limiter));
     if (limiter == NULL)
-        return fail(ENOMEM, "no memory for the limiter's handle");
+        return failed(ENOMEM, "no memory for the limiter's handle");
     memset(limiter, 0, sizeof(*limiter));
     if (options->secret != NULL) {
         memcpy(limiter->secret, options->secret, STINT_SECRET_SIZE);
     } else if (!random_secret(limiter->secret)) {
         free(limiter);
-        return fail(EAGAIN, "the system has no random bytes to give for the secret");
+        return failed(EAGAIN, "the system has no random bytes to give for the secret");
     }
     char *mapping = map(&shape, options->flags);
     if (mapping == NULL) {
         free(limiter);
-        return fail(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
+        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
     }
     if ((options->flags & STINT_PREFAULT) != 0 && !prefault(mapping, shape.size)) {
         munmap(mapping, shape.size);
         free(limiter);
-        return fail(ENOMEM, "no memory to prefault the table: 32 bytes for each of "
-                            "options.max_keys");
+        return failed(ENOMEM, "no memory to prefault the table: 32 bytes for each of "
+                              "options.max_keys");
     }
 
     /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */

@@ -14,6 +14,7 @@
 
 #include "atomic.h"
 #include "charge.h"
+#include "private_names.h"
 #include "table.h"
 #include "window.h"
 
@@ -180,7 +181,7 @@ static inline struct rule policy_rule(const struct policy *policy) {
 }
 
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
-int fail(int error, const char *reason);
+int failed(int error, const char *reason);
 
 /* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */

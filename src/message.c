@@ -7,17 +7,17 @@
 
 static _Thread_local const char *last_reason = "";
 
-int fail(int error, const char *reason) {
+int failed(int error, const char *reason) {
     last_reason = reason;
     return -error;
 }
 
 int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason) {
     if (given_size < known_size)
-        return fail(EINVAL, reason);
+        return failed(EINVAL, reason);
     for (size_t i = known_size; i < given_size; i++)
         if (((const char *)given)[i] != 0)
-            return fail(EINVAL, reason);
+            return failed(EINVAL, reason);
     return 0;
 }
 

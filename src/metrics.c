@@ -189,9 +189,9 @@ int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size) {
     struct text text = {.buffer = buffer, .size = size};
 
     if (limiter == NULL)
-        return fail(EINVAL, "limiter is NULL");
+        return failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
-        return fail(EINVAL, "buffer is NULL");
+        return failed(EINVAL, "buffer is NULL");
     (void)stint_stats(limiter, &stats); /* its arguments are right */
     add_table(&text, &stats);
     add_policies(&text, limiter, stats.policies);

@@ -404,7 +404,7 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
 
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
     if (text == NULL || policy == NULL)
-        return fail(EINVAL, "text or policy is NULL");
+        return failed(EINVAL, "text or policy is NULL");
     int error =
         struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
@@ -414,7 +414,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     if (!read_policy(&reader, &parsed)) {
         if (wrong != NULL)
             *wrong = reader.wrong;
-        return fail(EINVAL, reader.reason);
+        return failed(EINVAL, reader.reason);
     }
     error = policy_check(&parsed);
     if (error != 0) {
@@ -471,7 +471,7 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     char piece[64];
 
     if (buffer == NULL && size != 0)
-        return fail(EINVAL, "buffer is NULL");
+        return failed(EINVAL, "buffer is NULL");
     int error = policy_check(policy);
     if (error != 0)
         return error;

@@ -57,62 +57,63 @@ static int check_together(const struct stint_policy *policy) {
     bool carries = capacity > policy->limit || policy->max_reserved > 0;
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return fail(EINVAL,
-                    "policy.capacity and policy.max_reserved must be at most 2^28 together");
+        return failed(EINVAL,
+                      "policy.capacity and policy.max_reserved must be at most 2^28 together");
     if (refused && carries)
-        return fail(EINVAL, "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
-                            "with max_reserved");
+        return failed(EINVAL,
+                      "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
+                      "with max_reserved");
     if ((policy->flags & STINT_START_PER_KEY) != 0 && policy->start != 0)
-        return fail(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
+        return failed(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
     if ((policy->flags & STINT_SMOOTH) != 0) {
         if (policy->limit > SMOOTH_MAX)
-            return fail(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
+            return failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
         if (capacity != policy->limit || policy->max_reserved != 0)
-            return fail(EINVAL, "STINT_SMOOTH does not go with policy.capacity or max_reserved");
+            return failed(EINVAL, "STINT_SMOOTH does not go with policy.capacity or max_reserved");
         if (refused)
-            return fail(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
+            return failed(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
     }
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return fail(EINVAL, "policy.stripes must be a power of two, at most 64");
+        return failed(EINVAL, "policy.stripes must be a power of two, at most 64");
     if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return fail(EINVAL, "policy.stripes must be at most the limit and the capacity");
+        return failed(EINVAL, "policy.stripes must be at most the limit and the capacity");
     if (carries || refused || (policy->flags & (STINT_SMOOTH | STINT_START_PER_KEY)) != 0)
-        return fail(EINVAL, "policy.stripes goes with plain policies only: no capacity above the "
-                            "limit, max_reserved, smooth, start per key or count-refused");
+        return failed(EINVAL, "policy.stripes goes with plain policies only: no capacity above the "
+                              "limit, max_reserved, smooth, start per key or count-refused");
     return 0;
 }
 
 int policy_check(const struct stint_policy *policy) {
     if (policy == NULL)
-        return fail(EINVAL, "policy is NULL");
+        return failed(EINVAL, "policy is NULL");
     int error =
         struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
-        return fail(EINVAL, "policy.name has no terminating NUL: it may have 63 characters");
+        return failed(EINVAL, "policy.name has no terminating NUL: it may have 63 characters");
     for (const char *at = policy->name; *at != '\0'; at++)
         if (*at < 0x20 || *at > 0x7E)
-            return fail(EINVAL, "policy.name has a character that is not printable ASCII");
+            return failed(EINVAL, "policy.name has a character that is not printable ASCII");
     if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX)
-        return fail(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
+        return failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
     if (policy->window < STINT_WINDOW_MIN || policy->window > STINT_WINDOW_MAX)
-        return fail(EINVAL, "policy.window must be 10 ms to 366 days");
+        return failed(EINVAL, "policy.window must be 10 ms to 366 days");
     if (policy->window % STINT_TICK_NS != 0)
-        return fail(EINVAL, "policy.window must be a multiple of 10 ms");
+        return failed(EINVAL, "policy.window must be a multiple of 10 ms");
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
-        return fail(EINVAL, "policy.start must be a multiple of 10 ms");
+        return failed(EINVAL, "policy.start must be a multiple of 10 ms");
     if ((policy->flags &
          ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
-        return fail(EINVAL, "policy.flags has bits that this version does not know");
+        return failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
-        return fail(EINVAL, "policy.near_limit must be at most 100 percent");
+        return failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)
-        return fail(EINVAL, "policy.jitter must be at most 100 percent");
+        return failed(EINVAL, "policy.jitter must be at most 100 percent");
     if (policy->reserved != 0)
-        return fail(EINVAL, "policy.reserved must be 0");
+        return failed(EINVAL, "policy.reserved must be 0");
     return check_together(policy);
 }
 
@@ -143,9 +144,9 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
 
     name_of(policy, name);
     if (find_name(limiter, id, name) >= 0)
-        return fail(EEXIST, "a policy of that name exists");
+        return failed(EEXIST, "a policy of that name exists");
     if (id == limiter->max_policies)
-        return fail(ENOSPC, "options.max_policies policies have been added");
+        return failed(ENOSPC, "options.max_policies policies have been added");
     struct rule rule = rule_of(policy);
     struct policy *added = &limiter->policies[id];
     memcpy(limiter->records[id].name, name, sizeof(name));
@@ -162,7 +163,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
 
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy) {
     if (limiter == NULL)
-        return fail(EINVAL, "limiter is NULL");
+        return failed(EINVAL, "limiter is NULL");
     int error = policy_check(policy);
     if (error != 0)
         return error;
@@ -175,28 +176,28 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
     if (limiter == NULL)
-        return fail(EINVAL, "limiter is NULL");
+        return failed(EINVAL, "limiter is NULL");
     int error = policy_check(policy);
     if (error != 0)
         return error;
     struct policy *changed = limiter_policy(limiter, id);
     if (changed == NULL)
-        return fail(ENOENT, "there is no policy of that id");
+        return failed(ENOENT, "there is no policy of that id");
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
-        return fail(EINVAL, "policy.name is not the name of the policy of that id");
+        return failed(EINVAL, "policy.name is not the name of the policy of that id");
     if (policy->window / STINT_TICK_NS != (uint64_t)changed->length)
-        return fail(EINVAL, "policy.window cannot change: add another policy");
+        return failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
-        return fail(EINVAL, "policy.start cannot change: add another policy");
+        return failed(EINVAL, "policy.start cannot change: add another policy");
     struct rule rule = rule_of(policy);
     pthread_mutex_lock(&limiter->policy_lock);
     struct rule old = policy_rule(changed);
-    error =
-        rule.stripes != old.stripes
-            ? fail(EINVAL, "policy.stripes cannot change: add another policy")
-        : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
-            ? fail(EINVAL, "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
-            : 0;
+    error = rule.stripes != old.stripes
+                ? failed(EINVAL, "policy.stripes cannot change: add another policy")
+            : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
+                ? failed(EINVAL,
+                         "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
+                : 0;
     if (error == 0)
         rule_write(limiter, id, &rule);
     pthread_mutex_unlock(&limiter->policy_lock);
@@ -205,22 +206,22 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
     if (limiter == NULL || name == NULL)
-        return fail(EINVAL, "limiter or name is NULL");
+        return failed(EINVAL, "limiter or name is NULL");
     int id = find_name(limiter, policy_count(limiter), name);
-    return id >= 0 ? id : fail(ENOENT, "there is no policy of that name");
+    return id >= 0 ? id : failed(ENOENT, "there is no policy of that name");
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                      struct stint_policy *policy) {
     if (limiter == NULL || policy == NULL)
-        return fail(EINVAL, "limiter or policy is NULL");
+        return failed(EINVAL, "limiter or policy is NULL");
     int error =
         struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     const struct policy *got = limiter_policy(limiter, id);
     if (got == NULL)
-        return fail(ENOENT, "there is no policy of that id");
+        return failed(ENOENT, "there is no policy of that id");
     struct rule rule = policy_rule(got);
     struct stint_policy known = {
         .limit = rule.limit,

@@ -43,7 +43,7 @@ static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_
 
 int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     if (limiter == NULL || stats == NULL)
-        return fail(EINVAL, "limiter or stats is NULL");
+        return failed(EINVAL, "limiter or stats is NULL");
     int error =
         struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
@@ -82,13 +82,13 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
 int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                        struct stint_policy_stats *stats) {
     if (limiter == NULL || stats == NULL)
-        return fail(EINVAL, "limiter or stats is NULL");
+        return failed(EINVAL, "limiter or stats is NULL");
     int error =
         struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (limiter_policy(limiter, id) == NULL)
-        return fail(ENOENT, "there is no policy of that id");
+        return failed(ENOENT, "there is no policy of that id");
     struct stint_policy_stats seen = {
         .allowed = limiter_counted(limiter, id, COUNT_ALLOWED),
         .refused = limiter_counted(limiter, id, COUNT_REFUSED),
