@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "ticks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CALIBRATION_NS = 50000000, /* reading both clocks is off by tens of ns: by 1 in a million */
+    TRIES = 20,
+    SECTIONS = 20001,
+};
+
+struct ticks ticks;
+
+#if defined(__x86_64__)
+/* Whether the counter runs at one rate, in sleeping cores too (rdtscp came before that). */
+static bool tsc_is_steady(void) {
+    char line[8192];
+    bool steady = false;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+
+    if (file == NULL)
+        return false;
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, "flags", 5) == 0) {
+            steady = strstr(line, " constant_tsc") != NULL &&
+                     strstr(line, " nonstop_tsc") != NULL && strstr(line, " rdtscp") != NULL;
+            break;
+        }
+    fclose(file);
+    return steady;
+}
+#endif
+
+/* Reads both at one instant: of some tries, the one that was interrupted least. */
+static void read_both(uint64_t *count, uint64_t *clock) {
+    uint64_t shortest = UINT64_MAX;
+
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t before = ticks_start(), time = ticks_clock(), after = ticks_stop();
+        if (after - before >= shortest)
+            continue;
+        shortest = after - before;
+        *count = before + (after - before) / 2;
+        *clock = time;
+    }
+}
+
+static void calibrate(void) {
+    uint64_t count[2] = {0, 0}, clock[2] = {0, 0};
+
+    read_both(&count[0], &clock[0]);
+    while (ticks_clock() - clock[0] < CALIBRATION_NS)
+        continue;
+    read_both(&count[1], &clock[1]);
+    if (count[1] > count[0])
+        ticks.ns = (double)(clock[1] - clock[0]) / (double)(count[1] - count[0]);
+    else
+        ticks.tsc = false; /* it went back: whatever the flags say */
+}
+
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void ticks_open(void) {
+    static uint64_t sections[SECTIONS];
+
+    if (ticks.ns != 0)
+        return;
+    ticks.ns = 1;
+#if defined(__x86_64__)
+    ticks.tsc = tsc_is_steady();
+    if (ticks.tsc)
+        calibrate();
+#endif
+    for (int i = 0; i < SECTIONS; i++) {
+        uint64_t started = ticks_start();
+        sections[i] = ticks_stop() - started;
+    }
+    qsort(sections, SECTIONS, sizeof(sections[0]), compare);
+    ticks.overhead = sections[SECTIONS / 2];
+    ticks.overhead_ns = (double)ticks.overhead * ticks.ns;
+}
+
+const char *ticks_name(void) {
+    return ticks.tsc ? "tsc" : "clock_gettime";
+}
