@@ -47,20 +47,35 @@ uint64_t row_memory(const struct row *row) {
 static void table_open(struct bed *bed) {
     int error = stint_open(&bed->options, &bed->target.limiter);
 
-    if (error == 0)
-        error = stint_policy_add(bed->target.limiter, &bed->policy);
+    for (unsigned i = 0; error >= 0 && i < bed->policies; i++) {
+        struct stint_policy policy = bed->policy;
+        snprintf(policy.name, sizeof(policy.name), "bench-%u", i);
+        error = stint_policy_add(bed->target.limiter, &policy);
+    }
     if (error < 0) {
-        fprintf(stderr, "stint-bench run: no table for %llu keys: %s (%s)\n",
+        fprintf(stderr, "stint-bench: no table for %llu keys: %s (%s)\n",
                 (unsigned long long)bed->keys, stint_strerror(error), stint_reason());
         exit(EXIT_FAILED);
     }
-    bed->target.policy = (uint32_t)error;
-    bed->requests = bed->allowed = 0;
+    bed->target.policy = 0; /* ids go up from 0 */
+    bed->requests = bed->allowed = bed->extra_tokens = 0;
 }
 
 void bed_renew(struct bed *bed) {
     stint_close(bed->target.limiter);
     table_open(bed);
+}
+
+void bed_stats(const struct bed *bed, struct stint_policy_stats *stats) {
+    struct stint_policy_stats sum = STINT_POLICY_STATS_INIT, one = STINT_POLICY_STATS_INIT;
+
+    for (unsigned i = 0; i < bed->policies; i++) {
+        stint_policy_stats(bed->target.limiter, i, &one);
+        sum.allowed += one.allowed;
+        sum.refused += one.refused;
+        sum.untracked += one.untracked;
+    }
+    *stats = sum;
 }
 
 static void floor_open(struct bed *bed) {
@@ -84,26 +99,35 @@ static void chunks_open(struct bed *bed) {
 }
 
 void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t limit) {
-    *bed = (struct bed){.kind = &workloads[row->workload], .keys = keys, .threads = row->threads};
+    const struct workload_kind *kind = &workloads[row->workload];
+    *bed = (struct bed){
+        .kind = kind,
+        .run = row->latency        ? kind->timed
+               : row->policies > 1 ? policies_take
+                                   : kind->run,
+        .keys = keys,
+        .threads = row->threads,
+        .policies = row->policies,
+        .refused_part = kind->used_up ? 1 : row->refused_part,
+    };
     for (size_t i = 0; i < sizeof(bed->secret); i += sizeof(uint64_t)) {
         uint64_t word = mix64(i);
         memcpy(bed->secret + i, &word, sizeof(word));
     }
     bed->target.key_length = row->key_length;
     bed->target.secret = bed->secret;
-    bed->target.cost = 1;
     bed->options = (struct stint_options)STINT_OPTIONS_INIT;
     bed->options.max_keys = max_keys_of(row, keys);
+    bed->options.max_policies = row->policies > 64 ? row->policies : 0;
     bed->options.flags = STINT_PREFAULT;
     bed->options.secret = bed->secret;
     bed->policy = (struct stint_policy)STINT_POLICY_INIT;
-    memcpy(bed->policy.name, "bench", sizeof("bench"));
     bed->policy.limit = limit;
 
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     bed->start = ((uint64_t)time.tv_sec + 1) * SECOND;
-    if (bed->kind->each_once) {
+    if (bed->kind->windows) {
         bed->options.clock = bench_clock;
         bed->policy.window = SECOND;
     } else {
@@ -128,7 +152,7 @@ void bed_close(struct bed *bed) {
     stint_close(bed->target.limiter);
 }
 
-/* ---- Span ---- */
+/* ---- Stretches ---- */
 
 static size_t chunk_keys(size_t key_length) {
     size_t keys = CHUNK_BYTES / key_length;
@@ -140,7 +164,7 @@ uint64_t epoch_index(const struct bed *bed, uint64_t epoch, uint64_t nth) {
 }
 
 uint64_t epoch_now(const struct bed *bed, uint64_t epoch) {
-    return bed->kind->each_once ? bed->start + epoch * SECOND : bed->start;
+    return bed->kind->windows ? bed->start + epoch * SECOND : bed->start;
 }
 
 static void chunk_put(const struct bed *bed, struct chunk *chunk, size_t at, uint64_t index) {
@@ -149,74 +173,240 @@ static void chunk_put(const struct bed *bed, struct chunk *chunk, size_t at, uin
     key_bytes(index, bytes, bed->target.key_length);
     uint64_t hash = stint_key_of(bed->target.limiter, bytes, bed->target.key_length);
     chunk->line[at] = scale64(hash, bed->target.line_count);
+    if (bed->policies > 1)
+        chunk->policy[at] = bed_policy(bed, index);
 }
 
-static void chunk_run(const struct span *span, struct chunk *chunk, struct tally *tally) {
+static void samples_add(struct samples *samples, double ns) {
+    if (samples->n == samples->room) {
+        samples->room = samples->room == 0 ? 1024 : 2 * samples->room;
+        samples->ns = must_have(realloc(samples->ns, samples->room * sizeof(*samples->ns)));
+    }
+    samples->ns[samples->n++] = (float)ns;
+}
+
+static int compare_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double samples_median(struct samples *samples, unsigned threads) {
+    struct samples all = {0};
+
+    for (unsigned i = 0; i < threads; i++) {
+        for (size_t at = 0; at < samples[i].n; at++)
+            samples_add(&all, samples[i].ns[at]);
+        free(samples[i].ns);
+        samples[i] = (struct samples){0};
+    }
+    if (all.n == 0)
+        return 0;
+    qsort(all.ns, all.n, sizeof(*all.ns), compare_floats);
+    double median = (all.ns[all.n / 2] + all.ns[(all.n - 1) / 2]) / 2;
+    free(all.ns);
+    return median;
+}
+
+/* What a thread does in a turn, and where it notes that. */
+struct turn {
+    timed_function *run;
+    struct chunk *chunk;
+    struct tally tally;
+    struct samples *samples; /* NULL: not kept */
+};
+
+static void turn_run(const struct span *span, struct turn *turn) {
     uint64_t started = monotonic_ns();
-    uint64_t allowed = span->run(&span->bed->target, chunk);
-    tally->ns += monotonic_ns() - started;
-    tally->allowed += allowed;
-    tally->ops += chunk->n;
+    uint64_t allowed = turn->run(&span->bed->target, turn->chunk);
+    uint64_t took = monotonic_ns() - started;
+
+    turn->tally.ns += took;
+    turn->tally.allowed += allowed;
+    turn->tally.ops += turn->chunk->n;
+    if (turn->samples != NULL)
+        samples_add(turn->samples, (double)took / (double)turn->chunk->n);
 }
 
-static void run_pass(struct span *span, struct chunk *chunk, struct tally *tally, unsigned thread,
-                     uint64_t epoch) {
-    const struct bed *bed = span->bed;
-    size_t most = chunk_keys(bed->target.key_length);
-    uint64_t at = span->shared ? 0 : bed->keys * thread / bed->threads;
-    uint64_t end = span->shared ? bed->keys : bed->keys * (thread + 1) / bed->threads;
+/* ---- Passes ---- */
 
-    while (at < end) {
-        chunk->n = end - at < most ? end - at : most;
-        for (size_t i = 0; i < chunk->n; i++)
-            chunk_put(bed, chunk, i, epoch_index(bed, epoch, at + i));
-        chunk_run(span, chunk, tally);
+struct range {
+    uint64_t from, to;
+};
+
+/* Part number `at` of `parts` equal ones. */
+static struct range range_part(struct range range, uint64_t at, uint64_t parts) {
+    uint64_t n = range.to - range.from;
+    return (struct range){range.from + n * at / parts, range.from + n * (at + 1) / parts};
+}
+
+static uint64_t parts_of(uint64_t n, uint64_t most) {
+    return (n + most - 1) / most;
+}
+
+/* Where a thread's share of the keys begins, which part of it the pass goes over, and into how many
+ * turns that is cut: as many for each thread, as they wait for each other. */
+static struct range pass_range(const struct span *span, unsigned thread, uint64_t *share_from,
+                               uint64_t *turns) {
+    const struct bed *bed = span->bed;
+    struct range share = {0, bed->keys};
+    uint64_t largest = bed->keys;
+
+    if (!span->shared) {
+        share = range_part(share, thread, bed->threads);
+        largest = parts_of(bed->keys, bed->threads);
+    }
+    uint64_t cut = share.from + (share.to - share.from) * 7 / 8;
+    *share_from = share.from;
+    *turns = parts_of(largest, TURN_CHUNKS * chunk_keys(bed->target.key_length));
+    if (span->part == FIRST_PART)
+        share.to = cut;
+    else if (span->part == LAST_PART)
+        share.from = cut;
+    return share;
+}
+
+/* The key that the floor asks for beside key number `nth` of the turn: any that came before it or
+ * with its turn, so that it is as far from the caches as chance will have it. */
+static uint64_t present_nth(uint64_t epoch, uint64_t nth, uint64_t share_from, struct range turn) {
+    return share_from + scale64(mix64(epoch << 40 ^ nth), turn.to - share_from);
+}
+
+static void pass_turn(const struct span *span, struct turn *turn, struct range range,
+                      uint64_t epoch, uint64_t share_from, bool present) {
+    const struct bed *bed = span->bed;
+    struct chunk *chunk = turn->chunk;
+    uint64_t chunks = parts_of(range.to - range.from, chunk_keys(bed->target.key_length));
+
+    for (uint64_t part = 0; part < chunks; part++) {
+        struct range keys = range_part(range, part, chunks);
+        chunk->n = keys.to - keys.from;
+        for (size_t i = 0; i < chunk->n; i++) {
+            uint64_t nth = keys.from + i;
+            if (present)
+                nth = present_nth(epoch, nth, share_from, range);
+            chunk_put(bed, chunk, i, epoch_index(bed, epoch, nth));
+        }
+        turn_run(span, turn);
         if (span->granted != NULL)
             for (size_t i = 0; i < chunk->n; i++)
-                ck_pr_add_32(&span->granted[at + i], chunk->answers[i]);
-        at += chunk->n;
+                ck_pr_add_32(&span->granted[keys.from + i], chunk->answers[i]);
     }
 }
 
-static void run_sequence(struct span *span, struct chunk *chunk, struct tally *tally,
-                         unsigned thread) {
-    struct bed *bed = span->bed;
-    uint64_t *position = &bed->position[thread];
+static void run_pass(struct member *member, struct span *span, struct turn *work,
+                     struct turn *floor, uint64_t epoch) {
+    uint64_t share_from, turns;
+    struct range range = pass_range(span, member->thread, &share_from, &turns);
+
+    for (uint64_t at = 0; at < turns; at++) {
+        struct range keys = range_part(range, at, turns);
+        pass_turn(span, work, keys, epoch, share_from, false);
+        if (span->floor == NULL)
+            continue;
+        team_wait(member);
+        pass_turn(span, floor, keys, epoch, share_from, span->floor->present);
+        team_wait(member);
+    }
+}
+
+void count_present(const struct span *span, uint32_t *demand) {
+    for (unsigned thread = 0; thread < span->bed->threads; thread++) {
+        uint64_t share_from, turns;
+        struct range range = pass_range(span, thread, &share_from, &turns);
+        for (uint64_t at = 0; at < turns; at++) {
+            struct range keys = range_part(range, at, turns);
+            for (uint64_t nth = keys.from; nth < keys.to; nth++)
+                demand[present_nth(span->epoch, nth, share_from, keys)]++;
+        }
+    }
+}
+
+/* ---- Sequence ---- */
+
+static void sequence_turn(const struct span *span, struct turn *turn, unsigned thread,
+                          uint64_t position, uint64_t ops) {
+    const struct bed *bed = span->bed;
+    struct chunk *chunk = turn->chunk;
     size_t most = chunk_keys(bed->target.key_length);
 
-    while (tally->ns < span->budget_ns && tally->ops < span->max_ops) {
-        chunk->n = span->max_ops - tally->ops < most ? span->max_ops - tally->ops : most;
+    for (uint64_t end = position + ops; position < end; position += chunk->n) {
+        chunk->n = end - position < most ? end - position : most;
         for (size_t i = 0; i < chunk->n; i++)
-            chunk_put(bed, chunk, i, sequence_index(&bed->sequence, thread, *position + i));
-        chunk_run(span, chunk, tally);
+            chunk_put(bed, chunk, i, sequence_index(&bed->sequence, thread, position + i));
+        turn_run(span, turn);
         if (span->granted != NULL)
             for (size_t i = 0; i < chunk->n; i++) {
-                uint64_t index = sequence_index(&bed->sequence, thread, *position + i);
+                uint64_t index = sequence_index(&bed->sequence, thread, position + i);
                 ck_pr_add_32(&span->granted[index], chunk->answers[i]);
             }
-        *position += chunk->n;
     }
 }
+
+static void run_sequence(struct member *member, struct span *span, struct turn *work,
+                         struct turn *floor) {
+    struct bed *bed = span->bed;
+    uint64_t *position = &bed->position[member->thread];
+    uint64_t most = TURN_CHUNKS * chunk_keys(bed->target.key_length);
+
+    for (unsigned at = 0; ck_pr_load_32(&span->over) == 0; at++) {
+        uint64_t left = span->max_ops - work->tally.ops;
+        uint64_t ops = left < most ? left : most;
+        sequence_turn(span, work, member->thread, *position, ops);
+        if (span->floor != NULL && span->floor->alone) {
+            *position += ops;
+            team_wait(member);
+            if (at % bed->threads == member->thread) {
+                sequence_turn(span, floor, member->thread, *position, ops);
+                *position += ops;
+            }
+        } else {
+            team_wait(member);
+            if (span->floor != NULL) /* over the same keys again */
+                sequence_turn(span, floor, member->thread, *position, ops);
+            *position += ops;
+        }
+        /* All have read `over` by now: they have come to the last barrier. */
+        if (work->tally.ns >= span->budget_ns || work->tally.ops >= span->max_ops)
+            ck_pr_store_32(&span->over, 1);
+        team_wait(member);
+    }
+}
+
+/* ---- Span ---- */
 
 static void span_member(struct member *member, void *context) {
     struct span *span = context;
     struct bed *bed = span->bed;
-    struct chunk *chunk = &bed->chunks[member->thread];
-    struct tally tally = {0};
+    unsigned thread = member->thread;
+    struct chunk *chunk = &bed->chunks[thread];
+    struct turn work = {.run = span->run, .chunk = chunk}, floor = {.chunk = chunk};
     bool answers[CHUNK_KEYS];
 
+    if (span->samples != NULL)
+        work.samples = &span->samples[thread];
+    if (span->floor != NULL) {
+        floor.run = span->floor->run != NULL ? span->floor->run : span->run;
+        floor.samples = &span->floor_samples[thread];
+    }
     chunk->answers = span->granted != NULL ? answers : NULL;
     chunk->now = bench_now = epoch_now(bed, span->epoch);
     if (!span->once)
-        run_sequence(span, chunk, &tally, member->thread);
+        run_sequence(member, span, &work, &floor);
     for (uint64_t pass = 0; span->once && pass < span->passes; pass++) {
         uint64_t epoch = span->epoch + (span->hold ? 0 : pass);
         if (!span->still)
             chunk->now = bench_now = epoch_now(bed, epoch);
-        run_pass(span, chunk, &tally, member->thread, epoch);
+        run_pass(member, span, &work, &floor, epoch);
         team_wait(member); /* nobody is a window ahead */
     }
-    span->tally[member->thread] = tally;
+    span->tally[thread] = work.tally;
+    span->floor_tally[thread] = floor.tally;
+}
+
+static void tally_add(struct tally *sum, const struct tally *tally) {
+    sum->ops += tally->ops;
+    sum->ns += tally->ns;
+    sum->allowed += tally->allowed;
 }
 
 struct tally span_run(struct span *span) {
@@ -224,22 +414,23 @@ struct tally span_run(struct span *span) {
     struct tally sum = {0};
 
     struct rusage before, after;
+    span->over = 0;
     getrusage(RUSAGE_SELF, &before);
     team_run(bed->threads, span_member, span);
     getrusage(RUSAGE_SELF, &after);
     bed->preempted += (uint64_t)(after.ru_nivcsw - before.ru_nivcsw);
-    for (unsigned i = 0; i < bed->threads; i++) {
-        sum.ops += span->tally[i].ops;
-        sum.ns += span->tally[i].ns;
-        sum.allowed += span->tally[i].allowed;
-    }
+    for (unsigned i = 0; i < bed->threads; i++)
+        tally_add(&sum, &span->tally[i]);
     return sum;
 }
 
 struct tally span_ask(struct span *span) {
-    struct tally sum = span_run(span);
+    struct tally sum = span_run(span), all = sum;
 
-    span->bed->requests += sum.ops;
-    span->bed->allowed += sum.allowed;
+    if (span->floor != NULL && (span->floor->present || span->floor->alone))
+        for (unsigned i = 0; i < span->bed->threads; i++)
+            tally_add(&all, &span->floor_tally[i]);
+    span->bed->requests += all.ops;
+    span->bed->allowed += all.allowed;
     return sum;
 }

@@ -31,12 +31,15 @@ bool rehearse(struct row *row) {
     struct row half = *row;
 
     half.load = 0.5; /* with room for every key: this is about counts */
+    half.refused_part = 0;
     bed_open(&bed, &half, keys, REHEARSAL_LIMIT);
     bool good = true;
-    uint64_t epochs = bed.kind->each_once && !bed.kind->new_table ? 4 : 1;
+    uint64_t epochs = bed.kind->windows && !bed.kind->new_table ? 4 : 1;
     for (uint64_t epoch = 0; epoch < epochs && good; epoch++) {
         memset(granted, 0, keys * sizeof(*granted));
-        span = (struct span){.bed = &bed, .run = bed.kind->run, .granted = granted, .epoch = epoch};
+        memset(demand, 0, keys * sizeof(*demand));
+        memset(bed.position, 0, sizeof(bed.position));
+        span = (struct span){.bed = &bed, .run = bed.run, .granted = granted, .epoch = epoch};
         if (bed.kind->each_once) {
             span.once = span.shared = span.hold = true;
             span.passes = REHEARSAL_LIMIT + 1;
@@ -75,10 +78,11 @@ static void audit_member(struct member *member, void *context) {
         struct stint_verdict verdicts[BATCH];
         size_t n = smaller(end - at, BATCH);
         for (size_t i = 0; i < n; i++) {
-            key_bytes(epoch_index(bed, audit->epoch, at + i), bytes, bed->target.key_length);
+            uint64_t index = epoch_index(bed, audit->epoch, at + i);
+            key_bytes(index, bytes, bed->target.key_length);
             requests[i] = (struct stint_request){
                 .key = stint_key_of(bed->target.limiter, bytes, bed->target.key_length),
-                .policy = bed->target.policy,
+                .policy = bed_policy(bed, index),
                 .cost = 1,
                 .flags = STINT_PEEK,
             };
@@ -88,8 +92,9 @@ static void audit_member(struct member *member, void *context) {
             uint64_t demand = audit->demand != NULL ? audit->demand[at + i] : audit->each;
             uint64_t right = smaller(demand, limit), used = limit - verdicts[i].remaining;
             if (used == 0) {
-                found.lost++;
+                found.lost += demand != 0;
                 found.lost_tokens += demand;
+                found.lost_used_up += bed_used_up(bed, at + i);
                 continue;
             }
             found.tokens += used;
@@ -102,9 +107,9 @@ static void audit_member(struct member *member, void *context) {
     audit->found[member->thread] = found;
 }
 
-bool audit_table(struct row *row, struct audit *audit, uint64_t fill_cost) {
+bool audit_table(struct row *row, struct audit *audit) {
     struct bed *bed = audit->bed;
-    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    struct stint_policy_stats stats;
     struct found sum = {0};
 
     team_run(bed->threads, audit_member, audit);
@@ -115,8 +120,9 @@ bool audit_table(struct row *row, struct audit *audit, uint64_t fill_cost) {
         sum.tokens += found->tokens;
         sum.lost += found->lost;
         sum.lost_tokens += found->lost_tokens;
+        sum.lost_used_up += found->lost_used_up;
     }
-    stint_policy_stats(bed->target.limiter, bed->target.policy, &stats);
+    bed_stats(bed, &stats);
     if (stats.allowed != bed->allowed)
         return row_wrong(row, "requests allowed, by the limiter's own count", bed->allowed,
                          stats.allowed);
@@ -125,18 +131,18 @@ bool audit_table(struct row *row, struct audit *audit, uint64_t fill_cost) {
                          bed->requests - bed->allowed, stats.refused);
     if ((sum.lost != 0) > (stats.untracked != 0))
         return row_wrong(row, "keys without a count, though none was untracked", 0, sum.lost);
-    if (bed->kind->each_once) {
+    if (sum.lost > row->unplaced)
+        row->unplaced = sum.lost;
+    if (bed->kind->windows) {
         if (bed->allowed != bed->requests)
             return row_wrong(row, "requests allowed", bed->requests, bed->allowed);
         return true;
     }
-    /* One request of each key cost fill_cost, the others 1. */
-    uint64_t tokens = bed->allowed + (fill_cost - 1) * bed->keys;
+    uint64_t tokens = bed->allowed + bed->extra_tokens;
     if (tokens != sum.tokens + sum.lost_tokens)
         return row_wrong(row, "tokens allowed, of all keys", sum.tokens + sum.lost_tokens, tokens);
-    if (stats.untracked != sum.lost_tokens - (fill_cost - 1) * sum.lost)
-        return row_wrong(row, "untracked requests", sum.lost_tokens - (fill_cost - 1) * sum.lost,
-                         stats.untracked);
-    row->unplaced = sum.lost;
+    uint64_t lost_requests = sum.lost_tokens - sum.lost_used_up * use_up_extra(bed);
+    if (stats.untracked != lost_requests)
+        return row_wrong(row, "untracked requests", lost_requests, stats.untracked);
     return true;
 }

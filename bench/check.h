@@ -32,14 +32,14 @@ struct audit {
     struct found {
         uint64_t tokens;                   /* used by keys with a slot */
         uint64_t lost, lost_tokens;        /* keys without one, and what they asked for */
+        uint64_t lost_used_up;             /* of them, those that used up their limit */
         uint64_t wrong, right_was, it_was; /* keys with another count; the first of them */
-        char padding[16];
+        char padding[8];
     } found[TEAM_MAX];
 };
 
 /* Every key used min(demand, limit); what was allowed is the sum of that; the limiter counted the
- * same answers as we did. Sets row->unplaced where all keys are drawn.
- *   fill_cost  tokens that the first request of each key asked for */
-bool audit_table(struct row *row, struct audit *audit, uint64_t fill_cost);
+ * same answers as we did. Raises row->unplaced to the keys that have no slot. */
+bool audit_table(struct row *row, struct audit *audit);
 
 #endif

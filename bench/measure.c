@@ -6,40 +6,64 @@
 
 #include "bed.h"
 #include "check.h"
+#include "ticks.h"
 
 enum {
     REPEATS = 5,
     REPEATS_LONG = 3, /* where one pass over the keys takes longer than a repeat should */
     PASS_KEY_NS = 50, /* about, to choose how many passes make a repeat */
     TABLES_MAX = 100, /* in a repeat: opening one takes longer than filling a small one */
+    ALONE_NS = 100,   /* about, of one call that is timed by itself */
     FAR = 4,          /* a table of so many caches is far beyond the cache */
 };
 
-struct timing {
-    double ns[REPEATS];
-};
+const double tail_percents[TAIL_POINTS] = {50, 90, 99, 99.9, 99.99, 100};
+const char *const tail_names[TAIL_POINTS] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double ns_of(struct tally tally) {
-    return (double)tally.ns / (double)tally.ops;
-}
+/* ---- The state that a workload starts from ---- */
 
-static uint64_t untracked(const struct bed *bed) {
-    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+struct use_up {
+    struct bed *bed;
+    struct tally tally[TEAM_MAX];
+    uint64_t extra[TEAM_MAX];
+};
 
-    stint_policy_stats(bed->target.limiter, bed->target.policy, &stats);
-    return stats.untracked;
+/* The keys that shall be refused take all that is left, and are refused once: the first refusal,
+ * which marks the slot, is not what is measured. */
+static void use_up_member(struct member *member, void *context) {
+    struct use_up *use_up = context;
+    const struct bed *bed = use_up->bed;
+    size_t length = bed->target.key_length;
+    unsigned char bytes[KEY_LENGTH_MAX];
+    struct tally tally = {0};
+    uint64_t extra = 0, end = bed->keys * (member->thread + 1) / bed->threads;
+
+    for (uint64_t i = bed->keys * member->thread / bed->threads; i < end; i++) {
+        if (!bed_used_up(bed, i))
+            continue;
+        key_bytes(i, bytes, length);
+        stint_key key = stint_key_of(bed->target.limiter, bytes, length);
+        uint32_t policy = bed_policy(bed, i), rest = bed->policy.limit - 1;
+        tally.allowed += stint_take(bed->target.limiter, policy, key, rest, STINT_NOW, NULL);
+        tally.allowed += stint_take(bed->target.limiter, policy, key, 1, STINT_NOW, NULL);
+        tally.ops += 2;
+        extra += use_up_extra(bed);
+    }
+    use_up->tally[member->thread] = tally;
+    use_up->extra[member->thread] = extra;
 }
 
 /* Brings the table to the state that the workload starts from. Returns the next epoch. */
 static uint64_t fill(struct bed *bed) {
-    struct span span;
+    struct span span = {.bed = bed, .once = true, .passes = 1};
+    struct use_up use_up = {.bed = bed};
 
-    span = (struct span){.bed = bed, .run = workloads[BATCH_16].run, .once = true, .passes = 1};
+    span.run = bed->policies > 1 ? policies_take : workloads[BATCH_16].run;
     if (bed->kind->new_table)
         return 0;
     if (bed->kind->new_keys) {
@@ -48,79 +72,136 @@ static uint64_t fill(struct bed *bed) {
         span.still = true;
         span.passes = (bed->target.line_count * 4 + bed->keys - 1) / bed->keys;
     }
-    if (bed->kind->used_up)
-        bed->target.cost = bed->policy.limit;
     span_ask(&span);
-    bed->target.cost = 1;
-    if (bed->kind->used_up)
-        span_ask(&span); /* the first refusal, which marks the slot, is not what is measured */
+    if (bed->refused_part > 0) {
+        team_run(bed->threads, use_up_member, &use_up);
+        for (unsigned i = 0; i < bed->threads; i++) {
+            bed->requests += use_up.tally[i].ops;
+            bed->allowed += use_up.tally[i].allowed;
+            bed->extra_tokens += use_up.extra[i];
+        }
+    }
     return span.passes;
 }
+
+/* ---- Repeats ---- */
 
 struct context {
     struct row *row;
     struct bed *bed;
     uint64_t budget; /* ns of a repeat */
+    double ns[REPEATS], floor_ns[REPEATS];
+    struct samples *samples, *floor_samples; /* of each thread */
+    struct timings *timings;                 /* of each thread, in this repeat */
+    struct timings *repeat, *total;          /* of all threads: in this repeat, in all */
     void (*progress)(void *context, double part);
     void *progress_context;
 };
 
-static void show_progress(const struct context *context, unsigned repeat) {
+static void repeat_start(const struct context *context, unsigned repeat) {
     if (context->progress != NULL)
         context->progress(context->progress_context, (repeat + 1.0) / (context->row->repeats + 1));
 }
 
+static void tail_add(struct tail *tail, const struct histogram *histogram, bool first) {
+    for (unsigned i = 0; i < TAIL_POINTS; i++) {
+        uint64_t ns = histogram_percentile(histogram, tail_percents[i]);
+        if (first || ns < tail->min[i])
+            tail->min[i] = ns;
+        if (first || ns > tail->max[i])
+            tail->max[i] = ns;
+    }
+}
+
+static void repeat_end(struct context *context, unsigned repeat) {
+    struct row *row = context->row;
+
+    context->ns[repeat] = samples_median(context->samples, row->threads);
+    context->floor_ns[repeat] = samples_median(context->floor_samples, row->threads);
+    if (!row->latency)
+        return;
+    memset(context->repeat, 0, sizeof(*context->repeat));
+    for (unsigned i = 0; i < row->threads; i++) {
+        histogram_merge(&context->repeat->call, &context->timings[i].call);
+        histogram_merge(&context->repeat->empty, &context->timings[i].empty);
+    }
+    memset(context->timings, 0, row->threads * sizeof(*context->timings));
+    tail_add(&row->call, &context->repeat->call, repeat == 0);
+    tail_add(&row->empty, &context->repeat->empty, repeat == 0);
+    histogram_merge(&context->total->call, &context->repeat->call);
+    histogram_merge(&context->total->empty, &context->repeat->empty);
+}
+
+/* The span that is measured. Each call by itself needs no floor: it has the empty section. */
+static struct span measured_span(const struct context *context) {
+    return (struct span){
+        .bed = context->bed,
+        .run = context->bed->run,
+        .floor = context->row->latency ? NULL : &floors[context->row->floor],
+        .samples = context->samples,
+        .floor_samples = context->floor_samples,
+    };
+}
+
+static void ask(struct context *context, struct span *span) {
+    struct tally tally = span_ask(span);
+    context->row->allowed += tally.allowed;
+    context->row->refused += tally.ops - tally.allowed;
+}
+
 /* Draws from the sequence until the time is over, workload and floor by turns. */
-static bool measure_sequence(struct context *context, struct timing *work, struct timing *base) {
-    struct span span;
-    struct audit audit;
+static bool measure_sequence(struct context *context) {
+    struct span span = measured_span(context);
     struct row *row = context->row;
     struct bed *bed = context->bed;
-    uint32_t fill_cost = bed->kind->used_up ? bed->policy.limit : 1;
 
     fill(bed);
-    /* No key may come to its limit, where requests become refusals: the repeats end before. */
-    double most = 0.9 * STINT_LIMIT_MAX / sequence_top_share(row->distribution, row->keys) /
+    /* No key may come to its limit, where requests become refusals: the repeats end before. Half of
+     * them may be the floor's. */
+    double most = 0.45 * STINT_LIMIT_MAX / sequence_top_share(row->distribution, row->keys) /
                   row->threads / REPEATS;
-    span = (struct span){.bed = bed, .budget_ns = context->budget};
+    span.budget_ns = context->budget;
     span.max_ops = most < 1e15 ? (uint64_t)most : (uint64_t)1e15;
     for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
-        show_progress(context, repeat);
-        span.run = bed->kind->run;
-        struct tally tally = span_ask(&span);
-        work->ns[repeat] = ns_of(tally);
-        row->allowed += tally.allowed;
-        row->refused += tally.ops - tally.allowed;
-        /* The floor goes over the same keys again, its positions are put back. */
-        uint64_t position[TEAM_MAX];
-        memcpy(position, bed->position, sizeof(position));
-        for (unsigned i = 0; i < bed->threads; i++)
-            bed->position[i] -= span.tally[i].ops;
-        span.run = floors[row->floor].run;
-        base->ns[repeat] = ns_of(span_run(&span));
-        memcpy(bed->position, position, sizeof(position));
+        repeat_start(context, repeat);
+        ask(context, &span);
+        repeat_end(context, repeat);
     }
     uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
     for (uint64_t i = 0; i < bed->keys; i++)
-        demand[i] = bed->kind->used_up ? fill_cost + 1 : 1;
+        demand[i] = bed_used_up(bed, i) ? bed->policy.limit + 1 : 1;
     count_demand(bed, demand);
-    audit = (struct audit){.bed = bed, .demand = demand};
-    bool good = audit_table(row, &audit, fill_cost);
+    struct audit audit = {.bed = bed, .demand = demand};
+    bool good = audit_table(row, &audit);
+    free(demand);
+    return good;
+}
+
+/* What every key was asked for in the last pass is what it has used. */
+static bool audit_pass(struct context *context, const struct span *span, uint64_t epoch) {
+    struct bed *bed = context->bed;
+    uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
+    struct span last = *span;
+
+    for (uint64_t i = 0; i < bed->keys; i++)
+        demand[i] = 1;
+    last.epoch = epoch;
+    if (span->floor != NULL && span->floor->present)
+        count_present(&last, demand);
+    struct audit audit = {.bed = bed, .demand = demand, .epoch = epoch};
+    bool good = audit_table(context->row, &audit);
     free(demand);
     return good;
 }
 
 /* Passes over all keys, each a window or a table of its own, workload and floor by turns. */
-static bool measure_passes(struct context *context, struct timing *work, struct timing *base) {
-    struct span span;
-    struct audit audit;
+static bool measure_passes(struct context *context) {
+    struct span span = measured_span(context);
     struct row *row = context->row;
     struct bed *bed = context->bed;
-    bool present = row->floor == FLOOR_PRESENT;
-    struct tally tally;
     uint64_t epoch = fill(bed);
 
-    span = (struct span){.bed = bed, .once = true};
+    span.once = true;
     uint64_t pass_ns = PASS_KEY_NS * bed->keys / bed->threads + 1;
     uint64_t passes = (context->budget + pass_ns - 1) / pass_ns, tables = 1;
     if (bed->kind->new_table) {
@@ -131,47 +212,116 @@ static bool measure_passes(struct context *context, struct timing *work, struct 
         row->repeats = REPEATS_LONG;
 
     for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
-        struct tally work_sum = {0}, base_sum = {0};
-        show_progress(context, repeat);
+        repeat_start(context, repeat);
         for (uint64_t table = 0; table < tables; table++) {
-            if (bed->kind->new_table)
+            if (bed->kind->new_table) {
+                struct span first = {
+                    .bed = bed, .run = workloads[BATCH_16].run, .once = true, .passes = 1};
                 bed_renew(bed);
-            uint64_t before = untracked(bed);
+                first.part = FIRST_PART;
+                first.epoch = epoch;
+                span_ask(&first);
+                span.part = LAST_PART;
+            }
             span.epoch = epoch;
             span.passes = passes;
-            span.run = bed->kind->run;
-            tally = span_ask(&span);
-            work_sum.ops += tally.ops;
-            work_sum.ns += tally.ns;
-            row->allowed += tally.allowed;
-            row->refused += tally.ops - tally.allowed;
-            uint64_t unplaced = (untracked(bed) - before + passes - 1) / passes;
-            if (bed->kind->new_keys && unplaced > row->unplaced)
-                row->unplaced = unplaced;
+            ask(context, &span);
             epoch += passes;
-
-            /* The floor: as many passes, over the keys that the last pass brought if they must be
-             * there, and in its window. */
-            struct span base_span = span;
-            base_span.run = floors[row->floor].run;
-            base_span.hold = present;
-            base_span.epoch = present ? epoch - 1 : span.epoch;
-            tally = present ? span_ask(&base_span) : span_run(&base_span);
-            base_sum.ops += tally.ops;
-            base_sum.ns += tally.ns;
+            if (bed->kind->new_keys && !audit_pass(context, &span, epoch - 1))
+                return false;
         }
-        work->ns[repeat] = ns_of(work_sum);
-        base->ns[repeat] = ns_of(base_sum);
+        repeat_end(context, repeat);
     }
-    audit = (struct audit){.bed = bed, .epoch = epoch - 1};
-    audit.each = (uint32_t)(1 + (present ? passes : 0));
-    return audit_table(row, &audit, 1);
+    return audit_pass(context, &span, epoch - 1);
+}
+
+/* All windows end at one instant, at which all threads stand ready; then as many draws as there are
+ * keys. The first to ask for a key rolls it over, and threads may meet there. */
+static bool measure_together(struct context *context) {
+    struct span span = measured_span(context);
+    struct row *row = context->row;
+    struct bed *bed = context->bed;
+    uint64_t epoch = fill(bed);
+    uint32_t *demand = must_have(calloc(bed->keys, sizeof(*demand)));
+
+    span.budget_ns = UINT64_MAX;
+    span.max_ops = (bed->keys + row->threads - 1) / row->threads;
+    uint64_t windows = 1 + context->budget / (ALONE_NS * span.max_ops);
+    for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
+        repeat_start(context, repeat);
+        for (uint64_t i = 0; i < windows; i++) {
+            memset(bed->position, 0, sizeof(bed->position));
+            span.epoch = epoch++;
+            ask(context, &span);
+        }
+        repeat_end(context, repeat);
+    }
+    count_demand(bed, demand); /* in the last window */
+    struct audit audit = {.bed = bed, .demand = demand, .epoch = epoch - 1};
+    bool good = audit_table(row, &audit);
+    free(demand);
+    return good;
+}
+
+/* ---- A row ---- */
+
+static void context_open(struct context *context) {
+    struct row *row = context->row;
+
+    context->samples = must_have(calloc(row->threads, sizeof(*context->samples)));
+    context->floor_samples = must_have(calloc(row->threads, sizeof(*context->floor_samples)));
+    if (!row->latency)
+        return;
+    ticks_open();
+    context->timings = must_have(calloc(row->threads, sizeof(*context->timings)));
+    context->repeat = must_have(calloc(1, sizeof(*context->repeat)));
+    context->total = must_have(calloc(1, sizeof(*context->total)));
+    for (unsigned i = 0; i < row->threads; i++)
+        context->bed->chunks[i].timings = &context->timings[i];
+}
+
+static void context_close(struct context *context) {
+    samples_median(context->samples, context->row->threads);
+    samples_median(context->floor_samples, context->row->threads);
+    free(context->samples);
+    free(context->floor_samples);
+    free(context->timings);
+    free(context->repeat);
+    free(context->total);
+}
+
+/* The median of the repeats, the least and the most. */
+static void summarize(double *values, unsigned n, double *median, double *min, double *max) {
+    qsort(values, n, sizeof(*values), compare_doubles);
+    *median = values[n / 2];
+    *min = values[0];
+    *max = values[n - 1];
+}
+
+static void row_result(struct context *context) {
+    struct row *row = context->row;
+    double ratio[REPEATS], unused;
+    unsigned running = row->threads < team_cores() ? row->threads : team_cores();
+
+    if (row->latency) {
+        for (unsigned i = 0; i < TAIL_POINTS; i++) {
+            row->call.ns[i] = histogram_percentile(&context->total->call, tail_percents[i]);
+            row->empty.ns[i] = histogram_percentile(&context->total->empty, tail_percents[i]);
+        }
+        row->calls = context->total->call.count;
+        return;
+    }
+    for (unsigned i = 0; i < row->repeats; i++)
+        ratio[i] = context->ns[i] / context->floor_ns[i];
+    summarize(ratio, row->repeats, &row->ratio, &row->ratio_min, &row->ratio_max);
+    summarize(context->ns, row->repeats, &row->ns_per_op, &row->ns_min, &row->ns_max);
+    summarize(context->floor_ns, row->repeats, &row->floor_ns, &unused, &unused);
+    row->mops = running * 1000.0 / row->ns_per_op;
 }
 
 void row_measure(struct row *row, double seconds, uint64_t cache,
                  void (*progress)(void *context, double part), void *progress_context) {
     struct bed bed;
-    struct timing work, base;
     struct context context = {
         .row = row,
         .bed = &bed,
@@ -185,23 +335,18 @@ void row_measure(struct row *row, double seconds, uint64_t cache,
     row->checked = rehearse(row);
     if (!row->checked)
         return;
-    uint32_t limit = kind->used_up ? 10 : STINT_LIMIT_MAX;
-    bed_open(&bed, row, row->keys, limit);
+    bed_open(&bed, row, row->keys, kind->used_up ? 10 : STINT_LIMIT_MAX);
+    context_open(&context);
     bool far = bed.floor_bytes > FAR * (cache != 0 ? cache : UINT64_C(32) << 20) &&
                row->distribution != HOT;
-    row->floor = far ? kind->far_floor : kind->floor;
-    row->checked = kind->each_once ? measure_passes(&context, &work, &base)
-                                   : measure_sequence(&context, &work, &base);
+    if (!row->floor_given)
+        row->floor = far ? kind->far_floor : kind->floor;
+    row->checked = kind->each_once ? measure_passes(&context)
+                   : kind->windows ? measure_together(&context)
+                                   : measure_sequence(&context);
     row->preempted = bed.preempted;
     bed_close(&bed);
-    if (!row->checked)
-        return;
-
-    qsort(work.ns, row->repeats, sizeof(work.ns[0]), compare_doubles);
-    qsort(base.ns, row->repeats, sizeof(base.ns[0]), compare_doubles);
-    row->ns_per_op = work.ns[row->repeats / 2];
-    row->ns_min = work.ns[0];
-    row->ns_max = work.ns[row->repeats - 1];
-    row->mops = row->threads * 1000.0 / row->ns_per_op;
-    row->floor_ns = base.ns[row->repeats / 2];
+    if (row->checked)
+        row_result(&context);
+    context_close(&context);
 }

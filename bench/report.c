@@ -83,6 +83,7 @@ static void table_end(struct report *report) {
           "  xadd             nothing but the add, to lines that are known in advance\n"
           "  dependent load   one load from a line whose address needs the load before it\n"
           "  present key      take-at of keys that are there, in the same table\n"
+          "  one alone        the same work by one thread while the others wait\n"
           "The first four go to as many lines as the table has, in the same order.\n",
           report->out);
     if (report->preempted > QUIET * report->rows)

@@ -10,6 +10,14 @@
 #include "keys.h"
 #include "workload.h"
 
+/* Percentiles of all calls of a row, ns, and the least and the most that a repeat showed. */
+enum { TAIL_POINTS = 6 };
+extern const double tail_percents[TAIL_POINTS]; /* 50 to 100 */
+extern const char *const tail_names[TAIL_POINTS];
+struct tail {
+    uint64_t ns[TAIL_POINTS], min[TAIL_POINTS], max[TAIL_POINTS];
+};
+
 struct row {
     /* what is asked */
     enum workload workload;
@@ -17,13 +25,23 @@ struct row {
     uint64_t keys;
     unsigned threads;
     size_t key_length;
-    double load; /* keys / slots of the table */
+    double load;         /* keys / slots of the table */
+    unsigned policies;   /* that the keys are spread over */
+    double refused_part; /* of the keys that have used up their limit, 0 to 1; refuse: all */
+    bool floor_given;    /* `floor` is asked for, not chosen by the workload and the cache */
+    bool latency;        /* the time of each call, not of many */
+    const char *series;  /* of which it is a point; NULL: none */
 
-    /* what came out */
-    double ns_per_op, ns_min, ns_max; /* of one decision on its thread; median of the repeats */
+    /* What came out. A repeat's ns are the median of its stretches of 512 decisions, so what other
+     * work on the machine takes away now and then does not show; a row's are the median of the
+     * repeats, beside the least and the most of them. */
+    double ns_per_op, ns_min, ns_max; /* of one decision on its thread */
     double mops;                      /* millions a second, all threads together */
     enum floor floor;
-    double floor_ns; /* median of the repeats */
+    double floor_ns;
+    double ratio, ratio_min, ratio_max; /* to the floor of the same repeat */
+    struct tail call, empty;            /* with `latency` */
+    uint64_t calls;
     uint64_t allowed, refused;
     uint64_t unplaced;  /* keys that got no slot; of several tables, in the worst */
     uint64_t preempted; /* times that a thread was pushed off its core while it was timed */

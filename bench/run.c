@@ -206,6 +206,7 @@ static bool plan_add(struct plan *plan, const struct options *options, enum work
         .threads = threads < UINT32_MAX ? (unsigned)threads : UINT32_MAX,
         .key_length = options->key_length,
         .load = load,
+        .policies = 1,
     };
     return true;
 }

@@ -16,6 +16,8 @@
 
 #include <stint.h>
 
+#include "histogram.h"
+
 enum {
     BATCH = 16,       /* requests in a batch */
     CHUNK_KEYS = 512, /* requests in a timed stretch, a multiple of BATCH */
@@ -24,8 +26,7 @@ enum {
 /* What a stretch acts on; the same for all threads. */
 struct target {
     struct stint_limiter *limiter;
-    uint32_t policy;
-    uint32_t cost; /* tokens a request asks for */
+    uint32_t policy; /* the first, and the only one but in policies_take */
     size_t key_length;
     const void *secret; /* the limiter's, STINT_SECRET_SIZE bytes */
     struct line *lines; /* the floors' memory, as large as the limiter's lines */
@@ -40,37 +41,59 @@ struct line {
 };
 _Static_assert(sizeof(struct line) == 64, "a floor's line is the limiter's line");
 
+/* Times of single calls, and of as many sections with nothing in them, by turns. */
+struct timings {
+    struct histogram call, empty;
+};
+
 struct chunk {
     _Alignas(64) size_t n;
-    uint64_t now;              /* ns; for those that are given it */
-    unsigned char *bytes;      /* n * key_length */
-    uint64_t line[CHUNK_KEYS]; /* where the floors go, in the limiter's order */
-    bool *answers;             /* NULL, or CHUNK_KEYS that receive the workload's answers */
+    uint64_t now;                /* ns; for those that are given it */
+    unsigned char *bytes;        /* n * key_length */
+    uint64_t line[CHUNK_KEYS];   /* where the floors go, in the limiter's order */
+    uint32_t policy[CHUNK_KEYS]; /* for policies_take */
+    bool *answers;               /* NULL, or CHUNK_KEYS that receive the workload's answers */
+    struct timings *timings;     /* for those that time each call */
 };
 
 /* Returns how many were allowed. A floor returns what keeps the compiler from leaving work out. */
 typedef uint64_t timed_function(const struct target *target, const struct chunk *chunk);
 
-enum floor { FLOOR_TAKE, FLOOR_TAKE_AT, FLOOR_XADD, FLOOR_LOAD, FLOOR_PRESENT, FLOORS };
+enum floor {
+    FLOOR_TAKE,
+    FLOOR_TAKE_AT,
+    FLOOR_XADD,
+    FLOOR_LOAD,
+    FLOOR_PRESENT,
+    FLOOR_ALONE,
+    FLOORS
+};
 struct floor_kind {
     const char *name;
-    timed_function *run;
+    timed_function *run; /* NULL: what the workload runs */
+    bool present;        /* asks the limiter for keys that this pass has brought */
+    bool alone;          /* one thread runs it and the others wait */
 };
 extern const struct floor_kind floors[FLOORS];
 
-enum workload { TAKE, TAKE_AT, BATCH_16, REFUSE, FIRST_SEEN, ROLL, CHURN, WORKLOADS };
+enum workload { TAKE, TAKE_AT, BATCH_16, REFUSE, FIRST_SEEN, ROLL, CHURN, ROLL_ALL, WORKLOADS };
 struct workload_kind {
     const char *name;
     const char *help;
-    timed_function *run;
-    enum floor floor;     /* while the table is in cache, or near */
-    enum floor far_floor; /* when it is far larger than the cache */
-    bool used_up;         /* every key is at its limit before the first repeat */
-    bool each_once;       /* every key once per pass, and every pass a window of its own */
-    bool new_keys;        /* every pass has keys of its own */
-    bool new_table;       /* every pass has a table of its own */
+    timed_function *run;   /* NULL: only --latency */
+    timed_function *timed; /* the same, each call by itself; NULL: not with --latency */
+    enum floor floor;      /* while the table is in cache, or near */
+    enum floor far_floor;  /* when it is far larger than the cache */
+    bool used_up;          /* every key is at its limit before the first repeat */
+    bool windows;          /* every epoch is a window of its own */
+    bool each_once;        /* every key once per pass, and every pass is an epoch */
+    bool new_keys;         /* every pass has keys of its own */
+    bool new_table;        /* every pass has a table of its own */
 };
 extern const struct workload_kind workloads[WORKLOADS];
+
+/* take, of keys that are spread over several policies. */
+timed_function policies_take;
 
 /* The clock of limiters whose windows the benchmark turns: what the calling thread set. */
 extern _Thread_local uint64_t bench_now;
