@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,17 @@ unsigned team_cores(void) {
 
 void *must_have(void *memory) {
     if (memory == NULL || memory == MAP_FAILED) {
-        fputs("stint-bench run: there is no memory left\n", stderr);
+        fputs("stint-bench: there is no memory left\n", stderr);
         exit(EXIT_FAILED);
     }
     return memory;
 }
 
 void team_wait(struct member *member) {
+    if (member->team->crowded) {
+        pthread_barrier_wait(&member->team->sleeping);
+        return;
+    }
     ck_barrier_centralized(&member->team->barrier, &member->barrier, member->team->threads);
 }
 
@@ -39,6 +44,7 @@ static void pin(unsigned nth) {
 
     if (sched_getaffinity(0, sizeof(all), &all) != 0)
         return;
+    nth %= (unsigned)CPU_COUNT(&all);
     for (size_t core = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &all) && nth-- == 0) {
             CPU_ZERO(&one);
@@ -48,32 +54,76 @@ static void pin(unsigned nth) {
         }
 }
 
-static void *start(void *argument) {
-    struct member *member = argument;
+/* Threads stay for the next team: a limiter gives the first threads of a process counters of their
+ * own, and a server's threads stay too. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t called, done;
+    struct member members[TEAM_MAX];
+    unsigned started; /* threads that there are */
+    unsigned wanted;  /* of them, those that are called */
+    unsigned working;
+    uint64_t call;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .called = PTHREAD_COND_INITIALIZER,
+          .done = PTHREAD_COND_INITIALIZER};
 
-    pin(member->thread);
-    team_wait(member);
-    member->work(member, member->context);
+static void *work_when_called(void *argument) {
+    unsigned thread = (unsigned)(uintptr_t)argument;
+    uint64_t answered = 0;
+
+    pin(thread);
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        while (pool.call == answered || thread >= pool.wanted) {
+            answered = pool.call;
+            pthread_cond_wait(&pool.called, &pool.lock);
+        }
+        answered = pool.call;
+        pthread_mutex_unlock(&pool.lock);
+        struct member *member = &pool.members[thread];
+        team_wait(member);
+        member->work(member, member->context);
+        pthread_mutex_lock(&pool.lock);
+        if (--pool.working == 0)
+            pthread_cond_signal(&pool.done);
+    }
     return NULL;
 }
 
-void team_run(unsigned threads, void (*work)(struct member *, void *), void *context) {
-    static struct member members[TEAM_MAX];
-    static pthread_t ids[TEAM_MAX];
-    struct team team = {CK_BARRIER_CENTRALIZED_INITIALIZER, threads};
+static void start_thread(unsigned thread) {
+    pthread_t id;
+    int error = pthread_create(&id, NULL, work_when_called, (void *)(uintptr_t)thread);
 
-    for (unsigned i = 0; i < threads; i++) {
-        members[i] = (struct member){
+    if (error != 0) {
+        fprintf(stderr, "stint-bench: thread %u cannot be started: %s\n", thread + 1,
+                strerror(error));
+        exit(EXIT_FAILED);
+    }
+    pthread_detach(id);
+}
+
+void team_run(unsigned threads, void (*work)(struct member *, void *), void *context) {
+    struct team team = {
+        .barrier = CK_BARRIER_CENTRALIZED_INITIALIZER,
+        .crowded = threads > team_cores(),
+        .threads = threads,
+    };
+
+    if (pthread_barrier_init(&team.sleeping, NULL, threads) != 0)
+        must_have(NULL);
+    pthread_mutex_lock(&pool.lock);
+    for (unsigned i = 0; i < threads; i++)
+        pool.members[i] = (struct member){
             &team, i, CK_BARRIER_CENTRALIZED_STATE_INITIALIZER, work, context,
         };
-        int error = pthread_create(&ids[i], NULL, start, &members[i]);
-        if (error != 0) {
-            /* The threads before it wait on the barrier for ever: there is no way back. */
-            fprintf(stderr, "stint-bench: thread %u cannot be started: %s\n", i + 1,
-                    strerror(error));
-            exit(EXIT_FAILED);
-        }
-    }
-    for (unsigned i = 0; i < threads; i++)
-        pthread_join(ids[i], NULL);
+    while (pool.started < threads)
+        start_thread(pool.started++);
+    pool.wanted = pool.working = threads;
+    pool.call++;
+    pthread_cond_broadcast(&pool.called);
+    while (pool.working != 0)
+        pthread_cond_wait(&pool.done, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+    pthread_barrier_destroy(&team.sleeping);
 }

@@ -4,11 +4,15 @@
 #define STINT_BENCH_TEAM_H
 
 #include <ck_barrier.h>
+#include <pthread.h>
+#include <stdbool.h>
 
 enum { TEAM_MAX = 1024 };
 
 struct team {
     ck_barrier_centralized_t barrier;
+    pthread_barrier_t sleeping; /* in its place when there are more threads than cores */
+    bool crowded;
     unsigned threads;
 };
 
@@ -23,11 +27,12 @@ struct member {
 /* The cores that this process may run on, at most TEAM_MAX. */
 unsigned team_cores(void);
 
-/* Runs work(member, context) in `threads` threads, 1 .. team_cores(), each on a core of its own;
- * returns when all have returned. Ends the process if a thread cannot be had. */
+/* Runs work(member, context) in `threads` threads, 1 .. TEAM_MAX, each on a core of its own as long
+ * as there are cores; returns when all have returned. Ends the process if a thread cannot be had.
+ */
 void team_run(unsigned threads, void (*work)(struct member *, void *), void *context);
 
-/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): run.c has asked before
+/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): plan.c has asked before
  * whether there is enough, so this is rare. */
 void *must_have(void *memory);
 
