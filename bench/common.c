@@ -74,7 +74,7 @@ static size_t utf8_length(const unsigned char *bytes, size_t length) {
     return size;
 }
 
-void json_string(FILE *out, const char *bytes, size_t length) {
+void put_json_string(FILE *out, const char *bytes, size_t length) {
     const unsigned char *at = (const unsigned char *)bytes, *end = at + length;
 
     fputc('"', out);

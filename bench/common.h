@@ -14,6 +14,7 @@ enum output_format { FORMAT_TABLE, FORMAT_JSON };
 
 /* The subcommands. argv[0] is the subcommand's name. Each returns an exit code. */
 int bench_run(int argc, char **argv);
+int bench_growth(int argc, char **argv);
 int bench_replay(int argc, char **argv);
 
 /* Prints "stint-bench COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
@@ -31,7 +32,7 @@ void progress_update(struct progress *progress, uint64_t done);
 void progress_end(struct progress *progress); /* wipes the bar */
 
 /* Writes a JSON string, quotes included; bytes that are not UTF-8 are written as U+FFFD. */
-void json_string(FILE *out, const char *bytes, size_t length);
+void put_json_string(FILE *out, const char *bytes, size_t length);
 
 /* Reads a count such as 1000, 1k, 10M (k, M, G are powers of 1000). Returns false unless all of it
  * is a number in [low, high]. */

@@ -14,6 +14,7 @@ static const struct {
     const char *help;
 } commands[] = {
     {"run", bench_run, "decide under load; ns per decision beside the floors of this machine"},
+    {"growth", bench_growth, "how that grows with keys, load, threads, policies and more"},
     {"replay", bench_replay, "read an access log and show what limits would have done"},
 };
 

@@ -212,7 +212,7 @@ void replay_print_table(FILE *out, const struct log_summary *log, const struct l
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
 static void json_text(FILE *out, const char *text) {
-    json_string(out, text, strlen(text));
+    put_json_string(out, text, strlen(text));
 }
 
 static void json_time(FILE *out, const struct log_summary *log, uint64_t time_ns) {
@@ -264,7 +264,7 @@ static void json_limit(FILE *out, const struct log_summary *log, const struct li
     for (size_t i = 0; i < limit->top_count; i++) {
         const struct refused_key *key = &limit->top[i];
         fprintf(out, "%s\n        {\"key\": ", i == 0 ? "" : ",");
-        json_string(out, key->name.bytes, key->name.length);
+        put_json_string(out, key->name.bytes, key->name.length);
         fprintf(out, ", \"refused\": %" PRIu64 ", \"allowed\": %" PRIu64 "}", key->refused,
                 key->allowed);
     }

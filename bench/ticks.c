@@ -82,6 +82,11 @@ void ticks_open(void) {
     }
     qsort(sections, SECTIONS, sizeof(sections[0]), compare);
     ticks.overhead = sections[SECTIONS / 2];
+    uint64_t step = UINT64_MAX;
+    for (int i = 1; i < SECTIONS; i++)
+        if (sections[i] != sections[i - 1] && sections[i] - sections[i - 1] < step)
+            step = sections[i] - sections[i - 1];
+    ticks.step_ns = step == UINT64_MAX ? ticks.ns : (double)step * ticks.ns;
     ticks.overhead_ns = (double)ticks.overhead * ticks.ns;
 }
 

@@ -14,6 +14,7 @@ struct ticks {
     double ns;          /* of a tick */
     uint64_t overhead;  /* ticks that an empty section takes: the median */
     double overhead_ns; /* the same */
+    double step_ns;     /* the finest difference that was seen */
 };
 extern struct ticks ticks;
 
