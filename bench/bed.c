@@ -102,7 +102,8 @@ void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t li
     const struct workload_kind *kind = &workloads[row->workload];
     *bed = (struct bed){
         .kind = kind,
-        .run = row->latency        ? kind->timed
+        .run = row->bare           ? floors[kind->used_up ? FLOOR_LOAD : kind->floor].run
+               : row->latency      ? kind->timed
                : row->policies > 1 ? policies_take
                                    : kind->run,
         .keys = keys,

@@ -32,6 +32,7 @@ bool rehearse(struct row *row) {
 
     half.load = 0.5; /* with room for every key: this is about counts */
     half.refused_part = 0;
+    half.bare = false;
     bed_open(&bed, &half, keys, REHEARSAL_LIMIT);
     bool good = true;
     uint64_t epochs = bed.kind->windows && !bed.kind->new_table ? 4 : 1;

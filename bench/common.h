@@ -15,6 +15,7 @@ enum output_format { FORMAT_TABLE, FORMAT_JSON };
 /* The subcommands. argv[0] is the subcommand's name. Each returns an exit code. */
 int bench_run(int argc, char **argv);
 int bench_growth(int argc, char **argv);
+int bench_goals(int argc, char **argv);
 int bench_replay(int argc, char **argv);
 
 /* Prints "stint-bench COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */

@@ -144,37 +144,54 @@ static struct span measured_span(const struct context *context) {
 }
 
 static void ask(struct context *context, struct span *span) {
+    if (context->row->bare) {
+        span_run(span);
+        return;
+    }
     struct tally tally = span_ask(span);
     context->row->allowed += tally.allowed;
     context->row->refused += tally.ops - tally.allowed;
 }
 
-/* Draws from the sequence until the time is over, workload and floor by turns. */
-static bool measure_sequence(struct context *context) {
+/* The span that draws from the sequence until a repeat's time, or a part of it, is over. */
+static struct span sequence_span(const struct context *context, unsigned parts) {
     struct span span = measured_span(context);
-    struct row *row = context->row;
-    struct bed *bed = context->bed;
+    const struct row *row = context->row;
 
-    fill(bed);
     /* No key may come to its limit, where requests become refusals: the repeats end before. Half of
      * them may be the floor's. */
     double most = 0.45 * STINT_LIMIT_MAX / sequence_top_share(row->distribution, row->keys) /
                   row->threads / REPEATS;
-    span.budget_ns = context->budget;
-    span.max_ops = most < 1e15 ? (uint64_t)most : (uint64_t)1e15;
+    span.budget_ns = context->budget / parts;
+    span.max_ops = most / parts < 1e15 ? (uint64_t)(most / parts) : (uint64_t)1e15;
+    return span;
+}
+
+/* Whether what the sequence asked of every key is what it has used. */
+static bool audit_sequence(struct context *context) {
+    struct bed *bed = context->bed;
+    uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
+
+    for (uint64_t i = 0; i < bed->keys; i++)
+        demand[i] = bed_used_up(bed, i) ? bed->policy.limit + 1 : 1;
+    count_demand(bed, demand);
+    struct audit audit = {.bed = bed, .demand = demand};
+    bool good = audit_table(context->row, &audit);
+    free(demand);
+    return good;
+}
+
+static bool measure_sequence(struct context *context) {
+    struct span span = sequence_span(context, 1);
+    struct row *row = context->row;
+
+    fill(context->bed);
     for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
         repeat_start(context, repeat);
         ask(context, &span);
         repeat_end(context, repeat);
     }
-    uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
-    for (uint64_t i = 0; i < bed->keys; i++)
-        demand[i] = bed_used_up(bed, i) ? bed->policy.limit + 1 : 1;
-    count_demand(bed, demand);
-    struct audit audit = {.bed = bed, .demand = demand};
-    bool good = audit_table(row, &audit);
-    free(demand);
-    return good;
+    return row->bare || audit_sequence(context);
 }
 
 /* What every key was asked for in the last pass is what it has used. */
@@ -349,4 +366,40 @@ void row_measure(struct row *row, double seconds, uint64_t cache,
     if (row->checked)
         row_result(&context);
     context_close(&context);
+}
+
+enum { SLICES = 50 }; /* of a repeat */
+
+void rows_measure_beside(struct row *a, struct row *b, double seconds, struct ratio *ratio) {
+    struct row *rows[2] = {a, b};
+    struct bed *beds = must_have(calloc(2, sizeof(*beds)));
+    struct context contexts[2];
+    struct span spans[2];
+    double ratios[REPEATS];
+
+    for (unsigned i = 0; i < 2; i++) {
+        rows[i]->repeats = REPEATS;
+        rows[i]->checked = rehearse(rows[i]);
+        contexts[i] = (struct context){
+            .row = rows[i], .bed = &beds[i], .budget = (uint64_t)(seconds * 1e9 / REPEATS)};
+        bed_open(&beds[i], rows[i], rows[i]->keys, STINT_LIMIT_MAX);
+        context_open(&contexts[i]);
+        fill(&beds[i]);
+        spans[i] = sequence_span(&contexts[i], SLICES);
+    }
+    for (unsigned repeat = 0; repeat < REPEATS; repeat++) {
+        for (unsigned slice = 0; slice < 2 * SLICES; slice++)
+            ask(&contexts[slice % 2], &spans[slice % 2]);
+        for (unsigned i = 0; i < 2; i++)
+            repeat_end(&contexts[i], repeat);
+        ratios[repeat] = contexts[1].ns[repeat] / contexts[0].ns[repeat];
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        rows[i]->checked = rows[i]->checked && audit_sequence(&contexts[i]);
+        bed_close(&beds[i]);
+        row_result(&contexts[i]);
+        context_close(&contexts[i]);
+    }
+    summarize(ratios, REPEATS, &ratio->median, &ratio->min, &ratio->max);
+    free(beds);
 }

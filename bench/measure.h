@@ -19,4 +19,13 @@
 void row_measure(struct row *row, double seconds, uint64_t cache,
                  void (*progress)(void *context, double part), void *context);
 
+struct ratio {
+    double median, min, max; /* of the repeats */
+};
+
+/* Measures two rows that draw from a sequence by turns of some milliseconds, so that what disturbs
+ * the one disturbs the other. Both tables are there at once.
+ *   ratio  receives b's ns to a's */
+void rows_measure_beside(struct row *a, struct row *b, double seconds, struct ratio *ratio);
+
 #endif

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "report.h"
 #include "row.h"
 #include "team.h"
 
@@ -21,10 +22,12 @@ enum { CURVES_MAX = 16, POINTS_MAX = 64 };
 /* Mid-tones, apart in hue and in lightness, legible on white and on black. */
 static const char *const colours[] = {"#3b82c4", "#d9822b", "#3a9d5d",
                                       "#c2528b", "#8a6fd1", "#8a8a2e"};
-enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
+enum { COLOURS = sizeof(colours) / sizeof(colours[0]), GREY = COLOURS };
 
+/* Where the scheme is not known, a grey that is legible on both. */
 static const char style[] = "<style>"
-                            "text{fill:#24292f}"
+                            "text{fill:#7a828c}"
+                            "@media(prefers-color-scheme:light){text{fill:#24292f}}"
                             "@media(prefers-color-scheme:dark){text{fill:#d7dde3}}"
                             "</style>";
 
@@ -63,7 +66,7 @@ static struct curve *curve_of(struct picture *picture, const char *name, bool fa
     if (picture->n == CURVES_MAX)
         return NULL;
     struct curve *curve = &picture->curves[picture->n++];
-    *curve = (struct curve){.faint = faint, .colour = colour % COLOURS};
+    *curve = (struct curve){.faint = faint, .colour = colour == GREY ? GREY : colour % COLOURS};
     snprintf(curve->name, sizeof(curve->name), "%s", name);
     return curve;
 }
@@ -93,8 +96,10 @@ static void keys_picture(struct picture *picture, const json_t *rows) {
         .title = "Decisions per second of one core, as the keys grow",
         .x = "keys in the table",
         .y = "millions a second",
-        .setup = "set logscale xy\nset format x '%.0s%c'\nset format y '%g'\n"
-                 "set xtics (\"1k\" 1e3,\"10k\" 1e4,\"100k\" 1e5,\"1M\" 1e6,\"10M\" 1e7,"
+        .setup = "set logscale xy\nset format y '%g'\nset autoscale xfix\nset offsets graph "
+                 "0.04,graph 0.04,0,0\n"
+                 "set xtics (\"1k\" 1e3,\"10k\" 1e4,\"100k\" 1e5,\"1M\" "
+                 "1e6,\"10M\" 1e7,"
                  "\"100M\" 1e8,\"1G\" 1e9)\nset ytics (1,2,5,10,20,50,100,200,500,1000)\n",
     };
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -115,8 +120,8 @@ static void keys_picture(struct picture *picture, const json_t *rows) {
             strcmp(text(row, "workload"), "batch") != 0)
             continue;
         double y = 1000 / number(row, "floor_ns");
-        put_point(curve_of(picture, "nothing but the atomic add", true, 0), number(row, "keys"), y,
-                  y, y);
+        put_point(curve_of(picture, "nothing but the atomic add", true, GREY), number(row, "keys"),
+                  y, y, y);
     }
 }
 
@@ -144,7 +149,7 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
         .title = "Decisions per second, as the threads grow",
         .x = "threads, each on a core of its own",
         .y = "times one thread alone",
-        .setup = "set yrange [0:*]\nset xtics 1\nset offsets 0.1,0.1,0.1,0\n",
+        .setup = "set yrange [0:*]\nset xtics 1\nset autoscale xfix\nset offsets 0.2,0.2,0.1,0\n",
     };
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
@@ -157,7 +162,7 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
         double y = turns ? threads / number(row, "ratio") : number(row, "mops") / alone;
         double low = turns ? threads / number(row, "ratio_max") : y;
         double high = turns ? threads / number(row, "ratio_min") : y;
-        snprintf(keys, sizeof(keys), "%.0f", number(row, "keys"));
+        format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
         snprintf(name, sizeof(name), "%s %s, %s keys", text(row, "workload"),
                  text(row, "distribution"), keys);
         put_point(curve_of(picture, name, false, picture->n), threads, y, low, high);
@@ -167,7 +172,7 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
         picture->n = 0;
         return;
     }
-    struct curve *ideal = curve_of(picture, "as many times as there are threads", true, 0);
+    struct curve *ideal = curve_of(picture, "as many times as threads", true, GREY);
     put_point(ideal, 1, 1, 1, 1);
     put_point(ideal, most, most, most, most);
 }
@@ -177,8 +182,11 @@ static void tails_picture(struct picture *picture, const json_t *rows) {
         .file = "tails",
         .title = "Time of a single call, and of an empty section",
         .x = "percentile",
-        .y = "nanoseconds",
-        .setup = "set logscale xy\nset format y '%g'\n"
+        .y = "time",
+        .setup = "set logscale xy\nset xrange [1.6:1.3e5]\n"
+                 "set ytics (\"1 ns\" 1,\"10 ns\" 10,\"100 ns\" 100,\"1 µs\" 1e3,"
+                 "\"10 µs\" 1e4,\"100 µs\" 1e5,\"1 ms\" 1e6,\"10 ms\" 1e7,\"100 ms\" 1e8,"
+                 "\"1 s\" 1e9)\n"
                  "set xtics (\"50%%\" 2,\"90%%\" 10,\"99%%\" 100,\"99.9%%\" 1e3,\"99.99%%\" 1e4,"
                  "\"max\" 1e5)\n",
     };
@@ -187,11 +195,12 @@ static void tails_picture(struct picture *picture, const json_t *rows) {
         static const char *const sections[] = {"call", "empty"};
         for (unsigned s = 0; s < 2; s++) {
             const json_t *tail = json_object_get(row, sections[s]);
-            char name[64];
+            char name[64], keys[24];
             if (tail == NULL)
                 continue;
-            snprintf(name, sizeof(name), "%s %s, %.0f keys, %.0f thr%s", text(row, "workload"),
-                     text(row, "distribution"), number(row, "keys"), number(row, "threads"),
+            format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
+            snprintf(name, sizeof(name), "%s %s, %s keys, %.0f thr%s", text(row, "workload"),
+                     text(row, "distribution"), keys, number(row, "threads"),
                      s == 0 ? "" : ": empty");
             struct curve *curve = curve_of(picture, name, s == 1, (unsigned)i);
             for (unsigned p = 0; p < TAIL_POINTS; p++) {
@@ -220,10 +229,11 @@ static void quoted(FILE *out, const char *value) {
 }
 
 static void write_script(FILE *out, const struct picture *picture, const char *caption) {
-    fputs("set terminal svg size 860,540 dynamic font 'sans-serif,14' noenhanced\n"
-          "set border 3 lc rgb '#808080'\nset tics nomirror\n"
+    fputs("set encoding utf8\nset terminal svg size 1000,480 dynamic font 'sans-serif,14' "
+          "noenhanced\n"
+          "set pointintervalbox 0\nset border 3 lc rgb '#808080'\nset tics nomirror\n"
           "set grid lc rgb '#808080' lw 0.4 dt 3\n"
-          "set key outside below maxrows 6 samplen 2\nset bmargin 10\nset rmargin 4\n",
+          "set key outside right top Left reverse samplen 2\nset bmargin 5\n",
           out);
     fputs(picture->setup, out);
     fputs("set title ", out);
@@ -246,16 +256,16 @@ static void write_script(FILE *out, const struct picture *picture, const char *c
     fputs("plot ", out);
     for (unsigned i = 0; i < picture->n; i++) {
         const struct curve *curve = &picture->curves[i];
-        const char *colour = colours[curve->colour];
+        const char *colour = curve->colour < COLOURS ? colours[curve->colour] : "#808080";
         if (i > 0)
             fputs(", ", out);
-        if (!curve->faint)
-            fprintf(out, "$c%u using 1:2:3:4 with yerrorbars notitle lc rgb '%s' lw 1 pt 0, ", i,
-                    colour);
-        fprintf(out, "$c%u using 1:2 with %s title ", i, curve->faint ? "lines" : "linespoints");
+        fprintf(out, "$c%u using 1:2 with lines lc rgb '%s' %s title ", i, colour,
+                curve->faint ? "lw 1.2 dt 2" : "lw 2.2");
         quoted(out, curve->name);
-        fprintf(out, curve->faint ? " lc rgb '%s' lw 1.2 dt 2" : " lc rgb '%s' lw 2.2 pt 7 ps 0.5",
-                colour);
+        if (!curve->faint)
+            fprintf(out,
+                    ", $c%u using 1:2:3:4 with yerrorbars notitle lc rgb '%s' lw 1 pt 7 ps 0.5", i,
+                    colour);
     }
     fputs("\n", out);
 }

@@ -128,8 +128,9 @@ static void rows_foot(FILE *out) {
           "  dependent load   one load from a line whose address needs the load before it\n"
           "  present key      take-at of keys that are there, in the same table\n"
           "  one alone        the same work by one thread while the others wait\n"
-          "The first four go to as many lines as the table has, in the same order. Work and floor\n"
-          "take turns of 16 stretches of 512; a repeat's ns are the median of its stretches.\n",
+          "The first four go to as many lines as the table has, in the same order. A repeat's ns "
+          "are\n"
+          "the median of its stretches of 512; work and floor have 16 of them by turns.\n",
           out);
 }
 
@@ -153,7 +154,7 @@ static void series_value(const struct row *row, char *text, size_t size) {
 static void series_head(FILE *out, double seconds) {
     (void)seconds;
     fputs("ns are the median of the repeats\n\n", out);
-    fprintf(out, "%-10s %6s %-10s %-7s %7s %7s %7s %8s  %-15s %7s %6s\n", "as grows", "to",
+    fprintf(out, "%-10s %5s %-10s %-7s %7s %7s %7s %8s  %-15s %7s %6s\n", "as grows", "to",
             "workload", "order", "ns/op", "min", "max", "Mop/s", "floor", "ns", "ratio");
 }
 
@@ -162,12 +163,12 @@ static void series_table(FILE *out, const void *item) {
     char value[24], keys[24];
 
     series_value(row, value, sizeof(value));
-    fprintf(out, "%-10s %6s %-10s %-7s ", row->series, value, workloads[row->workload].name,
+    fprintf(out, "%-10s %5s %-10s %-7s ", row->series, value, workloads[row->workload].name,
             distribution_names[row->distribution]);
     rows_numbers(out, row);
     format_count(row->keys, keys, sizeof(keys));
     if (row->checked && (row->unplaced != 0 || strcmp(row->series, "load") == 0))
-        fprintf(out, "%-10s %6s %llu of %s keys unplaced\n", "", "",
+        fprintf(out, "%-10s %5s %llu of %s keys unplaced\n", "", "",
                 (unsigned long long)row->unplaced, keys);
 }
 

@@ -30,6 +30,7 @@ struct row {
     double refused_part; /* of the keys that have used up their limit, 0 to 1; refuse: all */
     bool floor_given;    /* `floor` is asked for, not chosen by the workload and the cache */
     bool latency;        /* the time of each call, not of many */
+    bool bare;           /* the workload's floor in place of the workload */
     const char *series;  /* of which it is a point; NULL: none */
 
     /* What came out. A repeat's ns are the median of its stretches of 512 decisions, so what other

@@ -172,8 +172,18 @@ class Usage(unittest.TestCase):
         self.assertIn("-x", self.refused("-x", "3"))
 
     def test_more_threads_than_cores(self):
-        message = self.refused("--threads", str(CORES + 1))
-        self.assertIn("--threads %d" % (CORES + 1), message)
+        """They take turns, their answers are right, and a note says what that is worth."""
+        done = call("--threads", str(CORES + 1), "--workload", "take,refuse", "--keys", "100",
+                    "--seconds", "0.01", "--format", "json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: %d threads on %d core" % (CORES + 1, CORES), done.stderr)
+        for row in json.loads(done.stdout)["rows"]:
+            self.assertIs(row["checked"], True)
+            # Throughput is that of the cores there are.
+            self.assertAlmostEqual(row["mops"] * row["ns_per_op"] / 1000 / CORES, 1, places=4)
+
+    def test_more_threads_than_can_be(self):
+        self.assertIn("--threads 1025", self.refused("--threads", "1025"))
 
     def test_more_keys_than_memory(self):
         message = self.refused("--keys", "4G", "--load", "0.05")
@@ -188,7 +198,7 @@ class Usage(unittest.TestCase):
     def test_help(self):
         done = call("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for option in ("--workload", "--keys", "--threads", "--distribution", "--key-length",
+        for option in ("--plot", "--compare", "--latency", "--workload", "--keys", "--threads", "--distribution", "--key-length",
                        "--load", "--seconds", "--format"):
             self.assertIn(option, done.stdout)
         for workload in DRAWN + EACH_ONCE:

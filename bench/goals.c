@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ * stint-bench goals: the speeds that the library promises itself, each beside the floor that was
+ * measured by turns with it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bed.h"
+#include "common.h"
+#include "measure.h"
+#include "options.h"
+#include "plan.h"
+#include "report.h"
+#include "team.h"
+
+enum { FEW = 1000, LARGEST = 10, KEYS_DEFAULT = 10000000 };
+
+struct options {
+    uint64_t keys;
+    bool keys_given;
+    double seconds;
+    struct output output;
+};
+
+static void print_help(FILE *out) {
+    fputs(
+        "Usage: stint-bench goals [OPTIONS]\n"
+        "\n"
+        "Measures what the library is meant to reach, and prints a line for each goal: the goal,\n"
+        "what was measured (the median of the repeats, the least and the most), the floor, and\n"
+        "whether it is met. On ratios, because absolute times are the machine's.\n"
+        "\n"
+        "  --keys N             keys of the large table, 1k to 400M (10M); the largest has ten\n"
+        "                       times as many, which takes 7 GiB for 100M\n"
+        "  --seconds S          timed work a measurement, 0.001 to 3600 (1)\n" OUTPUT_HELP "\n"
+        "Exit codes: 0 all are met, 1 one is missed, or could not be measured, 2 wrong usage.\n",
+        out);
+}
+
+static int read_options(int argc, char **argv, struct options *options) {
+    static const char *const known[] = {"--keys", "--seconds", "--format", "--plot", "--compare"};
+
+    for (int i = 1; i < argc; i++) {
+        struct option option;
+        int result =
+            option_next("goals", argc, argv, &i, known, sizeof(known) / sizeof(known[0]), &option);
+        if (result != EXIT_GOOD)
+            return result;
+        if (option.which == 0) {
+            if (!parse_count(option.value, FEW, 400000000, &options->keys))
+                return usage_error("goals", "--keys: '%s' is not a count from 1k to 400M",
+                                   option.value);
+            options->keys_given = true;
+            continue;
+        }
+        result = measure_option("goals", &option, &options->seconds, &options->output);
+        if (result != EXIT_GOOD)
+            return result;
+    }
+    return EXIT_GOOD;
+}
+
+/* ---- A line ---- */
+
+struct goal {
+    unsigned point;
+    const char *name;
+    bool at_least; /* else at most */
+    double limit;
+    double measured, min, max;
+    char floor[32];
+    const char *why; /* it was not measured; NULL: it was */
+};
+
+static bool goal_met(const struct goal *goal) {
+    return goal->why == NULL &&
+           (goal->at_least ? goal->measured >= goal->limit : goal->measured <= goal->limit);
+}
+
+static void goals_head(FILE *out, double seconds) {
+    (void)seconds;
+    fputs("work and floor by turns\n\n", out);
+    fprintf(out, "%-2s %-36s %-8s %8s %-14s %-20s\n", "", "goal", "", "measured", "", "floor");
+}
+
+static void goals_table(FILE *out, const void *item) {
+    const struct goal *goal = item;
+    char range[40] = "";
+
+    fprintf(out, "%u  %-36s %s %-5g ", goal->point, goal->name,
+            goal->at_least ? ">=" : "<=", goal->limit);
+    if (goal->why != NULL) {
+        fprintf(out, "not measured: %s\n", goal->why);
+        return;
+    }
+    if (goal->min != goal->max)
+        snprintf(range, sizeof(range), "[%.3g, %.3g]", goal->min, goal->max);
+    fprintf(out, "%8.3g %-14s %-20s %s\n", goal->measured, range, goal->floor,
+            goal_met(goal) ? "met" : "MISSED");
+}
+
+static void goals_json(FILE *out, const void *item) {
+    const struct goal *goal = item;
+
+    fprintf(out, "{\"point\": %u, \"goal\": ", goal->point);
+    put_json_string(out, goal->name, strlen(goal->name));
+    fprintf(out, ", \"better\": \"%s\", \"limit\": %g", goal->at_least ? "higher" : "lower",
+            goal->limit);
+    if (goal->why == NULL)
+        fprintf(out, ", \"measured\": %.6g, \"measured_min\": %.6g, \"measured_max\": %.6g",
+                goal->measured, goal->min, goal->max);
+    else
+        fputs(", \"measured\": null", out);
+    fputs(", \"floor\": ", out);
+    put_json_string(out, goal->floor, strlen(goal->floor));
+    fprintf(out, ", \"met\": %s}", goal_met(goal) ? "true" : "false");
+}
+
+static void goals_foot(FILE *out) {
+    fputs(
+        "\nAll times are medians of stretches of 512 decisions, by turns of 16 with the floor; "
+        "the\n"
+        "range is that of the repeats. Goals for times are ratios to the floor; for two threads,\n"
+        "to one thread alone, and their floor is what the same floor gains by a second core. For\n"
+        "more keys the floor is a dependent load in the one table, to one in the other.\n",
+        out);
+}
+
+static const struct report_format format = {"goals", goals_head, goals_table, goals_json,
+                                            goals_foot};
+
+/* ---- The goals ---- */
+
+struct goals {
+    const struct options *options;
+    const struct machine *machine;
+    struct report report;
+    struct progress progress;
+    unsigned done;
+    bool all_met, good;
+};
+
+enum { MEASUREMENTS = 10 };
+
+static bool measure(struct goals *goals, struct row *row) {
+    progress_start(&goals->progress, workloads[row->workload].name, MEASUREMENTS);
+    progress_update(&goals->progress, goals->done++);
+    row_measure(row, goals->options->seconds, goals->machine->cache, NULL, NULL);
+    progress_end(&goals->progress);
+    if (!row->checked) {
+        fprintf(stderr, "stint-bench goals: %s: wrong answers: %s\n", workloads[row->workload].name,
+                row->wrong);
+        goals->good = false;
+    }
+    return row->checked;
+}
+
+static void print(struct goals *goals, const struct goal *goal) {
+    report_other(&goals->report, goal);
+    goals->all_met &= goal_met(goal);
+}
+
+static void floor_text(struct goal *goal, const struct row *row) {
+    snprintf(goal->floor, sizeof(goal->floor), "%.15s %.3g", floors[row->floor].name,
+             row->floor_ns);
+}
+
+/* A row's ratio to its floor. */
+static void ratio_goal(struct goals *goals, unsigned point, const char *name, double limit,
+                       const struct row *row) {
+    struct goal goal = {.point = point, .name = name, .limit = limit};
+
+    if (!row->checked)
+        goal.why = "wrong answers";
+    goal.measured = row->ratio;
+    goal.min = row->ratio_min;
+    goal.max = row->ratio_max;
+    floor_text(&goal, row);
+    print(goals, &goal);
+}
+
+static struct row row_beside(enum workload workload, enum distribution distribution, uint64_t keys,
+                             enum floor floor) {
+    struct row row = plan_row(workload, distribution, keys);
+    row.floor_given = true;
+    row.floor = floor;
+    return row;
+}
+
+static void goal_cache(struct goals *goals) {
+    struct row row = row_beside(TAKE, UNIFORM, FEW, FLOOR_TAKE);
+    measure(goals, &row);
+    ratio_goal(goals, 1, "take in cache / clock+hash+xadd", 1.5, &row);
+}
+
+static void goal_batch(struct goals *goals) {
+    struct row row = row_beside(BATCH_16, UNIFORM, goals->options->keys, FLOOR_XADD);
+    measure(goals, &row);
+    ratio_goal(goals, 2, "batch out of cache / xadd", 2, &row);
+}
+
+static void goal_overlap(struct goals *goals) {
+    struct row row = row_beside(TAKE, UNIFORM, goals->options->keys, FLOOR_LOAD);
+    measure(goals, &row);
+    ratio_goal(goals, 3, "take out of cache / dependent load", 0.6, &row);
+}
+
+/* Two threads at once, to one while the other waits. */
+static void scale_goal(struct goals *goals, const char *name, double limit, enum workload workload,
+                       enum distribution distribution, uint64_t keys) {
+    struct goal goal = {.point = 4, .name = name, .at_least = true, .limit = limit};
+    struct row row = row_beside(workload, distribution, keys, FLOOR_ALONE);
+    struct row bare = row;
+
+    row.threads = bare.threads = 2;
+    bare.bare = true;
+    if (goals->machine->cores < 2) {
+        goal.why = "there is one core";
+    } else if (!measure(goals, &row) || !measure(goals, &bare)) {
+        goal.why = "wrong answers";
+    } else {
+        goal.measured = 2 / row.ratio;
+        goal.min = 2 / row.ratio_max;
+        goal.max = 2 / row.ratio_min;
+        snprintf(goal.floor, sizeof(goal.floor), "bare %.3g", 2 / bare.ratio);
+    }
+    print(goals, &goal);
+}
+
+static void goal_threads(struct goals *goals) {
+    scale_goal(goals, "two threads, uniform", 1.9, TAKE, UNIFORM, goals->options->keys);
+    scale_goal(goals, "two threads, one hot key refused", 1.9, REFUSE, HOT, FEW);
+    /* A hot key with stripes, at least 1.7, stands here when there are stripes. */
+}
+
+static void unplaced_goal(struct goals *goals, const char *name, double limit,
+                          const struct row *row) {
+    struct goal goal = {.point = 5, .name = name, .limit = limit};
+
+    if (!row->checked)
+        goal.why = "wrong answers";
+    goal.measured = goal.min = goal.max = (double)row->unplaced;
+    snprintf(goal.floor, sizeof(goal.floor), "none");
+    print(goals, &goal);
+}
+
+static void goal_new_keys(struct goals *goals) {
+    uint64_t keys = goals->options->keys;
+    struct row half = row_beside(FIRST_SEEN, UNIFORM, keys, FLOOR_PRESENT), more = half;
+
+    measure(goals, &half);
+    ratio_goal(goals, 5, "first seen at 50% load / present key", 2, &half);
+    unplaced_goal(goals, "keys unplaced at 50% load", 0, &half);
+    more.load = 0.7;
+    measure(goals, &more);
+    unplaced_goal(goals, "keys unplaced at 70% load", (double)keys / 10000, &more);
+}
+
+static void goal_many_keys(struct goals *goals) {
+    struct goal goal = {.point = 6, .name = "take, ten times as many keys / large", .limit = 1.5};
+    struct row large = row_beside(TAKE, UNIFORM, goals->options->keys, FLOOR_LOAD);
+    struct row largest = row_beside(TAKE, UNIFORM, LARGEST * goals->options->keys, FLOOR_LOAD);
+    struct ratio ratio;
+
+    if (row_memory(&large) + row_memory(&largest) > goals->machine->available) {
+        goal.why = "too little memory is free";
+        print(goals, &goal);
+        return;
+    }
+    progress_start(&goals->progress, "the largest table", MEASUREMENTS);
+    progress_update(&goals->progress, goals->done++);
+    rows_measure_beside(&large, &largest, goals->options->seconds, &ratio);
+    progress_end(&goals->progress);
+    if (!large.checked || !largest.checked) {
+        fprintf(stderr, "stint-bench goals: the largest table: wrong answers: %s\n",
+                large.checked ? largest.wrong : large.wrong);
+        goal.why = "wrong answers";
+        goals->good = false;
+    } else {
+        goal.measured = ratio.median;
+        goal.min = ratio.min;
+        goal.max = ratio.max;
+        snprintf(goal.floor, sizeof(goal.floor), "dependent load %.3g",
+                 largest.floor_ns / large.floor_ns);
+    }
+    print(goals, &goal);
+}
+
+/* In the order of their numbers. */
+static void (*const all_goals[])(struct goals *) = {
+    goal_cache, goal_batch, goal_overlap, goal_threads, goal_new_keys, goal_many_keys,
+};
+
+int bench_goals(int argc, char **argv) {
+    struct options options = {.keys = KEYS_DEFAULT, .seconds = 1};
+    struct machine machine;
+    struct goals goals = {.options = &options, .machine = &machine, .all_met = true, .good = true};
+
+    if (help_wanted(argc, argv)) {
+        print_help(stdout);
+        return EXIT_GOOD;
+    }
+    int result = read_options(argc, argv, &options);
+    if (result != EXIT_GOOD)
+        return result;
+    machine_read(&machine);
+    struct row largest = plan_row(TAKE, UNIFORM, LARGEST * options.keys);
+    struct plan plan = {.command = "goals"};
+    if (options.keys_given) {
+        plan_add(&plan, &largest); /* refused, if that was asked for and does not fit */
+        result = plan_fit(&plan, &machine);
+        free(plan.rows);
+    }
+    if (result == EXIT_GOOD)
+        result = output_open(&options.output, "goals");
+    if (result == EXIT_GOOD) {
+        report_start_other(&goals.report, &format, &options.output, &machine, options.seconds);
+        for (size_t i = 0; i < sizeof(all_goals) / sizeof(all_goals[0]); i++)
+            all_goals[i](&goals);
+        result = report_end(&goals.report);
+        if (!goals.all_met || !goals.good)
+            result = EXIT_FAILED;
+    }
+    output_close(&options.output);
+    return result;
+}
