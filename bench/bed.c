@@ -23,9 +23,10 @@ static const uint64_t SECOND = UINT64_C(1000000000);
 
 /* ---- Bed ---- */
 
+/* A striped key may take a slot for each stripe. */
 static uint64_t max_keys_of(const struct row *row, uint64_t keys) {
-    double max_keys = (double)keys * 0.5 / row->load;
-    return max_keys < 1 ? 1 : (uint64_t)(max_keys + 0.5);
+    double slots = (double)keys * (row->stripes > 1 ? row->stripes : 1) / row->load;
+    return slots < 2 ? 1 : (uint64_t)(slots * 0.5 + 0.5);
 }
 
 /* Long enough that it does not repeat within what a cache or a branch predictor remembers. */
@@ -124,6 +125,7 @@ void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t li
     bed->options.secret = bed->secret;
     bed->policy = (struct stint_policy)STINT_POLICY_INIT;
     bed->policy.limit = limit;
+    bed->policy.stripes = row->stripes;
 
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);

@@ -30,10 +30,11 @@ bool rehearse(struct row *row) {
     uint32_t *demand = must_have(calloc(keys, sizeof(*demand)));
     struct row half = *row;
 
+    uint32_t limit = row->stripes > REHEARSAL_LIMIT ? row->stripes : REHEARSAL_LIMIT;
     half.load = 0.5; /* with room for every key: this is about counts */
     half.refused_part = 0;
     half.bare = false;
-    bed_open(&bed, &half, keys, REHEARSAL_LIMIT);
+    bed_open(&bed, &half, keys, limit);
     bool good = true;
     uint64_t epochs = bed.kind->windows && !bed.kind->new_table ? 4 : 1;
     for (uint64_t epoch = 0; epoch < epochs && good; epoch++) {
@@ -43,20 +44,20 @@ bool rehearse(struct row *row) {
         span = (struct span){.bed = &bed, .run = bed.run, .granted = granted, .epoch = epoch};
         if (bed.kind->each_once) {
             span.once = span.shared = span.hold = true;
-            span.passes = REHEARSAL_LIMIT + 1;
+            span.passes = limit + 1;
             span_ask(&span);
             for (uint64_t i = 0; i < keys; i++)
-                demand[i] = row->threads * (REHEARSAL_LIMIT + 1);
+                demand[i] = row->threads * (limit + 1);
         } else {
             span.budget_ns = UINT64_MAX;
-            span.max_ops = (2 * REHEARSAL_LIMIT * keys + row->threads - 1) / row->threads;
+            span.max_ops = (2 * limit * keys + row->threads - 1) / row->threads;
             span_ask(&span);
             count_demand(&bed, demand);
         }
         for (uint64_t i = 0; i < keys && good; i++)
-            if (granted[i] != smaller(demand[i], REHEARSAL_LIMIT))
+            if (granted[i] != smaller(demand[i], limit))
                 good = row_wrong(row, "rehearsal, tokens granted to one key in one window",
-                                 smaller(demand[i], REHEARSAL_LIMIT), granted[i]);
+                                 smaller(demand[i], limit), granted[i]);
     }
     bed_close(&bed);
     free(granted);

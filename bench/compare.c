@@ -11,8 +11,8 @@
 /* Arrays of rows in a result, and what in them can be compared. */
 static const char *const arrays[] = {"rows", "tails", "goals"};
 static const char *const asked[] = {
-    "series", "workload", "distribution", "limiter", "point",    "goal",
-    "keys",   "threads",  "key_length",   "load",    "policies", "refused_part",
+    "series",  "workload",   "distribution", "limiter",  "point",   "goal",         "keys",
+    "threads", "key_length", "load",         "policies", "stripes", "refused_part",
 };
 
 struct value {

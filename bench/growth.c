@@ -110,9 +110,10 @@ static void by_threads(struct plan *plan, uint64_t keys, unsigned cores) {
     static const struct {
         enum workload workload;
         enum distribution distribution;
+        bool striped;
     } each[] = {
-        {TAKE, UNIFORM}, {TAKE, ZIPF}, {TAKE, HOT}, {REFUSE, HOT},
-        /* A hot key in stripes stands here when there are stripes. */
+        {TAKE, UNIFORM, false}, {TAKE, ZIPF, false},  {TAKE, HOT, false},
+        {TAKE, HOT, true},      {REFUSE, HOT, false},
     };
 
     for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
@@ -120,6 +121,10 @@ static void by_threads(struct plan *plan, uint64_t keys, unsigned cores) {
             struct row row = plan_row(each[i].workload, each[i].distribution, keys);
             row.series = "threads";
             row.threads = threads;
+            for (row.stripes = 2; each[i].striped && row.stripes < threads && row.stripes < 64;)
+                row.stripes *= 2;
+            if (!each[i].striped)
+                row.stripes = 0;
             row.floor_given = true;
             row.floor = FLOOR_ALONE;
             plan_add(plan, &row);

@@ -130,7 +130,8 @@ static double alone_mops(const json_t *rows, const json_t *like) {
 
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        bool found = number(row, "threads") == 1 && in_series(row, "threads");
+        bool found = number(row, "threads") == 1 && in_series(row, "threads") &&
+                     (number(row, "stripes") > 1) == (number(like, "stripes") > 1);
         for (size_t j = 0; j < sizeof(same) / sizeof(same[0]) && found; j++) {
             const json_t *a = json_object_get(row, same[j]), *b = json_object_get(like, same[j]);
             found = a == b || json_equal(a, b);
@@ -163,8 +164,8 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
         double low = turns ? threads / number(row, "ratio_max") : y;
         double high = turns ? threads / number(row, "ratio_min") : y;
         format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
-        snprintf(name, sizeof(name), "%s %s, %s keys", text(row, "workload"),
-                 text(row, "distribution"), keys);
+        snprintf(name, sizeof(name), "%s %s%s, %s keys", text(row, "workload"),
+                 text(row, "distribution"), number(row, "stripes") > 1 ? " striped" : "", keys);
         put_point(curve_of(picture, name, false, picture->n), threads, y, low, high);
         most = threads > most ? threads : most;
     }

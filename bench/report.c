@@ -164,7 +164,7 @@ static void series_table(FILE *out, const void *item) {
 
     series_value(row, value, sizeof(value));
     fprintf(out, "%-10s %5s %-10s %-7s ", row->series, value, workloads[row->workload].name,
-            distribution_names[row->distribution]);
+            row->stripes > 1 ? "striped" : distribution_names[row->distribution]);
     rows_numbers(out, row);
     format_count(row->keys, keys, sizeof(keys));
     if (row->checked && (row->unplaced != 0 || strcmp(row->series, "load") == 0))
@@ -235,9 +235,11 @@ static void json_asked(FILE *out, const struct row *row) {
         fprintf(out, "\"series\": \"%s\", ", row->series);
     fprintf(out,
             "\"workload\": \"%s\", \"distribution\": \"%s\", \"keys\": %llu, \"threads\": %u, "
-            "\"key_length\": %zu, \"load\": %g, \"policies\": %u, \"refused_part\": %g",
+            "\"key_length\": %zu, \"load\": %g, \"policies\": %u, \"stripes\": %u, "
+            "\"refused_part\": %g",
             workloads[row->workload].name, distribution_names[row->distribution],
             (unsigned long long)row->keys, row->threads, row->key_length, row->load, row->policies,
+            row->stripes > 1 ? row->stripes : 1,
             workloads[row->workload].used_up ? 1 : row->refused_part);
 }
 

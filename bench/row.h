@@ -28,6 +28,7 @@ struct row {
     double load;         /* keys / slots of the table */
     unsigned policies;   /* that the keys are spread over */
     double refused_part; /* of the keys that have used up their limit, 0 to 1; refuse: all */
+    unsigned stripes;    /* of each key; 0: not striped */
     bool floor_given;    /* `floor` is asked for, not chosen by the workload and the cache */
     bool latency;        /* the time of each call, not of many */
     bool bare;           /* the workload's floor in place of the workload */
