@@ -65,9 +65,9 @@
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
  * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
  * The functions that decide (key_*, take, decide*, refund, reset, prefetch, now) are lock-free and
- * may be called from signal handlers; the others are for set-up and monitoring. The first 63 threads
- * of a process that decide count in statistics of their own; those after them share counters, which
- * is as exact and some nanoseconds slower.
+ * may be called from signal handlers; the others are for set-up and monitoring. Up to 63 threads of a
+ * process at a time have statistics of their own; the others share counters, which is as exact and
+ * some nanoseconds slower.
  *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.

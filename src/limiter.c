@@ -10,7 +10,6 @@
 
 #define HUGE_PAGE    ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE   ((size_t)4096)    /* the smallest page of any supported system */
-#define STRIPES_MAX  64
 /* Counters of all stripes together, when there are so many policies that 64 stripes would be more.
  */
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
@@ -196,6 +195,7 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
     limiter->mapping = mapping;
     limiter->mapping_size = shape.size;
     pthread_mutex_init(&limiter->policy_lock, NULL);
+    limiter_thread_numbers_begin();
     *opened = limiter;
     return 0;
 }

@@ -116,10 +116,17 @@ struct stint_limiter {
         policy_lock; /* held while policies are added or changed; no decision takes it */
 };
 
-/* Number of this thread in the process, from 1 on in order of their first decision; 0: none yet.
+/* Stripes of the counters at most. */
+#define STRIPES_MAX 64
+
+/* Number of this thread in the process, 1 .. STRIPES_MAX - 1 while it lives; UINT32_MAX: all numbers were
+ * taken at its first decision; 0: it has made none yet.
  * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
  * with dlopen too. */
 extern _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
+
+/* Once in a process, before the first decision. */
+void limiter_thread_numbers_begin(void);
 
 /* Gives this thread a number if it has none. */
 uint32_t limiter_thread_number_new(void);

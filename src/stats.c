@@ -6,14 +6,68 @@
 
 _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
-/* The number of the last thread that got one. */
-static uint64_t last_thread_number;
+/* Bit n is set while a thread has the number n, 1 to STRIPES_MAX - 1. */
+static uint64_t numbers_taken = 1;
+static_assert(STRIPES_MAX == 64, "a bit for each number");
+
+/* Gives a thread's number back when it ends, so that a server whose threads come and go does not run out
+ * of stripes. The value of the key is the number. */
+static pthread_key_t number_key;
+static bool number_key_made;
+
+static void number_release(void *number) {
+    uint64_t bit = UINT64_C(1) << (uintptr_t)number, taken = atomic_load_relaxed(&numbers_taken);
+    while (!atomic_cas_seq(&numbers_taken, taken, taken & ~bit))
+        taken = atomic_load_relaxed(&numbers_taken);
+}
+
+static void thread_ends(void *number) {
+    stint_thread_number = 0; /* another destructor may decide after this */
+    number_release(number);
+}
+
+static void number_key_make(void) {
+    if (pthread_key_create(&number_key, thread_ends) != 0)
+        return;
+    /* The C library keeps the values of the first 32 keys in the thread itself. Others it would
+     * allocate, which a decision must not: then numbers are not given back. */
+    number_key_made = number_key < 32;
+    if (!number_key_made)
+        pthread_key_delete(number_key);
+}
+
+void limiter_thread_numbers_begin(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, number_key_make);
+}
+
+/* A library that was unloaded must not be called when a thread ends. */
+static __attribute__((destructor)) void number_key_delete(void) {
+    if (number_key_made)
+        pthread_key_delete(number_key);
+}
 
 uint32_t limiter_thread_number_new(void) {
-    /* A signal handler that does the same here in between wastes a number, no more. */
-    uint64_t number = atomic_fetch_add_seq(&last_thread_number, 1) + 1;
-    stint_thread_number = number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
-    return stint_thread_number;
+    uint64_t taken = atomic_load_relaxed(&numbers_taken);
+    uint32_t number;
+
+    for (;;) {
+        if (taken == UINT64_MAX)
+            return stint_thread_number = UINT32_MAX; /* shares stripe 0 */
+        number = (uint32_t)__builtin_ctzll(~taken);
+        /* Acquires what the thread that had the number before has counted. */
+        if (atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number))
+            break;
+        taken = atomic_load_relaxed(&numbers_taken);
+    }
+    if (stint_thread_number != 0) { /* a signal handler was here, and got one */
+        number_release((void *)(uintptr_t)number);
+        return stint_thread_number;
+    }
+    stint_thread_number = number;
+    if (number_key_made)
+        (void)pthread_setspecific(number_key, (void *)(uintptr_t)number);
+    return number;
 }
 
 void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {

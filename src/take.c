@@ -259,8 +259,10 @@ static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t poli
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    if (now == STINT_NOW)
+    if (now == STINT_NOW) {
+        stint_prefetch(limiter, key); /* the line comes while the clock is read */
         now = limiter_now(limiter);
+    }
     return take(limiter, policy, key, cost, now, verdict);
 }
 
