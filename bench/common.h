@@ -16,6 +16,7 @@ enum output_format { FORMAT_TABLE, FORMAT_JSON };
 int bench_run(int argc, char **argv);
 int bench_growth(int argc, char **argv);
 int bench_goals(int argc, char **argv);
+int bench_peers(int argc, char **argv);
 int bench_replay(int argc, char **argv);
 
 /* Prints "stint-bench COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */

@@ -16,6 +16,7 @@ static const struct {
     {"run", bench_run, "decide under load; ns per decision beside the floors of this machine"},
     {"growth", bench_growth, "how that grows with keys, load, threads, policies and more"},
     {"goals", bench_goals, "whether the library is as fast as it is meant to be, point by point"},
+    {"peers", bench_peers, "the same decisions by mutexes, Redis and memcached"},
     {"replay", bench_replay, "read an access log and show what limits would have done"},
 };
 

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ * What people write first: a hash table of counts, and a lock around it. */
+#include <ck_pr.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "peer.h"
+
+static _Noreturn void out_of_memory(void) {
+    fputs("stint-bench peers: there is no memory left\n", stderr);
+    exit(EXIT_FAILED);
+}
+
+/* uthash, because it is what C programs take when they want a hash table at once. */
+#define uthash_fatal(message) out_of_memory()
+#include <uthash.h>
+
+struct entry {
+    UT_hash_handle hh;
+    char key[PEER_KEY];
+    uint64_t window, count;
+};
+
+/* Nobody shares a line with another's lock. */
+struct shard {
+    _Alignas(64) pthread_mutex_t mutex;
+    pthread_rwlock_t rwlock;
+    struct entry *entries;
+};
+
+struct locks {
+    struct peer_setup setup;
+    unsigned shift; /* of a key's hash to the number of its shard */
+    size_t shards;
+    struct shard shard[];
+};
+
+static void locks_close(void *state) {
+    struct locks *locks = state;
+
+    for (size_t i = 0; i < locks->shards; i++) {
+        struct shard *shard = &locks->shard[i];
+        struct entry *entry, *next;
+        HASH_ITER(hh, shard->entries, entry, next) {
+            HASH_DEL(shard->entries, entry);
+            free(entry);
+        }
+        pthread_mutex_destroy(&shard->mutex);
+        pthread_rwlock_destroy(&shard->rwlock);
+    }
+    free(locks);
+}
+
+static bool locks_open(const struct peer_setup *setup, unsigned bits, void **state) {
+    size_t shards = (size_t)1 << bits;
+    struct locks *locks;
+
+    size_t size = sizeof(*locks) + shards * sizeof(locks->shard[0]);
+    locks = aligned_alloc(64, (size + 63) & ~(size_t)63);
+    if (locks == NULL)
+        return peer_fail("no memory");
+    *locks = (struct locks){.setup = *setup, .shift = 32 - bits, .shards = shards};
+    for (size_t i = 0; i < shards; i++) {
+        pthread_mutex_init(&locks->shard[i].mutex, NULL);
+        pthread_rwlock_init(&locks->shard[i].rwlock, NULL);
+        locks->shard[i].entries = NULL;
+    }
+    *state = locks;
+    return true;
+}
+
+static bool one_open(const struct peer_setup *setup, void **state) {
+    return locks_open(setup, 0, state);
+}
+
+static bool many_open(const struct peer_setup *setup, void **state) {
+    return locks_open(setup, 6, state);
+}
+
+/* The table takes the low bits of the hash, the shard the high ones. */
+static inline struct shard *shard_of(struct locks *locks, uint32_t hash) {
+    return &locks->shard[(uint64_t)hash >> locks->shift];
+}
+
+static struct entry *entry_add(struct shard *shard, const char *key, unsigned hash) {
+    struct entry *entry = malloc(sizeof(*entry));
+
+    if (entry == NULL)
+        out_of_memory();
+    memcpy(entry->key, key, PEER_KEY);
+    entry->window = entry->count = 0;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, shard->entries, entry->key, PEER_KEY, hash, entry);
+    return entry;
+}
+
+/* ---- Mutex ---- */
+
+static inline bool mutex_one(struct locks *locks, const char *key) {
+    unsigned hash;
+    struct entry *entry;
+    uint64_t window = peer_window(&locks->setup);
+
+    HASH_VALUE(key, PEER_KEY, hash);
+    struct shard *shard = shard_of(locks, hash);
+    pthread_mutex_lock(&shard->mutex);
+    HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
+    if (entry == NULL)
+        entry = entry_add(shard, key, hash);
+    if (entry->window != window) {
+        entry->window = window;
+        entry->count = 0;
+    }
+    bool allowed = entry->count < locks->setup.limit;
+    entry->count += allowed;
+    pthread_mutex_unlock(&shard->mutex);
+    return allowed;
+}
+
+PEER_DECIDE(locks, mutex_one)
+
+/* ---- Reader-writer lock ---- */
+
+static inline bool rwlock_one(struct locks *locks, const char *key) {
+    unsigned hash;
+    struct entry *entry;
+    uint64_t window = peer_window(&locks->setup);
+
+    HASH_VALUE(key, PEER_KEY, hash);
+    struct shard *shard = shard_of(locks, hash);
+    pthread_rwlock_rdlock(&shard->rwlock);
+    HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
+    if (entry != NULL && entry->window == window) {
+        uint64_t count = ck_pr_faa_64(&entry->count, 1);
+        pthread_rwlock_unlock(&shard->rwlock);
+        return count < locks->setup.limit;
+    }
+    pthread_rwlock_unlock(&shard->rwlock);
+
+    pthread_rwlock_wrlock(&shard->rwlock);
+    HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
+    if (entry == NULL)
+        entry = entry_add(shard, key, hash);
+    if (entry->window != window) {
+        entry->window = window;
+        entry->count = 0;
+    }
+    bool allowed = entry->count++ < locks->setup.limit;
+    pthread_rwlock_unlock(&shard->rwlock);
+    return allowed;
+}
+
+PEER_DECIDE(locks, rwlock_one)
+
+const struct peer peer_mutex = {
+    .name = "mutex",
+    .help = "a mutex around a hash table (uthash)",
+    .depth = 1,
+    .bytes_per_key = 128,
+    .open = one_open,
+    .close = locks_close,
+    .decide = mutex_one_each,
+};
+
+const struct peer peer_mutex_64 = {
+    .name = "mutex-64",
+    .help = "the same in 64 shards",
+    .depth = 1,
+    .bytes_per_key = 128,
+    .open = many_open,
+    .close = locks_close,
+    .decide = mutex_one_each,
+};
+
+const struct peer peer_rwlock = {
+    .name = "rwlock",
+    .help = "a reader-writer lock around a hash table (uthash) of atomic counts",
+    .depth = 1,
+    .bytes_per_key = 128,
+    .open = one_open,
+    .close = locks_close,
+    .decide = rwlock_one_each,
+};
