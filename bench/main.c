@@ -17,6 +17,7 @@ static const struct {
     {"growth", bench_growth, "how that grows with keys, load, threads, policies and more"},
     {"goals", bench_goals, "whether the library is as fast as it is meant to be, point by point"},
     {"peers", bench_peers, "the same decisions by mutexes, Redis and memcached"},
+    {"load", bench_load, "arrivals on a schedule: the share of a core, and how late they are"},
     {"replay", bench_replay, "read an access log and show what limits would have done"},
 };
 
