@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""stint-bench peers and load, on sizes so small that it takes seconds: what they print, what they
+refuse, and that nothing of them is left.
+
+    peers.py STINT_BENCH
+"""
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BENCH = "stint-bench"
+CORES = len(os.sched_getaffinity(0))
+
+HERE = ["stint", "stint-batch", "counter", "open-64", "rwlock", "mutex-64", "mutex"]
+SERVERS = {
+    "memcached": "memcached", "memcached-16": "memcached",
+    "redis-incr": "redis-server", "redis-incr-16": "redis-server",
+    "redis-lua": "redis-server", "redis-lua-16": "redis-server",
+}
+NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
+           "bytes_per_key", "ratio_take", "ratio_batch"]
+
+
+def call(*arguments, **more):
+    return subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=150, **more)
+
+
+def processes(text):
+    """The ids of the processes whose command line or working files name the text."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as file:
+                if text.encode() in file.read():
+                    found.append(int(path.split("/")[2]))
+        except OSError:
+            pass
+    return found
+
+
+def children(pid):
+    """All descendants of a process."""
+    parents = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parents[int(path.split("/")[2])] = int(fields[1])
+    found, last = set(), {pid}
+    while last:
+        last = {child for child, parent in parents.items() if parent in last} - found
+        found |= last
+    return found
+
+
+def alive(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Temporary(unittest.TestCase):
+    """Every test has a directory for temporary files of its own, which must be empty at its end."""
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp(prefix="peers-")
+        self.environment = dict(os.environ, TMPDIR=self.directory)
+
+    def tearDown(self):
+        left = os.listdir(self.directory)
+        running = processes(self.directory)
+        shutil.rmtree(self.directory)
+        self.assertEqual((left, running), ([], []))
+
+    def peers(self, *arguments):
+        done = call("peers", "--format", "json", "--seconds", "0.01", *arguments,
+                    env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        return json.loads(done.stdout)
+
+
+class Rows(Temporary):
+    def check_row(self, row, rows):
+        name = row["peer"]
+        self.assertEqual(row["depth"], 16 if name.endswith(("-16", "-batch")) else 1)
+        if name in SERVERS and shutil.which(SERVERS[name]) is None:
+            self.assertEqual((row["absent"], row["checked"]), (True, False))
+            self.assertEqual([row[field] for field in NUMBERS], [None] * len(NUMBERS))
+            return
+        self.assertEqual((row["absent"], row["checked"]), (False, True), row)
+        for field in NUMBERS:
+            if field == "bytes_per_key" and name == "counter":
+                self.assertIsNone(row[field])
+            elif field != "bytes_per_key":  # a small table may fit memory that was there
+                self.assertGreater(row[field], 0, (name, field))
+        self.assertLessEqual(row["ns_min"], row["ns_per_op"])
+        self.assertLessEqual(row["ns_per_op"], row["ns_max"])
+        # Numbers are printed with six digits.
+        rate = row["threads"] * 1e9 / row["ns_per_op"]
+        self.assertAlmostEqual(row["decisions_per_second"] / rate, 1, places=4)
+        for field, other in (("ratio_take", "stint"), ("ratio_batch", "stint-batch")):
+            best = [r for r in rows if (r["peer"], r["keys"], r["threads"]) ==
+                    (other, row["keys"], row["threads"])][0]
+            ratio = best["decisions_per_second"] / row["decisions_per_second"]
+            self.assertAlmostEqual(row[field] / ratio, 1, places=4)
+        self.assertGreater(row["granted"], 0)
+        self.assertEqual(row["refused"], 0)
+        self.assertEqual(row["version"] != "", name in SERVERS)
+
+    def test_every_peer(self):
+        threads = sorted({1, min(2, CORES)})
+        result = self.peers("--keys", "1,3k", "--threads", ",".join(map(str, threads)))
+        rows = result["rows"]
+        for row in rows:
+            with self.subTest(row=row):
+                self.check_row(row, rows)
+        found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
+        self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in HERE + list(SERVERS)
+                                               for keys in (1, 3000) for n in threads))
+        self.assertGreater(rows[0]["window"], 86400)
+        self.assertIn("cpu", result["machine"])
+        self.assertIn("commit", result["build"])
+
+    def test_memory_is_of_the_keys(self):
+        rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
+        for name, low, high in (("stint", 30, 70), ("open-64", 30, 45), ("mutex", 80, 200),
+                                ("redis-incr", 60, 250), ("memcached", 60, 250)):
+            if not rows[name]["absent"]:
+                with self.subTest(peer=name):
+                    self.assertGreater(rows[name]["bytes_per_key"], low)
+                    self.assertLess(rows[name]["bytes_per_key"], high)
+
+    def test_chosen_peers_and_the_two_they_are_compared_with(self):
+        rows = self.peers("--peer", "mutex,counter", "--keys", "100", "--threads=1")["rows"]
+        self.assertEqual([row["peer"] for row in rows],
+                         ["stint", "stint-batch", "counter", "mutex"])
+
+    def test_absent_servers_are_told(self):
+        self.environment["PATH"] = self.directory
+        rows = self.peers("--keys", "100", "--threads", "1")["rows"]
+        self.assertEqual([row["peer"] for row in rows if row["absent"]], list(SERVERS))
+        done = call("peers", "--keys", "100", "--threads", "1", "--seconds", "0.01",
+                    env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("absent: redis-server is not installed"), 4)
+        self.assertEqual(done.stdout.count("absent: memcached is not installed"), 2)
+
+    def test_a_server_that_does_not_start_is_told(self):
+        binaries = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, binaries)
+        program = os.path.join(binaries, "redis-server")
+        for script, message in (("echo no memory today\nexit 1\n", "no memory today"),
+                                ("exit 0\n", "says nothing")):
+            with self.subTest(script=script):
+                with open(program, "w") as file:
+                    file.write("#!/bin/sh\n" + script)
+                os.chmod(program, 0o755)
+                self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
+                done = call("peers", "--peer", "redis-lua", "--keys", "9", "--threads", "1",
+                            "--seconds", "0.01", env=self.environment)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn("redis-lua", done.stderr)
+                self.assertIn(message, done.stderr)
+                self.assertIn("FAILED", done.stdout)
+
+    def test_a_peer_that_counts_wrongly_is_told(self):
+        # A Redis that counts down: it grants more than the limit.
+        server = shutil.which("redis-server")
+        if server is None:
+            self.skipTest("redis-server is not installed")
+        binaries = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, binaries)
+        program = os.path.join(binaries, "redis-server")
+        with open(program, "w") as file:
+            file.write('#!/bin/sh\nexec %s "$@" --rename-command INCR NOTHING '
+                       '--rename-command DECR INCR\n' % server)
+        os.chmod(program, 0o755)
+        self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
+        done = call("peers", "--peer", "redis-incr", "--keys", "9", "--threads", "1",
+                    "--seconds", "0.01", env=self.environment)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, "redis-incr.* tokens granted to one key: 3 would be right")
+
+    def test_the_table_fits_100_columns(self):
+        done = call("peers", "--keys", "100,2k", "--seconds", "0.01", env=self.environment)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+        for word in ("machine", "commit", "decisions/s", "CPU s/M", "B/key", "x take", "x batch"):
+            self.assertIn(word, done.stdout)
+
+
+@unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
+                 "the servers are not installed")
+class Dying(Temporary):
+    def die(self, number, expected):
+        bench = subprocess.Popen([BENCH, "peers", "--peer", "redis-incr,memcached", "--keys", "1k",
+                                  "--threads", "1", "--seconds", "600"],
+                                 env=self.environment, stdout=subprocess.DEVNULL)
+        try:
+            # Two servers and their guardians, at work.
+            self.assertTrue(until(lambda: len(children(bench.pid)) == 4))
+            time.sleep(0.2)
+            family = children(bench.pid)
+            self.assertEqual(len(os.listdir(self.directory)), 2)
+            bench.send_signal(number)
+            self.assertEqual(bench.wait(20), expected)
+            return family
+        finally:
+            bench.kill()
+            bench.wait()
+
+    def test_interrupted_it_has_stopped_all_when_it_ends(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                family = self.die(number, -number)
+                self.assertEqual([pid for pid in family if alive(pid)], [])
+                self.assertEqual(os.listdir(self.directory), [])
+
+    def test_killed_it_leaves_nothing_either(self):
+        for number in (signal.SIGKILL, signal.SIGABRT):
+            with self.subTest(signal=number):
+                family = self.die(number, -number)
+                self.assertTrue(until(lambda: not any(map(alive, family))))
+                self.assertTrue(until(lambda: os.listdir(self.directory) == []))
+
+    def test_a_server_that_dies_is_an_error(self):
+        with subprocess.Popen([BENCH, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
+                               "1", "--seconds", "2"], env=self.environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+            self.assertTrue(until(lambda: len(children(bench.pid)) == 2))
+            time.sleep(1)  # not the one of the rehearsal, which is over soon
+            servers = [pid for pid in children(bench.pid) if os.readlink("/proc/%d/exe" % pid) !=
+                       os.readlink("/proc/%d/exe" % bench.pid)]
+            self.assertEqual(len(servers), 1)
+            os.kill(servers[0], signal.SIGKILL)
+            out, err = bench.communicate(timeout=100)
+            self.assertEqual(bench.returncode, 1)
+            self.assertRegex(err, "redis-incr, 1k keys, 1 thread: .*(closed|reset|pipe)")
+            self.assertIn("FAILED", out)
+
+
+class Usage(unittest.TestCase):
+    def refused(self, *arguments):
+        done = call(*arguments)
+        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(done.stdout, "")
+        self.assertIn("--help", done.stderr)
+        return done.stderr
+
+    def check(self, command, wrong):
+        for option, values in wrong.items():
+            for value in values:
+                for arguments in ((option, value), ("%s=%s" % (option, value),)):
+                    with self.subTest(arguments=arguments):
+                        message = self.refused(command, *arguments)
+                        self.assertIn(option, message)
+                        self.assertIn("'", message)
+            with self.subTest(option=option):
+                self.assertIn(option + " needs a value", self.refused(command, option))
+        for nothing in ("--nothing", "nothing", "-x", "--key"):
+            self.assertIn("'%s'" % nothing, self.refused(command, nothing))
+        done = call(command, "--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in wrong:
+            self.assertIn(option, done.stdout)
+        return done.stdout
+
+    def test_peers(self):
+        help = self.check("peers", {
+            "--peer": ["redis", "", "mutex,", "STINT", "mutex,,rwlock"],
+            "--keys": ["0", "-1", "1x", "2G", "1k,,2k", "", "1.5"],
+            "--threads": ["0", "two", "1,"],
+            "--seconds": ["0", "-1", "inf", "1e9", "", "nan", "1s"],
+            "--format": ["csv", ""],
+        })
+        for peer in HERE + list(SERVERS):
+            self.assertIn("      %s " % peer, help)
+        self.assertIn("--threads %d" % (CORES + 1),
+                      self.refused("peers", "--threads", str(CORES + 1)))
+        message = self.refused("peers", "--keys", "1G")
+        self.assertIn("--keys 1G", message)
+        self.assertIn("GiB", message)
+
+    def test_load(self):
+        self.check("load", {
+            "--rate": ["0", "-1", "11M", "fast", ""],
+            "--seconds": ["0", "-1", "1e9", "nan", ""],
+            "--keys": ["0", "5G", "x"],
+            "--threads": ["0", "two", "1,2"],
+            "--limit": ["", "10", "10/fortnight", "0/s"],
+            "--format": ["csv", ""],
+        })
+        self.assertIn("--threads %d" % (CORES + 1),
+                      self.refused("load", "--threads", str(CORES + 1)))
+        self.assertIn("GiB", self.refused("load", "--keys", "4G", "--limit", "1/s", "--limit", "2/s"))
+        self.assertIn("--limit '5/s'", self.refused("load", "--limit", "5/s", "--limit", "5/s",
+                                                    "--keys", "10"))
+        self.assertIn("--seconds 0.1", self.refused("load", "--rate", "1", "--seconds", "0.1"))
+        many = ["--limit=%d/s" % i for i in range(1, 18)]
+        self.assertIn("'17/s': more than 16", self.refused("load", *many))
+
+
+class Load(unittest.TestCase):
+    def load(self, *arguments):
+        done = call("load", "--format", "json", *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        result = json.loads(done.stdout)
+        self.assertIn("cpu", result["machine"])
+        self.assertEqual(len(result["rows"]), 1)
+        return result["rows"][0]
+
+    def check(self, result, arrivals):
+        self.assertIs(result["checked"], True)
+        self.assertEqual(result["arrivals"], arrivals)
+        self.assertEqual(result["allowed"] + result["refused"], arrivals)
+        self.assertEqual(sum(policy["allowed"] for policy in result["limits"]), result["allowed"])
+        self.assertEqual(sum(policy["refused"] for policy in result["limits"]), result["refused"])
+        self.assertEqual(result["untracked"], 0)
+        for name in ("decision_ns", "lateness_ns"):
+            values = [result[name][p] for p in ("p50", "p90", "p99", "p99_9", "p99_99", "max")]
+            self.assertEqual(values, sorted(values))
+        self.assertGreater(result["decision_ns"]["p50"], 0)
+        self.assertLessEqual(result["late"], arrivals)
+        self.assertEqual(result["late"] > 0,
+                         result["lateness_ns"]["max"] > result["late_after_ns"])
+        self.assertGreater(result["core_share"], 0)
+        share = result["ns_per_decision"] * arrivals / 1e9 / result["wall_seconds"]
+        self.assertAlmostEqual(result["core_share"] / share, 1, places=3)
+        self.assertGreater(result["cpu_share_without"], 0)
+
+    def test_a_second_at_a_low_rate(self):
+        result = self.load("--rate", "5000", "--seconds", "1", "--keys", "1k")
+        self.check(result, 5000)
+        self.assertEqual([policy["limit"] for policy in result["limits"]],
+                         ["10/second", "100/minute", "2000/hour"])
+        # It keeps to the schedule, and it sleeps.
+        self.assertGreaterEqual(result["wall_seconds"], 1)
+        self.assertLess(result["cpu_share_with"], 0.9)
+        self.assertGreater(result["refused"], 0)
+
+    def test_threads_share_the_arrivals(self):
+        threads = min(2, CORES)
+        result = self.load("--rate", "3333", "--seconds", "0.5", "--keys", "10", "--threads",
+                           str(threads), "--limit", "7/day", "--limit", "3/day name=x")
+        self.check(result, 1667)
+        # Every key was asked for more than its limit.
+        self.assertEqual([policy["allowed"] for policy in result["limits"]], [70, 30])
+
+    def test_what_cannot_be_served_in_time_is_late(self):
+        # The arrivals of 0.1 s, of which one core serves less than half in that time.
+        result = self.load("--rate", "10M", "--seconds", "0.1", "--keys", "100k")
+        self.check(result, 1000000)
+        if result["wall_seconds"] > 0.11:
+            self.assertGreater(result["late"], 0)
+            self.assertGreater(result["lateness_ns"]["max"], 5000000)
+
+    def test_the_table(self):
+        done = call("load", "--rate", "1k", "--seconds", "0.2", "--keys", "100")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+        for word in ("machine", "of one core", "p99.9", "late", "200 in"):
+            self.assertIn(word, done.stdout)
+
+
+if __name__ == "__main__":
+    BENCH = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
