@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
+ * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
+#include "limiter.h" /* before cmocka, which defines fail() as well */
+
+#include "fixture.h"
+
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/types.h>
+
+/* ---- The system, as the library sees it ----------------------------------------------------- */
+
+enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, CALLS };
+
+static struct {
+    uint64_t calls[CALLS];
+    uint64_t refused[CALLS];   /* bit n: its call number n, from 0 on, is refused */
+    int error;                 /* with this errno */
+    size_t short_random;       /* getrandom gives no more bytes than this at once; 0: all */
+    bool interrupted_random;   /* every other call of it is interrupted */
+    int64_t mapped, allocated; /* bytes and blocks that were taken and not given back */
+} system_calls;
+
+static void system_reset(void) {
+    assert_int_equal(system_calls.mapped, 0);
+    assert_int_equal(system_calls.allocated, 0);
+    memset(&system_calls, 0, sizeof system_calls);
+}
+
+static bool refuses(enum call call) {
+    uint64_t number = system_calls.calls[call]++;
+    if (number >= 64 || (system_calls.refused[call] >> number & 1) == 0)
+        return false;
+    errno = system_calls.error;
+    return true;
+}
+
+/* The linker's names. Meson asks for 64-bit file offsets, with which mmap is mmap64. */
+void *__real_mmap64(void *address, size_t length, int protection, int flags, int file,
+                    off_t offset);
+void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
+                    off_t offset);
+int __real_munmap(void *address, size_t length);
+int __wrap_munmap(void *address, size_t length);
+int __real_madvise(void *address, size_t length, int advice);
+int __wrap_madvise(void *address, size_t length, int advice);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void __real_free(void *block);
+void __wrap_free(void *block);
+ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_realloc(void *block, size_t size);
+void *__wrap_realloc(void *block, size_t size);
+
+void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
+                    off_t offset) {
+    if (refuses(MMAP))
+        return MAP_FAILED;
+    void *mapping = __real_mmap64(address, length, protection, flags, file, offset);
+    if (mapping != MAP_FAILED)
+        system_calls.mapped += (int64_t)length;
+    return mapping;
+}
+
+int __wrap_munmap(void *address, size_t length) {
+    int result = __real_munmap(address, length);
+    if (result == 0)
+        system_calls.mapped -= (int64_t)length;
+    return result;
+}
+
+int __wrap_madvise(void *address, size_t length, int advice) {
+    return refuses(MADVISE) ? -1 : __real_madvise(address, length, advice);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+    if (refuses(ALIGNED_ALLOC))
+        return NULL;
+    system_calls.allocated++;
+    return __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_malloc(size_t size) {
+    if (refuses(MALLOC))
+        return NULL;
+    system_calls.allocated++;
+    return __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size) {
+    if (refuses(CALLOC))
+        return NULL;
+    system_calls.allocated++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *block, size_t size) {
+    if (refuses(REALLOC))
+        return NULL;
+    system_calls.allocated += block == NULL;
+    return __real_realloc(block, size);
+}
+
+void __wrap_free(void *block) {
+    system_calls.allocated -= block != NULL;
+    __real_free(block);
+}
+
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+    if (refuses(GETRANDOM))
+        return -1;
+    if (system_calls.interrupted_random && system_calls.calls[GETRANDOM] % 2 == 1) {
+        errno = EINTR;
+        return -1;
+    }
+    if (system_calls.short_random != 0 && length > system_calls.short_random)
+        length = system_calls.short_random;
+    return __real_getrandom(bytes, length, flags);
+}
+
+/* ---- Opening -------------------------------------------------------------------------------- */
+
+static struct stint_options options_of(uint64_t max_keys, uint32_t flags) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.flags = flags;
+    return options;
+}
+
+/* Keys that fill a part of a page, and several huge pages. */
+static const uint64_t sizes[] = {10, 300000};
+static const uint32_t flag_sets[] = {0, STINT_PREFAULT, STINT_SMALL_PAGES,
+                                     STINT_PREFAULT | STINT_SMALL_PAGES};
+
+/* Opens, uses and closes one with all that the system gives. */
+static void check_opens(const struct stint_options *options) {
+    struct stint_limiter *limiter = NULL;
+    assert_int_equal(stint_open(options, &limiter), 0);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(system_calls.mapped, stats.memory);
+    uint32_t policy = add_policy(limiter, "", 1, MINUTE, 0, 0);
+    assert_true(stint_take(limiter, policy, 1, 1, T0, NULL));
+    assert_false(stint_take(limiter, policy, 1, 1, T0, NULL));
+    stint_close(limiter);
+    system_reset(); /* all was given back */
+}
+
+/* Opens one, of which a call was refused. */
+static void check_refused(const struct stint_options *options, int error, const char *reason) {
+    struct stint_limiter *const untouched = (struct stint_limiter *)(uintptr_t)0x5717;
+    struct stint_limiter *limiter = untouched;
+    assert_int_equal(stint_open(options, &limiter), -error);
+    assert_ptr_equal(limiter, untouched);
+    assert_non_null(strstr(stint_reason(), reason));
+    system_reset();
+}
+
+/* What it costs to open one with all that the system gives: the calls to refuse in turn. */
+static void count_calls(const struct stint_options *options, uint64_t calls[CALLS]) {
+    struct stint_limiter *limiter = NULL;
+    assert_int_equal(stint_open(options, &limiter), 0);
+    memcpy(calls, system_calls.calls, sizeof system_calls.calls);
+    stint_close(limiter);
+    system_reset();
+}
+
+/* Every call that must not fail, for every kind of limiter. */
+static void test_each_call_refused(void **state) {
+    (void)state;
+    static const struct {
+        int refused_with, error;
+        const char *reason;
+    } expected[CALLS] = {
+        [MMAP] = {ENOMEM, ENOMEM, "max_keys"},    [ALIGNED_ALLOC] = {ENOMEM, ENOMEM, "handle"},
+        [GETRANDOM] = {ENOSYS, EAGAIN, "random"}, [MALLOC] = {ENOMEM, ENOMEM, ""},
+        [CALLOC] = {ENOMEM, ENOMEM, ""},          [REALLOC] = {ENOMEM, ENOMEM, ""},
+    };
+    unsigned refused = 0;
+
+    system_reset();
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (size_t f = 0; f < sizeof flag_sets / sizeof *flag_sets; f++) {
+            struct stint_options options = options_of(sizes[s], flag_sets[f]);
+            uint64_t calls[CALLS];
+            count_calls(&options, calls);
+            for (unsigned call = 0; call < CALLS; call++) {
+                for (uint64_t n = 0; call != MADVISE && n < calls[call]; n++) {
+                    system_calls.refused[call] = UINT64_C(1) << n;
+                    system_calls.error = expected[call].refused_with;
+                    check_refused(&options, expected[call].error, expected[call].reason);
+                    refused++;
+                }
+            }
+            check_opens(&options);
+        }
+    }
+    assert_true(refused >= 3 * 8); /* a mapping, a handle, a secret for each of the eight */
+}
+
+/* Huge pages are advice: without them all is right. */
+static void test_no_huge_pages(void **state) {
+    (void)state;
+    system_reset();
+    for (size_t f = 0; f < sizeof flag_sets / sizeof *flag_sets; f++) {
+        if ((flag_sets[f] & STINT_PREFAULT) != 0)
+            continue;
+        struct stint_options options = options_of(300000, flag_sets[f]);
+        system_calls.refused[MADVISE] = UINT64_MAX;
+        system_calls.error = EINVAL;
+        check_opens(&options);
+    }
+}
+
+/* Memory that the system does not have when it is asked to give it now. */
+static void test_prefault_refused(void **state) {
+    (void)state;
+    system_reset();
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        static const int errors[] = {ENOMEM, EFAULT, EHWPOISON};
+        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
+            struct stint_options options = options_of(sizes[s], STINT_PREFAULT);
+            system_calls.refused[MADVISE] = UINT64_MAX;
+            system_calls.error = errors[e];
+            check_refused(&options, ENOMEM, "prefault");
+        }
+    }
+}
+
+static size_t resident_pages(void *mapping, size_t size) {
+    size_t pages = (size + 4095) / 4096, resident = 0;
+    unsigned char *map = __real_malloc(pages);
+    assert_non_null(map);
+    assert_int_equal(mincore(mapping, size, map), 0);
+    for (size_t i = 0; i < pages; i++)
+        resident += map[i] & 1;
+    __real_free(map);
+    return resident;
+}
+
+/* Prefaulting where the kernel is too old to do it at a stroke (before 5.14). */
+static void test_prefault_by_hand(void **state) {
+    (void)state;
+    system_reset();
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        struct stint_options options = options_of(sizes[s], STINT_PREFAULT | STINT_SMALL_PAGES);
+        struct stint_limiter *limiter = NULL;
+        system_calls.refused[MADVISE] = UINT64_MAX;
+        system_calls.error = EINVAL;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        assert_int_equal(resident_pages(limiter->mapping, limiter->mapping_size),
+                         limiter->mapping_size / 4096);
+        stint_close(limiter);
+        system_reset();
+    }
+}
+
+/* Random bytes come in parts, or are interrupted, and all of the secret is theirs. */
+static void test_random_in_parts(void **state) {
+    (void)state;
+    static const size_t parts[] = {0, 1, 100, 191, 192};
+    system_reset();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        for (unsigned interrupted = 0; interrupted < 2; interrupted++) {
+            unsigned char seen[STINT_SECRET_SIZE] = {0};
+            struct stint_options options = options_of(10, 0);
+            for (unsigned round = 0; round < 16; round++) {
+                struct stint_limiter *limiter = NULL;
+                system_calls.short_random = parts[i];
+                system_calls.interrupted_random = interrupted;
+                assert_int_equal(stint_open(&options, &limiter), 0);
+                for (size_t byte = 0; byte < sizeof seen; byte++)
+                    seen[byte] |= limiter->secret[byte];
+                stint_close(limiter);
+                system_reset();
+            }
+            for (size_t byte = 0; byte < sizeof seen; byte++)
+                assert_int_not_equal(seen[byte], 0); /* 1 in 2^128 is 0 in 16 rounds */
+        }
+    }
+}
+
+/* A secret that was given asks for no random bytes. */
+static void test_given_secret(void **state) {
+    (void)state;
+    system_reset();
+    struct stint_options options = options_of(10, 0);
+    options.secret = test_secret();
+    system_calls.refused[GETRANDOM] = UINT64_MAX;
+    system_calls.error = ENOSYS;
+    check_opens(&options);
+}
+
+/* An option that is wrong is refused before anything is asked for. */
+static void test_nothing_for_wrong_options(void **state) {
+    (void)state;
+    struct stint_options options = options_of(0, 0);
+    struct stint_limiter *limiter = NULL;
+    system_reset();
+    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
+    assert_null(limiter);
+    for (unsigned call = 0; call < CALLS; call++)
+        assert_int_equal(system_calls.calls[call], 0);
+}
+
+/* ---- After opening -------------------------------------------------------------------------- */
+
+/* D: all memory is taken at open. */
+static void test_nothing_after_open(void **state) {
+    (void)state;
+    system_reset();
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint64_t calls[CALLS];
+    int64_t mapped = system_calls.mapped, allocated = system_calls.allocated;
+    memcpy(calls, system_calls.calls, sizeof calls);
+
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_parse("10/minute", &policy, NULL), 0);
+    int minute = stint_policy_add(limiter, &policy);
+    uint32_t hour = add_policy(limiter, "", 25, HOUR, 0, STINT_COUNT_REFUSED);
+    assert_true(minute >= 0);
+    assert_int_equal(stint_policy_parse("10/s stripes=2", &policy, NULL), 0);
+    int striped = stint_policy_add(limiter, &policy);
+    assert_true(striped >= 0);
+    for (uint64_t i = 0; i < 20000; i++) { /* more keys than fit, in many windows */
+        struct stint_request requests[20];
+        struct stint_verdict verdict;
+        uint64_t now = T0 + i / 500 * 20 * SECOND;
+        stint_key key = stint_key_join(limiter, number_key(limiter, i % 3000), "part", 4);
+        if (stint_take(limiter, (uint32_t)minute, key, 1, now, &verdict))
+            stint_refund(limiter, (uint32_t)minute, key, 1, verdict.window);
+        for (uint32_t n = 0; n < 20; n++)
+            requests[n] =
+                (struct stint_request){.key = key + n, .policy = n % 3, .cost = n, .flags = n % 16};
+        stint_decide_batch(limiter, requests, 20, now, NULL);
+        for (uint32_t n = 0; n < 3; n++)
+            requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};
+        stint_decide_all(limiter, requests, 3, now, NULL);
+        stint_reset(limiter, hour, key);
+    }
+    change_limit(limiter, hour, 20);
+    get_stats(limiter);
+    get_policy_stats(limiter, hour);
+    assert_int_equal(stint_policy_add(limiter, &policy), -EEXIST);
+
+    assert_memory_equal(system_calls.calls, calls, sizeof calls);
+    assert_int_equal(system_calls.mapped, mapped);
+    assert_int_equal(system_calls.allocated, allocated);
+    stint_close(limiter);
+    system_reset();
+}
+
+static void test_close_nothing(void **state) {
+    (void)state;
+    system_reset();
+    stint_close(NULL);
+    system_reset();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_call_refused),
+        cmocka_unit_test(test_no_huge_pages),
+        cmocka_unit_test(test_prefault_refused),
+        cmocka_unit_test(test_prefault_by_hand),
+        cmocka_unit_test(test_random_in_parts),
+        cmocka_unit_test(test_given_secret),
+        cmocka_unit_test(test_nothing_for_wrong_options),
+        cmocka_unit_test(test_nothing_after_open),
+        cmocka_unit_test(test_close_nothing),
+    };
+    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
+}
