@@ -422,8 +422,8 @@ static void test_arguments(void **state) {
 static void test_prefixes(void **state) {
     (void)state;
     static const char *const texts[] = {
-        "268435456 per 15 minutes name=\"a \\\"b\\\\\" start=2024-02-29T05:00:00.25+01:30 shadow "
-        "count-refused",
+        ("268435456 per 15 minutes name=\"a \\\"b\\\\\" start=2024-02-29T05:00:00.25+01:30 shadow "
+         "count-refused"),
         "1M/31622400000ms count-refused name=search start=2024-01-01 shadow",
         "10r/s shadow",
         "  100 / 15 Minutes  shadow  ",
