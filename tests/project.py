@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The project as its users get it: the header alone, the symbols, what is installed, the README's
+examples word for word, stint inside another meson project.
+
+    project.py SOURCE BUILD MESON CC [TEST...]
+"""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SOURCE, BUILD = Path("."), Path("build")
+MESON, CC = "meson", "cc"
+STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
+
+ANSWER = "allowed 1, refused 1\n"
+PROGRAM = """
+#include <stint.h>
+#include <stdio.h>
+
+int main(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_limiter *limiter;
+    options.max_keys = 10;
+    if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy) != 0)
+        return 1;
+    int allowed = stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
+    int refused = !stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
+    printf("allowed %d, refused %d\\n", allowed, refused);
+    stint_close(limiter);
+    return 0;
+}
+"""
+
+
+def call(*command, **options):
+    """Runs a command that must succeed. Returns what it printed."""
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100,
+                          stdin=subprocess.DEVNULL, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{shlex.join(command)}: exit status {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def header():
+    return (SOURCE / "include" / "stint.h").read_text()
+
+
+def public_functions():
+    """What stint.h declares."""
+    found = re.findall(r"^STINT_API\b[^;(]*?(\w+)\(", header(), re.MULTILINE)
+    assert len(found) == len(re.findall(r"^STINT_API\b", header(), re.MULTILINE))
+    return sorted(found)
+
+
+def readme_blocks(language):
+    """The code blocks of that language in the README."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (SOURCE / "README.md").read_text(),
+                      re.MULTILINE | re.DOTALL)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="stint-project-")
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name)
+
+    def write(self, name, text):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def install(self):
+        """Installs the build. Returns the environment in which pkg-config finds only that."""
+        self.destination = self.directory / "installed"
+        call(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet",
+             "--destdir", self.destination)
+        [found] = self.destination.rglob("stint.pc")
+        self.libraries = found.parent.parent
+        return {**os.environ, "PKG_CONFIG_LIBDIR": str(found.parent),
+                "PKG_CONFIG_SYSROOT_DIR": str(self.destination)}
+
+    def pkg_config(self, environment, *options):
+        return shlex.split(call("pkg-config", *options, "stint", env=environment))
+
+
+class Header(Case):
+    def check(self, compiler, *options):
+        source = self.write("alone.c", "#include <stint.h>\n")
+        call(*shlex.split(compiler), *options, *STRICT, "-I", SOURCE / "include",
+             "-fsyntax-only", source)
+
+    def test_alone_in_c(self):
+        for standard in "c11", "gnu11", "c17":
+            self.check(CC, f"-std={standard}")
+
+    def test_alone_in_c_with_the_warnings_of_others(self):
+        self.check(CC, "-std=c11", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wundef")
+
+    def test_twice(self):
+        source = self.write("twice.c", "#include <stint.h>\n#include <stint.h>\n")
+        call(*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include", "-fsyntax-only",
+             source)
+
+    def test_cxx(self):
+        """Alone, and every function and initialiser used and linked."""
+        names = public_functions()
+        text = "#include <stint.h>\n#include <cstdio>\n\nint main() {\n"
+        text += "    void (*volatile function)();\n"
+        initialisers = re.findall(r"^#define STINT_(\w+)_INIT\b", header(), re.MULTILINE)
+        self.assertIn("OPTIONS", initialisers)
+        for name in initialisers:
+            text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
+            text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
+        for name in names:
+            text += f"    function = reinterpret_cast<void (*)()>(&{name});\n"
+            text += '    std::printf("%d\\n", function != nullptr);\n'
+        text += "    return 0;\n}\n"
+        source = self.write("all.cc", text)
+        program = self.directory / "all"
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        for standard in "c++11", "c++17", "c++20":
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I",
+                 SOURCE / "include", source, "-o", program, BUILD / "src" / "libstint.a",
+                 "-pthread")
+            self.assertEqual(call(program), "1\n" * len(names))
+
+
+class Symbols(Case):
+    def test_shared_library_has_the_functions_of_the_header_and_nothing_else(self):
+        lines = call("nm", "-D", "--defined-only", BUILD / "src" / "libstint.so").splitlines()
+        exported = sorted(line.split()[-1] for line in lines)
+        self.assertEqual(exported, public_functions())
+        self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
+
+    def test_shared_library_needs_only_the_c_library(self):
+        dynamic = call("readelf", "-d", BUILD / "src" / "libstint.so")
+        for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
+            self.assertRegex(needed, r"^(libc|ld-linux.*|libpthread)\.so")
+
+
+class Install(Case):
+    def build(self, environment, *options):
+        """A program with pkg-config's flags. Returns its path."""
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        flags = self.pkg_config(environment, "--cflags", "--libs", *options)
+        static = ["-static"] if "--static" in options else []
+        call(*shlex.split(CC), "-std=c11", *STRICT, *static, source, "-o", program, *flags)
+        return program
+
+    def version(self):
+        return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+
+    def test_files(self):
+        self.install()
+        version = self.version()
+        names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
+        self.assertEqual(names, sorted([
+            "stint.h", "stint.pc", "libstint.a", "libstint.so",
+            f"libstint.so.{version.split('.')[0]}", f"libstint.so.{version}"]))
+        [installed] = self.destination.rglob("stint.h")
+        self.assertEqual(installed.read_text(), header())
+
+    def test_shared(self):
+        environment = self.install()
+        program = self.build(environment)
+        soname = "libstint.so." + self.version().split(".")[0]
+        self.assertIn(f"[{soname}]", call("readelf", "-d", program))
+        self.assertRegex(call("readelf", "-d", self.libraries / soname),
+                         rf"SONAME.*\[{re.escape(soname)}\]")
+        self.assertEqual(call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}),
+                         ANSWER)
+
+    def test_static(self):
+        program = self.build(self.install(), "--static")
+        self.assertNotIn("NEEDED", call("readelf", "-d", program))
+        self.assertEqual(call(program), ANSWER)
+
+    def test_version(self):
+        environment = self.install()
+        self.assertEqual(self.pkg_config(environment, "--modversion"), [self.version()])
+        source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
+                            "int main(void) { puts(stint_version()); return 0; }\n")
+        program = self.directory / "version"
+        call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
+             "-I", SOURCE / "include")
+        self.assertEqual(call(program), self.version() + "\n")
+
+
+class Readme(Case):
+    def test_example(self):
+        """The first C block is a program; the text block after it is what it prints."""
+        environment = self.install()
+        source = self.write("example.c", readme_blocks("c")[0])
+        program = self.directory / "example"
+        call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
+             *self.pkg_config(environment, "--cflags", "--libs"))
+        printed = call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+
+        def without_times(text):
+            return re.sub(r"\d+ s\b", "N s", text)
+
+        self.assertIn("refused", printed)
+        self.assertEqual(without_times(printed), without_times(readme_blocks("text")[0]))
+
+    def test_replay(self):
+        """The report of the replay example, but for its speed."""
+        bench = BUILD / "bench" / "stint-bench"
+        if not bench.exists():
+            self.skipTest("stint-bench was not built")
+        [block] = [block for block in readme_blocks("console") if "bench/run replay" in block]
+        command, shown = block.split("\n", 1)
+        arguments = shlex.split(command)
+        self.assertEqual(arguments[:2], ["$", "./bench/run"])
+
+        def without_speed(text):
+            return re.sub(r"(Speed +)[\d,]+", r"\1N", text).strip()
+
+        self.assertEqual(without_speed(shown),
+                         without_speed(call(bench, *arguments[2:], cwd=SOURCE)))
+
+    def test_notations(self):
+        """Every policy in the table of the notation is one."""
+        text = (SOURCE / "README.md").read_text()
+        policies = re.findall(r"^\| `(\d[^`]*)` \|", text, re.MULTILINE)
+        self.assertGreater(len(policies), 4)
+        checks = "".join(f'    CHECK("{policy}");\n' for policy in policies)
+        source = self.write("notations.c", f"""
+#include <stint.h>
+#include <stdio.h>
+#define CHECK(text) \\
+    if (stint_policy_parse(text, &policy, NULL) != 0) \\
+        return puts(text ": " "not a policy"), 1
+
+int main(void) {{
+    struct stint_policy policy = STINT_POLICY_INIT;
+{checks}
+    return 0;
+}}
+""")
+        program = self.directory / "notations"
+        call(*shlex.split(CC), source, "-o", program, "-I", SOURCE / "include",
+             BUILD / "src" / "libstint.a", "-pthread")
+        call(program)
+
+    def test_links(self):
+        """What the README refers to in the repository is there."""
+        text = (SOURCE / "README.md").read_text()
+        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+        for link in links + ["bench/run", "tests/run", "tests/data/access.log.gz"]:
+            self.assertTrue((SOURCE / link).exists(), link)
+
+
+class Subproject(Case):
+    """Inside another project, as the README says."""
+
+    def outer(self, project):
+        """Its directory. Of stint it has what the library needs, and the tests and benchmark that
+        must not be built. The system has no other -dev packages, and so no stint either."""
+        self.write("main.c", PROGRAM)
+        self.write("meson.build", project)
+        inside = self.directory / "subprojects" / "stint"
+        for name in "include", "src", "tests", "bench":
+            shutil.copytree(SOURCE / name, inside / name)
+        for name in "meson.build", "meson_options.txt":
+            shutil.copy(SOURCE / name, inside)
+
+        self.system = self.directory / "system"
+        self.system.mkdir()
+        for name in "ck", "libxxhash":
+            where = call("pkg-config", "--variable=pcfiledir", name).strip()
+            shutil.copy(Path(where) / f"{name}.pc", self.system)
+
+    def build(self, *options):
+        build = self.directory / "build"
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+        call(MESON, "setup", build, self.directory, *options, env=environment)
+        call(MESON, "compile", "-C", build, env=environment)
+        self.assertEqual(call(build / "main"), ANSWER)
+        for unwanted in "stint-bench", "test-api":
+            self.assertEqual(list(build.rglob(unwanted)), [])
+
+    def test_as_the_readme_says(self):
+        [line] = readme_blocks("meson")
+        self.outer("project('outer', 'c')\n" + line
+                   + "executable('main', 'main.c', dependencies: stint)\n")
+        self.build()
+
+    def test_wrap(self):
+        self.outer("project('outer', 'c')\nstint = dependency('stint')\n"
+                   "executable('main', 'main.c', dependencies: stint)\n")
+        (self.directory / "subprojects" / "stint").rename(
+            self.directory / "subprojects" / "stint-1.0")
+        self.write("subprojects/limiter.wrap",
+                   "[wrap-file]\ndirectory = stint-1.0\n[provide]\ndependency_names = stint\n")
+        self.build()
+
+    def test_fallback(self):
+        self.outer("project('outer', 'c', default_options: ['c_std=c11', 'warning_level=3'])\n"
+                   "stint = dependency('stint', fallback: 'stint')\n"
+                   "executable('main', 'main.c', dependencies: stint)\n")
+        self.build("--werror", "-Ddefault_library=static")
+
+    def test_the_library_alone(self):
+        """What the tests and the benchmark need may be missing."""
+        self.outer("")
+        build = self.directory / "build"
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+        call(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", env=environment)
+        call(MESON, "compile", "-C", build, env=environment)
+        self.assertTrue((build / "src" / "libstint.so").exists())
+        self.assertFalse((build / "tests").exists() or (build / "bench").exists())
+
+
+class Commands(Case):
+    """The commands say what is wrong with how they were called."""
+
+    def refused(self, *command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=SOURCE)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_run(self):
+        self.assertIn("'--al'", self.refused("tests/run", "--al"))
+        self.assertIn("'unit'", self.refused("tests/run", "--all", "unit"))
+        self.assertIn("--all", call("tests/run", "--help", cwd=SOURCE))
+
+
+if __name__ == "__main__":
+    SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    MESON, CC = sys.argv[3], sys.argv[4]
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
