@@ -146,6 +146,12 @@ class Symbols(Case):
         self.assertEqual(exported, public_functions())
         self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
 
+    def test_static_library_takes_no_name_of_its_users(self):
+        lines = call("nm", "-g", "--defined-only", BUILD / "src" / "libstint.a").splitlines()
+        names = [line.split()[2] for line in lines if len(line.split()) == 3]
+        self.assertLessEqual(set(public_functions()), set(names))
+        self.assertEqual([name for name in names if not name.startswith("stint_")], [])
+
     def test_shared_library_needs_only_the_c_library(self):
         dynamic = call("readelf", "-d", BUILD / "src" / "libstint.so")
         for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
