@@ -58,8 +58,8 @@
  *    longer than half of that is taken for a stepped clock, and starts anew.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - A raise of a limit in the middle of a window can find up to one token per thread already
- *    counted that was in fact refused at the very instant before the raise. They come back with the
- *    next window.
+ *    counted that was in fact refused at the very instant before the raise, and so can a refund after
+ *    a limit was lowered. They come back with the next window.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
@@ -214,7 +214,8 @@ struct stint_policy {
                                  * most `limit` */
     uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms */
     int64_t start;              /* ns since the epoch at which one window starts, a multiple of
-                                 * 10 ms; 0: aligned to the epoch, so to UTC minutes and days */
+                                 * 10 ms; 0: aligned to the epoch, so to UTC minutes and days, or
+                                 * with STINT_START_PER_KEY, which goes with 0 only */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
                                  * STINT_SMOOTH */
     uint32_t near_limit; /* percent of the capacity, 1 .. 100: verdicts of keys that have used
@@ -344,11 +345,12 @@ struct stint_verdict {
 /* Striped policies: `used` and `remaining` of a granted request are those of its own stripe times
  * the number of stripes, so the true remainder differs by at most the share of the other stripes,
  * limit * (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals
- * read all stripes, and are exact. */
+ * read all stripes, and are exact. A request's own limit below the policy's is compared with the sum of
+ * the stripes, which concurrent requests may pass by what they take meanwhile. */
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
- *   cost     tokens; 0 looks and takes nothing
+ *   cost     tokens; 0 is always allowed and takes nothing
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading. It may be late: a late
  *            caller joins the newer window that it finds, and one who is later than the window and

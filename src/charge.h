@@ -96,7 +96,7 @@ static inline struct charge charge_of(const struct terms *terms, uint64_t count,
     uint64_t taken = 0;
 
     if ((terms->flags & DECIDE_MARK) == 0) {
-        if (total + terms->cost <= terms->room)
+        if (terms->cost == 0 || total + terms->cost <= terms->room)
             return (struct charge){count + terms->cost, total + terms->cost, (uint32_t)terms->cost,
                                    true};
         if ((terms->flags & STINT_PARTIAL) != 0 && total < terms->room) {
@@ -104,6 +104,8 @@ static inline struct charge charge_of(const struct terms *terms, uint64_t count,
             return (struct charge){count + taken, terms->room, (uint32_t)taken, true};
         }
     }
+    if ((terms->flags & STINT_PEEK) != 0) /* drains nothing, counts nothing */
+        return (struct charge){count, total, 0, false};
     if ((terms->flags & STINT_DRAIN) != 0 && total < terms->capacity)
         taken = terms->capacity - total;
     if ((terms->rule.flags & STINT_COUNT_REFUSED) != 0 && !terms->counted) {
@@ -113,12 +115,20 @@ static inline struct charge charge_of(const struct terms *terms, uint64_t count,
     return (struct charge){count + taken, total + taken, 0, false};
 }
 
+/* Sums of waits end just below STINT_NEVER. */
+static inline uint64_t wait_add(uint64_t one, uint64_t other) {
+    uint64_t sum;
+    return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;
+}
+
 /* ns from the end of a window to that of the one in which all but `room` of `over` is paid back. */
 static inline uint64_t wait_windows(const struct terms *terms, uint64_t total, uint64_t room) {
     if (!rule_carries(&terms->rule) || total <= room)
         return 0;
     uint64_t windows = (total - room + terms->rule.limit - 1) / terms->rule.limit;
-    return (windows - 1) * tick_ns(terms->length);
+    uint64_t wait;
+    return __builtin_mul_overflow(windows - 1, tick_ns(terms->length), &wait) ? STINT_NEVER - 1
+                                                                              : wait;
 }
 
 /* ns until `room` is enough for the previous window's share, `left` ns before the end of the
@@ -151,14 +161,14 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct charg
                                    uint64_t left) {
     if (charge->fits) /* a reservation waits until what it took is there */
         return charge->total > terms->capacity
-                   ? left + wait_windows(terms, charge->total, terms->capacity)
+                   ? wait_add(left, wait_windows(terms, charge->total, terms->capacity))
                    : 0;
     if (terms->cost > terms->room)
         return STINT_NEVER;
     if ((terms->rule.flags & STINT_SMOOTH) != 0)
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
-    return left + wait_windows(terms, charge->total + terms->cost, terms->room);
+    return wait_add(left, wait_windows(terms, charge->total + terms->cost, terms->room));
 }
 
 /* Mixes a hash and a number: the finalizer of splitmix64. */

@@ -180,8 +180,8 @@ bool decision_end(struct decision *decision, const struct charge *charge, uint64
         return allowed;
     uint64_t wait = charge_wait(terms, charge, left);
     if (rule->jitter != 0 && !charge->fits && wait != STINT_NEVER)
-        wait += part_of(mix(decision->hash, (uint64_t)end),
-                        tick_ns(decision->policy->length) / 100 * rule->jitter);
+        wait = wait_add(wait, part_of(mix(decision->hash, (uint64_t)end),
+                                      tick_ns(decision->policy->length) / 100 * rule->jitter));
     *verdict = (struct stint_verdict){
         .allowed = allowed,
         .flags = flags,
@@ -566,8 +566,11 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
     tick_t end = window_end(tick_of(decision->now), decision->start, decision->policy->length);
     uint64_t used = peek || !charge.fits ? 0 : charge.total;
     *allowed = decision_end(decision, &charge, used, end, STINT_UNTRACKED, verdict);
-    if (verdict != NULL && !charge.fits)
+    if (verdict != NULL && !charge.fits) {
         verdict->remaining = 0; /* of nothing that this key could be given */
+        if (verdict->retry_after < verdict->reset_after)
+            verdict->retry_after = verdict->reset_after;
+    }
     return DONE;
 }
 

@@ -6,7 +6,7 @@ struct gathered {
     uint32_t taken[STRIPES_OF_KEY_MAX];
     uint64_t window; /* in which; 0: nothing yet */
     uint64_t total;
-    uint64_t used; /* of the stripe that gave last */
+    uint64_t used; /* of the first stripe that gave */
     uint32_t flags;
 };
 
@@ -25,12 +25,13 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
 
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
     const struct table *table = &whole->limiter->table;
+    uint64_t largest = atomic_load_relaxed(&whole->limiter->records[whole->policy_id].largest);
 
     for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
         if (gathered->taken[i] == 0)
             continue;
         stint_key hash = stripe_key(whole->hash, i);
-        uint64_t share = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, i);
+        uint64_t share = stripe_share(largest, whole->terms.rule.stripes, i);
         (void)slot_refund(table, hash, table_tag(table, hash, whole->policy_id),
                           id_of(tick_of(gathered->window)), gathered->taken[i], share, false,
                           whole->policy->length);
@@ -76,25 +77,26 @@ static bool gather(const struct decision *whole, struct gathered *gathered) {
         }
         gathered->window = verdict.window;
         gathered->taken[stripe] = verdict.granted;
+        if (gathered->total == 0)
+            gathered->used = verdict.used;
         gathered->total += verdict.granted;
-        gathered->used = verdict.used;
     }
     return true;
 }
 
 /* Refuses: every stripe was seen without room. The first refusal is marked in stripe 0. */
 static bool refuse(struct decision *whole, struct stint_verdict *verdict) {
+    uint32_t drain = whole->terms.flags & STINT_DRAIN;
+    struct decision part = stripe_decision(whole, 0, whole->terms.cost, drain | DECIDE_MARK);
     struct stint_verdict marked;
 
-    if ((whole->terms.flags & STINT_DRAIN) != 0)
-        for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
-            struct decision part =
-                stripe_decision(whole, i, whole->terms.cost, STINT_DRAIN | DECIDE_MARK);
-            (void)slot_decide(&part, &marked);
-        }
-    struct decision part = stripe_decision(whole, 0, whole->terms.cost, DECIDE_MARK);
     (void)slot_decide(&part, &marked);
     whole->now = part.now;
+    for (uint32_t i = 1; drain != 0 && i < whole->terms.rule.stripes; i++) {
+        struct decision other = stripe_decision(whole, i, whole->terms.cost, drain | DECIDE_MARK);
+        struct stint_verdict ignored;
+        (void)slot_decide(&other, &ignored);
+    }
     uint64_t used = sum_used(whole);
     struct charge charge = {.count = used, .total = used};
     return decision_end(whole, &charge, used, tick_of(marked.window),
@@ -134,6 +136,11 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
     if ((terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial))
         return refuse(whole, verdict);
 
+    /* A limit of the request's own has shares of its own, of which other requests know nothing. */
+    if (terms->capacity < terms->rule.capacity && !partial &&
+        sum_used(whole) + terms->cost > terms->capacity)
+        return refuse(whole, verdict);
+
     struct gathered gathered;
     while (!gather(whole, &gathered)) /* each round saw a window turn */
         give_back(whole, &gathered);
@@ -146,6 +153,8 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
     }
     if (gathered.total == terms->cost || (partial && gathered.total > 0)) {
         uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
+        if (used < gathered.total)
+            used = gathered.total;
         struct charge charge = {used, used, (uint32_t)gathered.total, true};
         return decision_end(whole, &charge, used, tick_of(gathered.window), gathered.flags,
                             verdict);

@@ -266,7 +266,7 @@ static struct stint_verdict expect(const struct stint_request *request, uint32_t
         next.window = started_window(policy, past_it ? pair->window : 0, now, got->window);
     }
 
-    bool fits = (uint64_t)next.used + cost <= v.capacity;
+    bool fits = cost == 0 || (uint64_t)next.used + cost <= v.capacity;
     if (!fits && partial && next.used < v.capacity) {
         cost = v.capacity - next.used;
         fits = true;
