@@ -160,7 +160,7 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
 static inline uint64_t charge_wait(const struct terms *terms, const struct charge *charge,
                                    uint64_t left) {
     if (charge->fits) /* a reservation waits until what it took is there */
-        return charge->total > terms->capacity
+        return terms->cost != 0 && charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, charge->total, terms->capacity))
                    : 0;
     if (terms->cost > terms->room)
