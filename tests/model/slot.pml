@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: MIT
+ * The slot protocol of src/slot.h, as src/slot.c and src/take.c do it, for spin. `run` compiles and
+ * runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must not.
+ *
+ * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch
+ * locals of the thread, or ghosts. A loop around a compare-and-swap that only comes again because
+ * `used` changed (claim_cancel, claim_resolve, watermark_raise) is one step here: its failed rounds
+ * write nothing. Memory is sequentially consistent.
+ *
+ * Time is a few ticks. The clock moves at any instant; a thread loads it once, when a call begins,
+ * and may sleep anywhere after that, so it is late by any amount. A thread that is killed is one
+ * that spin never schedules again: every prefix of a run is a run. So promise E is that the state
+ * graph has no cycle (a thread that goes round while all others stand still would be one) and no
+ * state in which a thread waits (spin's invalid end states).
+ *
+ * Parameters (-D): SLOTS of the key's sequence, THREADS, CALLS0 CALLS1 CALLS2 of each, LIMIT of
+ * the policies,
+ * LAST tick of the clock, LENGTH0 START0 LENGTH1 START1 of the windows of the two keys' policies,
+ * KEYS0 KEYS1 KEYS2 (bit set of the keys that a thread calls for), USED (slots that other keys
+ * had before), REFUND, RESET, PEEK (calls that threads may make beside takes), REPLACE. */
+
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef THREADS
+#define THREADS 2
+#endif
+#ifndef CALLS0
+#define CALLS0 1
+#endif
+#ifndef CALLS1
+#define CALLS1 1
+#endif
+#ifndef CALLS2
+#define CALLS2 1
+#endif
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+#ifndef LAST
+#define LAST 3
+#endif
+#ifndef LENGTH0
+#define LENGTH0 2
+#endif
+#ifndef START0
+#define START0 0
+#endif
+#ifndef LENGTH1
+#define LENGTH1 1
+#endif
+#ifndef START1
+#define START1 0
+#endif
+#ifndef KEYS0
+#define KEYS0 3
+#endif
+#ifndef KEYS1
+#define KEYS1 3
+#endif
+#ifndef KEYS2
+#define KEYS2 3
+#endif
+#ifndef USED
+#define USED 0
+#endif
+#ifndef REFUND
+#define REFUND 0 /* tokens given back by a refund; 0: none */
+#endif
+#ifndef RESET
+#define RESET 0
+#endif
+#ifndef PEEK
+#define PEEK 0
+#endif
+#ifndef REPLACE
+#define REPLACE 0
+#endif
+
+/* Tags. The keys' own are KEY and KEY + 1. */
+#define NEVER     0
+#define TOMBSTONE 1
+#define OTHER     2 /* a key that had a slot before, and is not called for any more */
+#define KEY       3
+
+/* A state is one word, as in slot.h: end | pending | refused | used. */
+#define STATE(end, pending, refused, used) ((end) << 6 | (pending) << 5 | (refused) << 4 | (used))
+#define STATE_USED(state)    ((state) & 15)
+#define STATE_REFUSED(state) ((state) >> 4 & 1)
+#define STATE_PENDING(state) ((state) >> 5 & 1)
+#define STATE_ID(state)      ((state) >> 6)
+#define SAME_WINDOW(one, other) (((one) >> 5) == ((other) >> 5))
+
+#define LENGTH(key) ((key) == 0 -> LENGTH0 : LENGTH1)
+#define START(key)  ((key) == 0 -> START0 : START1)
+#define WINDOW_END(key, tick)                                                                      \
+    (((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) - 7 * LENGTH(key) +      \
+     START(key))
+#if LAST + LENGTH0 > 14 || LAST + LENGTH1 > 14
+#error "16 ends fit in a word of counts"
+#endif
+
+/* The id that stands for an end, and the end that an id of a slot stands for. */
+#ifdef WRONG_IDS /* windows counted for each policy, from 1: the same number twice in a slot */
+#define ID(key, end) ((end) / LENGTH(key))
+#define END_OF(holder, state)                                                                      \
+    ((holder) < KEY || STATE_PENDING(state) -> STATE_ID(state)                                     \
+                                            : STATE_ID(state) * LENGTH((holder) - KEY))
+#else
+#define ID(key, end)          (end)
+#define END_OF(holder, state) STATE_ID(state)
+#endif
+
+typedef slot_t {
+    byte tag;
+    short state
+};
+slot_t slot[SLOTS];
+byte watermark;
+byte clock = 1;
+
+/* ---- Ghosts: what the promises are about ------------------------------------------------------ */
+
+/* Tokens of a key in force in each window: granted, less given back. Two bits for each end. */
+int granted[2];
+#define GRANTED_IN(key, end) (granted[key] >> 2 * (end) & 3)
+#define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << 2 * (end))
+#define GRANT_LESS(key, end) granted[key] = granted[key] - (1 << 2 * (end))
+short told[2]; /* bit of each end: somebody has been told that he is the first refused */
+byte charged[SLOTS]; /* tokens in a slot: `used` without those of refused requests */
+typedef call_t {
+    bit busy;
+    bit lacked; /* the key had no room at some instant of this call */
+    byte key;
+    byte now
+};
+call_t call[THREADS];
+bit replaced[2]; /* the key has lost a live slot: A and B are off */
+
+#define NO_ROOM(t, i)                                                                              \
+    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) &&                          \
+     END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT)
+#if SLOTS == 1
+#define NO_ROOM_ANYWHERE(t) NO_ROOM(t, 0)
+#elif SLOTS == 2
+#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1))
+#else
+#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1) || NO_ROOM(t, 2))
+#endif
+#define NOTE_FULL_OF(t) call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t))
+#if THREADS == 2
+#define NOTE_FULL NOTE_FULL_OF(0); NOTE_FULL_OF(1)
+#else
+#define NOTE_FULL NOTE_FULL_OF(0); NOTE_FULL_OF(1); NOTE_FULL_OF(2)
+#endif
+
+/* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
+#define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= LIMIT)
+#define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
+#define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
+#define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
+#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
+#define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
+#if SLOTS == 1
+#define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
+#elif SLOTS == 2
+#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t))
+#else
+#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t) + COMMITTED_TO(2, t))
+#endif
+
+#define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
+
+/* ---- Transitions: each write to a slot names its own ------------------------------------------ */
+
+/* `run` compares the set of those that happen with the table in src/slot.h. */
+#define BY_CLAIM   0
+#define BY_RESOLVE 1
+#define BY_TAKE    2
+#define BY_DECIDE  3
+#define BY_REFUND  4
+#define BY_RESET   5
+#define BY_REPLACE 6
+#define HOW_DOUBLE 0
+#define HOW_SINGLE 1
+#define HOW_ADD    2
+
+c_decl {
+    \#include <stdio.h>
+    \#include <stdlib.h>
+    static unsigned char happened[4][4][3][7];
+    static void report_transitions(void) {
+        static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
+        static const char *const hows[] = {"D", "S", "+"};
+        static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
+                                          "replace"};
+        for (int i = 0; i < 4 * 4 * 3 * 7; i++)
+            if (happened[i / 84][i / 21 % 4][i / 7 % 3][i % 7])
+                printf("transition: %s %s %s %s\n", states[i / 84], states[i / 21 % 4],
+                       hows[i / 7 % 3], bys[i % 7]);
+    }
+    static void report_at_exit(void) {
+        static int asked;
+        if (!asked++)
+            atexit(report_transitions);
+    }
+};
+
+hidden byte from, to; /* no part of the state */
+hidden short before;
+
+#define KIND(i)                                                                                    \
+    (slot[i].tag == NEVER     -> 0                                                                 \
+     : (slot[i].tag == TOMBSTONE -> 3 : (STATE_PENDING(slot[i].state) -> 1 : 2)))
+
+/* I1: the end only grows, and with another tag it does grow, except into a tombstone. */
+#ifdef WITHOUT_I1
+#define I1_end_grows(i, new_tag) true
+#else
+#define I1_end_grows(i, new_tag)                                                                   \
+    (REPLACE || STATE_ID(slot[i].state) > STATE_ID(before) ||                                      \
+     (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
+      (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
+#endif
+
+#define WRITE(i, new_tag, new_state, how, by)                                                      \
+    d_step {                                                                                       \
+        from = KIND(i);                                                                            \
+        before = slot[i].state;                                                                    \
+        slot[i].state = new_state;                                                                 \
+        assert(I1_end_grows(i, new_tag));                                                          \
+        slot[i].tag = new_tag;                                                                     \
+        to = KIND(i);                                                                              \
+        c_code { happened[from][to][how][by] = 1; }                                                \
+    }
+
+/* ---- A thread --------------------------------------------------------------------------------- */
+
+#define NONE SLOTS
+#define TAG  (KEY + call[me].key)
+#define NOW  call[me].now
+#define MAX(one, other) ((one) > (other) -> (one) : (other))
+
+#define FORGET                                                                                     \
+    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0; token = 0
+
+/* STALE: start over. */
+#define START_OVER FORGET; goto find
+
+#define GRANT(end)                                                                                 \
+    GRANT_MORE(call[me].key, end);                                                                 \
+    assert(PROMISE_A_within_limit(call[me].key, end)); assert(I3_one_slot_of_a_key)
+
+#define GRANTED(end)                                                                               \
+    granted_key = call[me].key; granted_end = end; goto next
+
+/* A token was counted in slot n, by a compare-and-swap or a commit. */
+#define OPENED(n)                                                                                  \
+    assert(PROMISE_A_counted_by_own(call[me].key, n));                                             \
+    GRANT(tick); NOTE_FULL; GRANTED(tick)
+
+#define REFUSED                                                                                    \
+    assert(PROMISE_B_was_full(me)); goto next
+
+#define FIRST_REFUSED(end)                                                                         \
+    assert(PROMISE_C_first_refusal_once(call[me].key, end));                                       \
+    told[call[me].key] = told[call[me].key] | 1 << (end)
+
+proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
+    byte i;                     /* slot that is looked at */
+    byte at;                    /* slot that may be claimed, or is */
+    byte held_tag; short held;  /* what it held */
+    short state, added;
+    byte tag, tick;
+    bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
+    bit hot;                    /* the hot path is still to be tried */
+    byte granted_key, granted_end; /* what may be given back; 0: nothing */
+
+next:
+    atomic {
+        FORGET;
+        call[me].busy = 0; call[me].lacked = 0; call[me].key = 0; call[me].now = 0; hot = 0;
+        if
+        ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
+        :: else -> calls--
+        fi;
+        NOW = clock;
+        if
+        :: keys & 1 -> call[me].key = 0
+        :: keys & 2 -> call[me].key = 1
+        fi;
+        if
+        :: hot = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find
+#if REFUND
+        :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
+#endif
+#if RESET
+        :: granted_end = 0; goto committed_tag
+#endif
+        fi
+    }
+
+    /* slot_find; and line_find of the hot path, which loads the same tags in any order */
+find:
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == TAG -> tag = 0; goto found_state
+        :: tag == NEVER && at == NONE -> at = i; tag = 0; goto claim /* I5 */
+        :: tag == NEVER && at != NONE -> tag = 0; goto watermark_raise
+        :: tag > NEVER && tag != TAG && at == NONE -> goto reusable
+        :: else -> goto find_next
+        fi
+    }
+reusable: /* slot_reusable */
+    atomic {
+        state = slot[i].state;
+        if
+        :: END_OF(tag, state) <= NOW -> at = i; held_tag = tag; held = state
+#ifdef WRONG_TOMBSTONE
+        :: END_OF(tag, state) > NOW && tag == TOMBSTONE -> at = i; held_tag = tag; held = state
+#endif
+        :: else
+        fi;
+        state = 0;
+        goto find_next
+    }
+find_next:
+    atomic {
+        tag = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto find
+        :: i == SLOTS && at != NONE -> i = 0; goto watermark_raise
+        :: else -> i = 0; goto table_full
+        fi
+    }
+
+    /* decide_found, and take_in of the hot path */
+found_state:
+    atomic { state = slot[i].state; goto found_tag }
+found_tag:
+    atomic {
+        if
+#ifdef WRONG_NO_SECOND_TAG
+        :: false
+#else
+        :: slot[i].tag != TAG -> START_OVER
+#endif
+        :: else
+        fi;
+        if
+        :: STATE_PENDING(state) -> at = i; held = state; state = 0; i = 0; goto resolve
+        :: else
+        fi;
+        if
+        :: END_OF(TAG, state) <= NOW -> goto decide_cas /* a new window in place */
+        :: else
+        fi;
+        if
+        :: STATE_USED(state) < LIMIT -> goto decide_cas /* by stint_decide, cost > 1, flags */
+        :: STATE_USED(state) < LIMIT && hot && !STATE_REFUSED(state) &&
+           STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
+        :: STATE_USED(state) >= LIMIT && STATE_REFUSED(state) -> goto refuse
+        :: STATE_USED(state) >= LIMIT && !STATE_REFUSED(state) -> goto decide_cas
+#if PEEK
+        :: goto refuse
+#endif
+        fi
+    }
+decide_cas: /* decide_found */
+    atomic {
+        hot = 0;
+        if
+        :: slot[i].state != state -> START_OVER
+        :: else
+        fi;
+        if
+        :: END_OF(TAG, state) <= NOW ->
+            tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
+            WRITE(i, slot[i].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_DECIDE);
+            charged[i] = 1
+        :: END_OF(TAG, state) > NOW && STATE_USED(state) < LIMIT ->
+            tick = STATE_ID(state);
+            WRITE(i, slot[i].tag, state + 1, HOW_SINGLE, BY_DECIDE);
+            charged[i]++
+        :: else -> /* the first refusal */
+            WRITE(i, slot[i].tag, state | STATE(0, 0, 1, 0), HOW_SINGLE, BY_DECIDE);
+            FIRST_REFUSED(STATE_ID(state));
+            REFUSED
+        fi;
+        OPENED(i)
+    }
+refuse: /* decide_found: nothing to write */
+    atomic {
+        if
+#ifndef WRONG_NO_SECOND_STATE
+        :: !SAME_WINDOW(slot[i].state, state) -> START_OVER
+#endif
+        :: else -> skip
+        fi;
+#if PEEK
+        if
+        :: STATE_USED(state) < LIMIT -> goto next
+        :: else
+        fi;
+#endif
+        REFUSED
+    }
+take_add: /* take_in */
+    atomic {
+        hot = 0;
+        added = slot[i].state;
+        token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < LIMIT);
+        charged[i] = (charged[i] < LIMIT && STATE_USED(added) < LIMIT -> charged[i] + 1
+                                                                       : charged[i]);
+        WRITE(i, slot[i].tag, added + 1, HOW_ADD, BY_TAKE);
+        if
+        :: token -> GRANT(STATE_ID(added))
+        :: else
+        fi;
+        NOTE_FULL;
+        if
+        :: SAME_WINDOW(added, state) && STATE_USED(added) < LIMIT -> goto added_granted
+        :: SAME_WINDOW(added, state) && STATE_USED(added) >= LIMIT -> goto added_stale
+        :: !SAME_WINDOW(added, state) && STATE_PENDING(added) -> goto stray
+        :: else -> goto added_tag
+        fi
+    }
+added_tag: /* slot_decide_added */
+    atomic {
+        if
+        :: slot[i].tag == TAG -> goto added_state
+        :: else -> goto stray
+        fi
+    }
+added_state:
+    atomic {
+        if
+        :: !SAME_WINDOW(slot[i].state, added) -> goto stray
+        :: SAME_WINDOW(slot[i].state, added) && STATE_USED(added) < LIMIT -> goto added_granted
+        :: else -> goto added_stale
+        fi
+    }
+stray:
+#ifdef WRONG_TAKE_BACK
+    atomic {
+        slot[i].state = slot[i].state - 1;
+        goto added_stale
+    }
+#endif
+added_stale:
+    atomic {
+        if
+        :: token -> GRANT_LESS(call[me].key, STATE_ID(added))
+        :: else
+        fi;
+        START_OVER
+    }
+added_granted:
+    atomic {
+        assert(PROMISE_A_token_is_counted(call[me].key, token));
+        GRANTED(STATE_ID(added))
+    }
+
+    /* decide_absent */
+watermark_raise: /* of the slot's tag, not of a never-used one */
+#ifndef WRONG_WATERMARK_NOT_RAISED
+    atomic { watermark = MAX(watermark, NOW); goto claim }
+#endif
+claim: /* claim_slot */
+    atomic {
+        i = 0;
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        charged[at] = 0;
+#ifdef WRONG_NO_PENDING
+        tick = MAX(NOW, watermark);
+        tick = WINDOW_END(call[me].key, tick);
+        charged[at] = 1;
+        WRITE(at, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_CLAIM);
+        OPENED(at)
+#else
+        held = STATE(NOW + 1, 1, 0, 0);
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
+        held_tag = 0
+#endif
+    }
+
+    /* claim_resolve, by the claimer or by who met the claim */
+resolve:
+#ifdef WRONG_WATERMARK_BEFORE_LOOK
+    atomic { tick = watermark }
+#endif
+#ifdef WRONG_NO_LOOK
+    goto commit_tick;
+#endif
+look: /* claim_stands */
+    atomic {
+        if
+        :: i == at -> goto look_next
+        :: else
+        fi;
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> goto commit_tick /* I5 */
+        :: tag == TAG -> tag = 0; goto look_state
+        :: else -> goto look_next
+        fi
+    }
+look_state:
+    atomic { state = slot[i].state; goto look_tag }
+look_tag:
+    atomic {
+        if
+        :: slot[i].tag != TAG -> goto look_next
+        :: slot[i].tag == TAG && (!STATE_PENDING(state) || i < at) -> goto cancel
+        :: else -> goto cancel_other
+        fi
+    }
+#if defined(WRONG_CANCEL_KEEPS_PENDING)
+#define TOMBSTONE_OF(claim) STATE(STATE_ID(claim), 1, 0, 0)
+#elif defined(WRONG_CANCEL_ZERO)
+#define TOMBSTONE_OF(claim) 0
+#else
+#define TOMBSTONE_OF(claim) STATE(STATE_ID(claim), 0, 0, 0)
+#endif
+cancel: /* claim_cancel, of the claim that is resolved */
+    atomic {
+        if
+        :: slot[at].tag == TAG && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, TOMBSTONE_OF(held), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        START_OVER
+    }
+cancel_other: /* claim_cancel, of a later one */
+    atomic {
+        if
+        :: slot[i].tag == TAG && SAME_WINDOW(slot[i].state, state) ->
+            WRITE(i, TOMBSTONE, TOMBSTONE_OF(state), HOW_DOUBLE, BY_RESOLVE);
+            goto look_next
+        :: else -> state = 0; goto look
+        fi
+    }
+look_next:
+    atomic {
+        state = 0; tag = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto look
+        :: else -> goto commit_tick
+        fi
+    }
+commit_tick:
+    atomic {
+        i = 0; tag = 0; state = 0;
+#ifndef WRONG_WATERMARK_BEFORE_LOOK
+        tick = watermark;
+#endif
+        tick = MAX(tick, NOW);
+        tick = MAX(tick, STATE_ID(held) - 1);
+        tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
+        goto commit
+    }
+commit:
+    atomic {
+        if
+        :: !SAME_WINDOW(slot[at].state, held) -> START_OVER
+#ifdef WRONG_COMMIT_WAITS
+        :: SAME_WINDOW(slot[at].state, held) && STATE_USED(slot[at].state) != 0 -> goto commit
+#endif
+        :: else
+        fi;
+        charged[at] = 1;
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
+        OPENED(at)
+    }
+table_full: /* decide_full: a stated outcome, G */
+#if !REPLACE
+    goto next;
+#else
+least_tag: /* find_least_used */
+    atomic { tag = slot[i].tag; goto least_state }
+least_state:
+    atomic {
+        state = slot[i].state;
+        if
+        :: STATE_PENDING(state) -> goto least_next
+#ifndef WRONG_REPLACE_TOMBSTONE
+        :: !STATE_PENDING(state) && tag == TOMBSTONE -> goto least_next
+#endif
+#ifndef WRONG_REPLACE_OWN
+        :: !STATE_PENDING(state) && tag == TAG -> START_OVER
+#endif
+        :: else
+        fi;
+        if
+        :: at == NONE || STATE_USED(state) < STATE_USED(held) ->
+            at = i; held_tag = tag; held = state
+        :: else
+        fi;
+        goto least_next
+    }
+least_next:
+    atomic {
+        tag = 0; state = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto least_tag
+        :: i == SLOTS && at != NONE -> i = 0; goto replace
+        :: else -> goto next /* admitted */
+        fi
+    }
+replace: /* claim_slot */
+    atomic {
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        if
+        :: held_tag >= KEY && held_tag != TAG -> replaced[held_tag - KEY] = 1
+        :: else
+        fi;
+        charged[at] = 0;
+        held = STATE(NOW + 1, 1, 0, 0);
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_REPLACE);
+        held_tag = 0;
+        goto resolve
+    }
+#endif
+
+#if REFUND || RESET
+    /* find_committed, slot_refund, slot_reset */
+committed_tag:
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> goto given_back
+        :: tag == TAG -> tag = 0; goto committed_state
+        :: else -> goto committed_next
+        fi
+    }
+committed_state:
+    atomic { state = slot[i].state; goto committed_tag_again }
+committed_tag_again:
+    atomic {
+        if
+        :: slot[i].tag == TAG && !STATE_PENDING(state) -> goto give_back
+        :: else -> goto committed_next
+        fi
+    }
+committed_next:
+    atomic {
+        tag = 0; state = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto committed_tag
+        :: else -> goto given_back
+        fi
+    }
+give_back:
+    atomic {
+        if
+        :: granted_end != 0 && granted_end != STATE_ID(state) -> goto given_back
+        :: slot[i].state != state -> i = 0; state = 0; goto committed_tag
+        :: else
+        fi;
+        tick = (STATE_USED(state) < LIMIT -> STATE_USED(state) : LIMIT); /* what there is to give */
+#ifdef WRONG_REFUND_NO_MINIMUM
+        tick = STATE_USED(state);
+#endif
+        if
+        :: granted_end == 0 ->
+            WRITE(i, slot[i].tag, state - STATE_USED(state), HOW_SINGLE, BY_RESET);
+            granted[call[me].key] = granted[call[me].key] & ~(3 << 2 * STATE_ID(state));
+            charged[i] = 0
+        :: else ->
+#ifdef WRONG_REFUND_BELOW_ZERO
+            WRITE(i, slot[i].tag, state - STATE_USED(state) + tick - REFUND, HOW_SINGLE, BY_REFUND);
+            tick = (tick < REFUND -> tick : REFUND);
+#else
+            if
+            :: tick == 0 -> goto given_back
+            :: else
+            fi;
+            held = (tick < REFUND -> tick : REFUND);
+            WRITE(i, slot[i].tag, state - STATE_USED(state) + tick - held, HOW_SINGLE, BY_REFUND);
+            tick = held;
+#endif
+            charged[i] = (charged[i] > tick -> charged[i] - tick : 0);
+            do
+            :: tick > 0 && GRANTED_IN(call[me].key, granted_end) > 0 ->
+                GRANT_LESS(call[me].key, granted_end);
+                tick--
+            :: else -> break
+            od
+        fi;
+        goto given_back
+    }
+given_back:
+    atomic { granted_key = 0; granted_end = 0; goto next }
+#endif
+
+done:
+    skip
+}
+
+active proctype clock_hand() {
+    do
+    :: clock < LAST -> clock++
+    :: clock == LAST -> break
+    od
+}
+
+init {
+    byte n;
+    atomic {
+        c_code { report_at_exit(); };
+        /* Slots that other keys had: over by now, or at the next tick. */
+        do
+        :: n < USED -> slot[n].tag = OTHER; slot[n].state = STATE(1, 0, 0, 1); n++
+        :: n < USED -> slot[n].tag = OTHER; slot[n].state = STATE(2, 0, 0, 1); n++
+        :: else -> break
+        od;
+        n = 0;
+        run thread(0, KEYS0, CALLS0);
+        run thread(1, KEYS1, CALLS1)
+#if THREADS > 2
+        ; run thread(2, KEYS2, CALLS2)
+#endif
+    }
+}
