@@ -13,14 +13,17 @@
  * graph has no cycle (a thread that goes round while all others stand still would be one) and no
  * state in which a thread waits (spin's invalid end states).
  *
- * Parameters (-D): SLOTS of the key's sequence, THREADS, CALLS0 CALLS1 CALLS2 of each, LIMIT of
- * the policies,
- * LAST tick of the clock, LENGTH0 START0 LENGTH1 START1 of the windows of the two keys' policies,
- * KEYS0 KEYS1 KEYS2 (bit set of the keys that a thread calls for), USED (slots that other keys
- * had before), REFUND, RESET, PEEK (calls that threads may make beside takes), REPLACE. */
+ * Parameters (-D): SLOTS of the keys' sequence, LINE of them in a line, THREADS, CALLS0 CALLS1
+ * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both policies,
+ * LENGTH0 START0 LENGTH1 START1 of their windows, LAST tick of the clock, USED (slots that other
+ * keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls that
+ * threads may make beside takes), REPLACE (STINT_FULL_REPLACE). */
 
 #ifndef SLOTS
 #define SLOTS 2
+#endif
+#ifndef LINE
+#define LINE SLOTS /* slots of a line: SLOTS, or 1 */
 #endif
 #ifndef THREADS
 #define THREADS 2
@@ -63,6 +66,9 @@
 #endif
 #ifndef USED
 #define USED 0
+#endif
+#ifndef HELD
+#define HELD 0
 #endif
 #ifndef REFUND
 #define REFUND 0 /* tokens given back by a refund; 0: none */
@@ -117,6 +123,12 @@ typedef slot_t {
 };
 slot_t slot[SLOTS];
 byte watermark;
+#if LINE < SLOTS
+byte reach;
+#define REACH reach
+#else
+#define REACH 0
+#endif
 byte clock = 1;
 
 /* ---- Ghosts: what the promises are about ------------------------------------------------------ */
@@ -131,6 +143,7 @@ byte charged[SLOTS]; /* tokens in a slot: `used` without those of refused reques
 typedef call_t {
     bit busy;
     bit lacked; /* the key had no room at some instant of this call */
+    bit crowded; /* at some instant it had no slot and, by its now, could have had none */
     byte key;
     byte now
 };
@@ -147,7 +160,20 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #else
 #define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1) || NO_ROOM(t, 2))
 #endif
-#define NOTE_FULL_OF(t) call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t))
+#define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
+#define NOT_FOR(t, i)                                                                              \
+    (slot[i].tag != NEVER && !COMMITTED_TO(i, KEY + call[t].key) &&                                \
+     END_OF(slot[i].tag, slot[i].state) > call[t].now)
+#if SLOTS == 1
+#define NONE_FOR(t) NOT_FOR(t, 0)
+#elif SLOTS == 2
+#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1))
+#else
+#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1) && NOT_FOR(t, 2))
+#endif
+#define NOTE_FULL_OF(t)                                                                            \
+    call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t));                      \
+    call[t].crowded = call[t].crowded || (call[t].busy && NONE_FOR(t))
 #if THREADS == 2
 #define NOTE_FULL NOTE_FULL_OF(0); NOTE_FULL_OF(1)
 #else
@@ -159,8 +185,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
+#define PROMISE_G_was_crowded(t)         call[t].crowded
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
-#define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
 #if SLOTS == 1
 #define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
 #elif SLOTS == 2
@@ -231,7 +257,8 @@ hidden short before;
         assert(I1_end_grows(i, new_tag));                                                          \
         slot[i].tag = new_tag;                                                                     \
         to = KIND(i);                                                                              \
-        c_code { happened[from][to][how][by] = 1; }                                                \
+        c_code { happened[from][to][how][by] = 1; };                                               \
+        NOTE_FULL                                                                                  \
     }
 
 /* ---- A thread --------------------------------------------------------------------------------- */
@@ -242,7 +269,8 @@ hidden short before;
 #define MAX(one, other) ((one) > (other) -> (one) : (other))
 
 #define FORGET                                                                                     \
-    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0; token = 0
+    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;  \
+    token = 0; lines = 1; match = 0; sure = 0
 
 /* STALE: start over. */
 #define START_OVER FORGET; goto find
@@ -257,7 +285,7 @@ hidden short before;
 /* A token was counted in slot n, by a compare-and-swap or a commit. */
 #define OPENED(n)                                                                                  \
     assert(PROMISE_A_counted_by_own(call[me].key, n));                                             \
-    GRANT(tick); NOTE_FULL; GRANTED(tick)
+    GRANT(tick); GRANTED(tick)
 
 #define REFUSED                                                                                    \
     assert(PROMISE_B_was_full(me)); goto next
@@ -272,6 +300,9 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     byte held_tag; short held;  /* what it held */
     short state, added;
     byte tag, tick;
+    byte lines; /* that may hold the key */
+    bit sure;   /* none may be claimed; the tag is looked for once more */
+    byte match; /* slots of a line that have the tag: a bit of each */
     bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
     bit hot;                    /* the hot path is still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
@@ -279,7 +310,7 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
 next:
     atomic {
         FORGET;
-        call[me].busy = 0; call[me].lacked = 0; call[me].key = 0; call[me].now = 0; hot = 0;
+        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0; call[me].key = 0; call[me].now = 0; hot = 0;
         if
         ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
         :: else -> calls--
@@ -290,7 +321,8 @@ next:
         :: keys & 2 -> call[me].key = 1
         fi;
         if
-        :: hot = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find
+        :: hot = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find /* stint_take */
+        :: call[me].busy = 1; NOTE_FULL_OF(me); goto find          /* with flags, or a limit */
 #if REFUND
         :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
 #endif
@@ -300,16 +332,44 @@ next:
         fi
     }
 
-    /* slot_find; and line_find of the hot path, which loads the same tags in any order */
+    /* slot_find, first pass: the tag. Likewise line_find and table_find_displaced of the hot path */
 find:
+#if LINE < SLOTS
+    atomic { lines = REACH + 1; goto find_tag }
+#endif
+find_tag: /* line_match */
     atomic {
         tag = slot[i].tag;
         if
-        :: tag == TAG -> tag = 0; goto found_state
-        :: tag == NEVER && at == NONE -> at = i; tag = 0; goto claim /* I5 */
-        :: tag == NEVER && at != NONE -> tag = 0; goto watermark_raise
-        :: tag > NEVER && tag != TAG && at == NONE -> goto reusable
+        :: tag == TAG -> tag = 0; lines = 0; sure = 0; goto found_state
         :: else -> goto find_next
+        fi
+    }
+find_next:
+    atomic {
+        tag = 0;
+        i++;
+        if
+#if LINE > 1
+        :: hot && i == LINE -> i = 0; goto unused_tag
+#endif
+        :: !(hot && LINE > 1 && i == LINE) && i < lines * LINE -> goto find_tag
+        :: !(hot && LINE > 1 && i == LINE) && i >= lines * LINE -> i = 0; lines = 0;
+            if
+            :: sure -> sure = 0; goto table_full
+            :: else -> goto reusable_tag
+            fi
+        fi
+    }
+
+    /* slot_find, second pass: a slot that may be claimed */
+reusable_tag:
+    atomic {
+        hot = 0;
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> at = i; goto reach_raise
+        :: else -> goto reusable
         fi
     }
 reusable: /* slot_reusable */
@@ -322,17 +382,16 @@ reusable: /* slot_reusable */
 #endif
         :: else
         fi;
-        state = 0;
-        goto find_next
-    }
-find_next:
-    atomic {
-        tag = 0;
+        state = 0; tag = 0;
         i++;
         if
-        :: i < SLOTS -> goto find
-        :: i == SLOTS && at != NONE -> i = 0; goto watermark_raise
+        :: at != NONE -> i = 0; goto watermark_raise
+        :: at == NONE && i < SLOTS -> goto reusable_tag
+#ifdef WRONG_FULL_WITH_SLOT
         :: else -> i = 0; goto table_full
+#else
+        :: else -> i = 0; lines = 1; sure = 1; goto find /* the tag once more */
+#endif
         fi
     }
 
@@ -378,12 +437,12 @@ decide_cas: /* decide_found */
         if
         :: END_OF(TAG, state) <= NOW ->
             tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
-            WRITE(i, slot[i].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_DECIDE);
-            charged[i] = 1
+            charged[i] = 1;
+            WRITE(i, slot[i].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_DECIDE)
         :: END_OF(TAG, state) > NOW && STATE_USED(state) < LIMIT ->
             tick = STATE_ID(state);
-            WRITE(i, slot[i].tag, state + 1, HOW_SINGLE, BY_DECIDE);
-            charged[i]++
+            charged[i]++;
+            WRITE(i, slot[i].tag, state + 1, HOW_SINGLE, BY_DECIDE)
         :: else -> /* the first refusal */
             WRITE(i, slot[i].tag, state | STATE(0, 0, 1, 0), HOW_SINGLE, BY_DECIDE);
             FIRST_REFUSED(STATE_ID(state));
@@ -419,7 +478,6 @@ take_add: /* take_in */
         :: token -> GRANT(STATE_ID(added))
         :: else
         fi;
-        NOTE_FULL;
         if
         :: SAME_WINDOW(added, state) && STATE_USED(added) < LIMIT -> goto added_granted
         :: SAME_WINDOW(added, state) && STATE_USED(added) >= LIMIT -> goto added_stale
@@ -466,7 +524,11 @@ added_granted:
     /* decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
 #ifndef WRONG_WATERMARK_NOT_RAISED
-    atomic { watermark = MAX(watermark, NOW); goto claim }
+    atomic { watermark = MAX(watermark, NOW); goto reach_raise }
+#endif
+reach_raise:
+#if LINE < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
+    atomic { reach = MAX(reach, at / LINE); goto claim }
 #endif
 claim: /* claim_slot */
     atomic {
@@ -497,22 +559,54 @@ resolve:
 #ifdef WRONG_NO_LOOK
     goto commit_tick;
 #endif
-look: /* claim_stands */
+    /* claim_stands */
+#if LINE < SLOTS
+    atomic {
+#ifdef WRONG_REACH_OF_CLAIM
+        lines = at / LINE + 1;
+#else
+        lines = REACH + 1;
+#endif
+        goto look
+    }
+#endif
+look: /* line_match */
     atomic {
         if
-        :: i == at -> goto look_next
+        :: i != at && slot[i].tag == TAG -> match = match | 1 << (i % LINE)
         :: else
         fi;
-        tag = slot[i].tag;
+        i++;
         if
-        :: tag == NEVER -> goto commit_tick /* I5 */
-        :: tag == TAG -> tag = 0; goto look_state
-        :: else -> goto look_next
+        :: i % LINE != 0 -> goto look
+        :: else -> i = i - LINE; goto look_match
+        fi
+    }
+look_match:
+    atomic {
+        if
+        :: match & 1 -> goto look_tag
+        :: match != 0 && !(match & 1) -> goto look_next
+        :: match == 0 -> i = (i / LINE + 1) * LINE; goto look_line
+        fi
+    }
+look_line:
+    atomic {
+        if
+        :: i < lines * LINE -> goto look
+        :: else -> goto commit_tick
+        fi
+    }
+look_tag: /* claim_outranks */
+    atomic {
+        if
+        :: slot[i].tag != TAG -> goto look_next
+        :: else -> goto look_state
         fi
     }
 look_state:
-    atomic { state = slot[i].state; goto look_tag }
-look_tag:
+    atomic { state = slot[i].state; goto look_tag_again }
+look_tag_again:
     atomic {
         if
         :: slot[i].tag != TAG -> goto look_next
@@ -542,21 +636,14 @@ cancel_other: /* claim_cancel, of a later one */
         :: slot[i].tag == TAG && SAME_WINDOW(slot[i].state, state) ->
             WRITE(i, TOMBSTONE, TOMBSTONE_OF(state), HOW_DOUBLE, BY_RESOLVE);
             goto look_next
-        :: else -> state = 0; goto look
+        :: else -> state = 0; goto look_tag
         fi
     }
 look_next:
-    atomic {
-        state = 0; tag = 0;
-        i++;
-        if
-        :: i < SLOTS -> goto look
-        :: else -> goto commit_tick
-        fi
-    }
+    atomic { state = 0; match = match >> 1; i++; goto look_match }
 commit_tick:
     atomic {
-        i = 0; tag = 0; state = 0;
+        i = 0; tag = 0; state = 0; lines = 1; match = 0;
 #ifndef WRONG_WATERMARK_BEFORE_LOOK
         tick = watermark;
 #endif
@@ -580,7 +667,7 @@ commit:
     }
 table_full: /* decide_full: a stated outcome, G */
 #if !REPLACE
-    goto next;
+    atomic { assert(PROMISE_G_was_crowded(me)); goto next }
 #else
 least_tag: /* find_least_used */
     atomic { tag = slot[i].tag; goto least_state }
@@ -629,6 +716,73 @@ replace: /* claim_slot */
         WRITE(at, TAG, held, HOW_DOUBLE, BY_REPLACE);
         held_tag = 0;
         goto resolve
+    }
+#endif
+
+#if LINE > 1
+    /* take_displaced, when the home line has not got the key */
+unused_tag: /* line_match: which is never used? */
+    atomic {
+        if
+        :: slot[i].tag == NEVER -> at = i; i = 0; goto unused_claim
+        :: slot[i].tag != NEVER && i + 1 < LINE -> i++; goto unused_tag
+        :: else -> hot = 0; START_OVER /* table_find_displaced is the next find */
+        fi
+    }
+unused_claim: /* slot_claim_unused */
+    atomic {
+        hot = 0;
+        if
+        :: slot[at].tag != NEVER -> START_OVER
+        :: else
+        fi;
+        charged[at] = 0;
+        held = STATE(NOW + 1, 1, 0, 0);
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
+        goto unused_look
+    }
+unused_look: /* line_match: are there other claims? */
+    atomic {
+        match = match + (slot[i].tag == TAG);
+        i++;
+        if
+        :: i < LINE -> goto unused_look
+        :: else -> i = 0; goto unused_still
+        fi
+    }
+unused_still: /* line_match: is any slot still never used? */
+    atomic {
+#ifndef WRONG_UNUSED_NO_LOOK
+        if
+        :: match > 1 -> START_OVER
+        :: else
+        fi;
+#endif
+        if
+        :: slot[i].tag == NEVER -> goto unused_watermark
+        :: slot[i].tag != NEVER && i + 1 < LINE -> i++; goto unused_still
+        :: else -> START_OVER
+        fi
+    }
+unused_watermark:
+    atomic {
+        match = 0; i = 0;
+        if
+        :: watermark > NOW -> START_OVER
+        :: else
+        fi;
+        tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
+        goto unused_commit
+    }
+unused_commit:
+    atomic {
+        if
+        :: slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        charged[at] = 1;
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
+        OPENED(at)
     }
 #endif
 
@@ -725,6 +879,15 @@ init {
         :: n < USED -> slot[n].tag = OTHER; slot[n].state = STATE(2, 0, 0, 1); n++
         :: else -> break
         od;
+#if HELD
+        /* The last of them is the first key's, with one token used. */
+        n = n - 1;
+        slot[n].tag = KEY; slot[n].state = STATE(WINDOW_END(0, 1), 0, 0, 1);
+        charged[n] = 1; GRANT_MORE(0, WINDOW_END(0, 1));
+#if LINE < SLOTS
+        reach = n / LINE;
+#endif
+#endif
         n = 0;
         run thread(0, KEYS0, CALLS0);
         run thread(1, KEYS1, CALLS1)
