@@ -208,22 +208,21 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define BY_RESET   5
 #define BY_REPLACE 6
 #define HOW_DOUBLE 0
-#define HOW_SINGLE 1
-#define HOW_ADD    2
+#define HOW_ADD    1
 
 c_decl {
     \#include <stdio.h>
     \#include <stdlib.h>
-    static unsigned char happened[4][4][3][7];
+    static unsigned char happened[4][4][2][7];
     static void report_transitions(void) {
         static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
-        static const char *const hows[] = {"D", "S", "+"};
+        static const char *const hows[] = {"D", "+"};
         static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
                                           "replace"};
-        for (int i = 0; i < 4 * 4 * 3 * 7; i++)
-            if (happened[i / 84][i / 21 % 4][i / 7 % 3][i % 7])
-                printf("transition: %s %s %s %s\n", states[i / 84], states[i / 21 % 4],
-                       hows[i / 7 % 3], bys[i % 7]);
+        for (int i = 0; i < 4 * 4 * 2 * 7; i++)
+            if (happened[i / 56][i / 14 % 4][i / 7 % 2][i % 7])
+                printf("transition: %s %s %s %s\n", states[i / 56], states[i / 14 % 4],
+                       hows[i / 7 % 2], bys[i % 7]);
     }
     static void report_at_exit(void) {
         static int asked;
@@ -431,20 +430,20 @@ decide_cas: /* decide_found */
     atomic {
         hot = 0;
         if
-        :: slot[i].state != state -> START_OVER
+        :: slot[i].tag != TAG || slot[i].state != state -> START_OVER
         :: else
         fi;
         if
         :: END_OF(TAG, state) <= NOW ->
             tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
             charged[i] = 1;
-            WRITE(i, slot[i].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_DECIDE)
+            WRITE(i, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_DECIDE)
         :: END_OF(TAG, state) > NOW && STATE_USED(state) < LIMIT ->
             tick = STATE_ID(state);
             charged[i]++;
-            WRITE(i, slot[i].tag, state + 1, HOW_SINGLE, BY_DECIDE)
+            WRITE(i, TAG, state + 1, HOW_DOUBLE, BY_DECIDE)
         :: else -> /* the first refusal */
-            WRITE(i, slot[i].tag, state | STATE(0, 0, 1, 0), HOW_SINGLE, BY_DECIDE);
+            WRITE(i, TAG, state | STATE(0, 0, 1, 0), HOW_DOUBLE, BY_DECIDE);
             FIRST_REFUSED(STATE_ID(state));
             REFUSED
         fi;
@@ -652,17 +651,22 @@ commit_tick:
         tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
         goto commit
     }
+#ifdef WRONG_COMMIT_OF_STATE /* compares the state alone */
+#define IS_CLAIM(n) SAME_WINDOW(slot[n].state, held)
+#else
+#define IS_CLAIM(n) (slot[n].tag == TAG && SAME_WINDOW(slot[n].state, held))
+#endif
 commit:
     atomic {
         if
-        :: !SAME_WINDOW(slot[at].state, held) -> START_OVER
+        :: !IS_CLAIM(at) -> START_OVER
 #ifdef WRONG_COMMIT_WAITS
         :: SAME_WINDOW(slot[at].state, held) && STATE_USED(slot[at].state) != 0 -> goto commit
 #endif
         :: else
         fi;
         charged[at] = 1;
-        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
     }
 table_full: /* decide_full: a stated outcome, G */
@@ -777,11 +781,11 @@ unused_watermark:
 unused_commit:
     atomic {
         if
-        :: slot[at].state != held -> START_OVER
+        :: slot[at].tag != TAG || slot[at].state != held -> START_OVER
         :: else
         fi;
         charged[at] = 1;
-        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
     }
 #endif
@@ -819,7 +823,7 @@ give_back:
     atomic {
         if
         :: granted_end != 0 && granted_end != STATE_ID(state) -> goto given_back
-        :: slot[i].state != state -> i = 0; state = 0; goto committed_tag
+        :: slot[i].tag != TAG || slot[i].state != state -> i = 0; state = 0; goto committed_tag
         :: else
         fi;
         tick = (STATE_USED(state) < LIMIT -> STATE_USED(state) : LIMIT); /* what there is to give */
@@ -828,12 +832,12 @@ give_back:
 #endif
         if
         :: granted_end == 0 ->
-            WRITE(i, slot[i].tag, state - STATE_USED(state), HOW_SINGLE, BY_RESET);
+            WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET);
             granted[call[me].key] = granted[call[me].key] & ~(3 << 2 * STATE_ID(state));
             charged[i] = 0
         :: else ->
 #ifdef WRONG_REFUND_BELOW_ZERO
-            WRITE(i, slot[i].tag, state - STATE_USED(state) + tick - REFUND, HOW_SINGLE, BY_REFUND);
+            WRITE(i, TAG, state - STATE_USED(state) + tick - REFUND, HOW_DOUBLE, BY_REFUND);
             tick = (tick < REFUND -> tick : REFUND);
 #else
             if
@@ -841,7 +845,7 @@ give_back:
             :: else
             fi;
             held = (tick < REFUND -> tick : REFUND);
-            WRITE(i, slot[i].tag, state - STATE_USED(state) + tick - held, HOW_SINGLE, BY_REFUND);
+            WRITE(i, TAG, state - STATE_USED(state) + tick - held, HOW_DOUBLE, BY_REFUND);
             tick = held;
 #endif
             charged[i] = (charged[i] > tick -> charged[i] - tick : 0);
