@@ -24,6 +24,7 @@ static uint64_t test_time;      /* ns */
 static void (*meanwhile)(void); /* what others do at the awaited instant; once */
 static bool at_clock;           /* that instant is when the clock is read */
 static enum stint_test_instant awaited;
+static unsigned passed_over; /* so many of these instants come before it */
 
 static void run_meanwhile(void) {
     void (*others)(void) = meanwhile;
@@ -39,7 +40,11 @@ static uint64_t test_clock(void) {
 }
 
 static void hook(enum stint_test_instant instant) {
-    if (!at_clock && instant == awaited)
+    if (at_clock || instant != awaited)
+        return;
+    if (passed_over > 0)
+        passed_over--;
+    else
         run_meanwhile();
 }
 
@@ -64,6 +69,7 @@ static void open_line(enum stint_on_full on_full, uint64_t window, uint64_t brie
     brief = (uint32_t)stint_policy_add(limiter, &about);
     meanwhile = NULL;
     at_clock = false;
+    passed_over = 0;
     stint_test_hook = hook;
     test_time = EPOCH;
 }
@@ -224,6 +230,40 @@ static void test_refund_of_lowered_limit(void **state) {
     assert_int_equal(more, 1);
 }
 
+/* ---- Stripes -------------------------------------------------------------------------------- */
+
+static uint32_t striped;
+static unsigned others_allowed;
+
+static void take_all_stripes(void) {
+    others_allowed = 0;
+    while (stint_take(limiter, striped, KEY, 1, test_time, NULL))
+        others_allowed++;
+}
+
+/* A request with a lower limit of its own has tokens of one stripe, and does not get enough of the
+ * other, because others took all up to the policy's limit. It gives back what it took, no more. */
+static void test_stripes_give_back(void **state) {
+    (void)state;
+    open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
+    struct stint_policy about = STINT_POLICY_INIT;
+    about.limit = 20;
+    about.stripes = 2;
+    about.window = 20000 * SECOND;
+    striped = (uint32_t)stint_policy_add(limiter, &about);
+
+    awaited = INSTANT_CLAIMED;
+    passed_over = 1; /* at the second stripe */
+    meanwhile = take_all_stripes;
+    const struct stint_request request = {.key = KEY, .policy = striped, .cost = 4, .limit = 4};
+    assert_false(stint_decide(limiter, &request, STINT_NOW, NULL));
+    assert_null(meanwhile);
+    unsigned allowed = others_allowed;
+    assert_int_equal(allowed, 18);
+    take_all_stripes();
+    assert_int_equal(allowed + others_allowed, 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_last_slot_admit, close_line),
@@ -234,6 +274,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_late_commit, close_line),
         cmocka_unit_test_teardown(test_refund_of_own_limit, close_line),
         cmocka_unit_test_teardown(test_refund_of_lowered_limit, close_line),
+        cmocka_unit_test_teardown(test_stripes_give_back, close_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
