@@ -309,7 +309,8 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
 next:
     atomic {
         FORGET;
-        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0; call[me].key = 0; call[me].now = 0; hot = 0;
+        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
+        call[me].key = 0; call[me].now = 0; hot = 0;
         if
         ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
         :: else -> calls--
@@ -886,8 +887,8 @@ init {
 #if HELD
         /* The last of them is the first key's, with one token used. */
         n = n - 1;
-        slot[n].tag = KEY; slot[n].state = STATE(WINDOW_END(0, 1), 0, 0, 1);
-        charged[n] = 1; GRANT_MORE(0, WINDOW_END(0, 1));
+        slot[n].tag = KEY; slot[n].state = STATE(ID(0, WINDOW_END(0, 1)), 0, 0, 1);
+        charged[n] = 1; GRANT_MORE(0, ID(0, WINDOW_END(0, 1)));
 #if LINE < SLOTS
         reach = n / LINE;
 #endif
