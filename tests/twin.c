@@ -45,27 +45,42 @@ static bool once_in(uint64_t n) {
 
 /* ---- The model ----------------------------------------------------------------------------- */
 
+__extension__ typedef unsigned __int128 wide;
+
 struct pair {
-    bool known;      /* it was given a slot */
-    bool unsure;     /* a step of the clock left open whether it still has it */
-    bool refused;    /* it had its first refusal in this window */
-    uint32_t used;   /* tokens */
-    uint64_t window; /* its end, ns */
+    bool known;  /* it was given a slot */
+    bool unsure; /* whether it still has it, or what it says, was left open */
+    bool
+        may_have_gone; /* a caller was there when the slot was free, by the policy as it was then */
+    bool refused;      /* it had its first refusal in this window */
+    bool lowered;      /* striped: the limit was lowered in this window */
+    uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
+    uint32_t previous; /* smooth: tokens of the window before */
+    uint64_t window;   /* its end, ns */
+    uint64_t doubt_end; /* unsure: until when, ns */
+};
+
+/* What a verdict told about a key and policy for good. */
+struct lesson {
+    uint64_t phase;         /* STINT_START_PER_KEY: how much later its windows start, ns */
+    uint64_t jitter_window; /* end of the window of the last jitter seen; 0: none yet */
+    uint64_t jitter;        /* that jitter, ns */
 };
 
 static struct {
     struct stint_limiter *limiter;
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
-    uint32_t
-        largest[POLICIES]; /* limit that there ever was, of the policy or of a request: a refund
-                                 * takes no more than this for granted */
+    uint32_t largest[POLICIES]; /* capacity that there ever was, of the policy or of a request: a
+                                 * refund takes no more than this for granted */
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
+    struct lesson lessons[KEYS][POLICIES];
     uint32_t key_count, policy_count;
     uint32_t on_full;
-    uint64_t certain;     /* live pairs that are placed for certain */
-    bool one_line;        /* and one more is not */
+    uint64_t certain;     /* live slots that are placed for certain */
+    uint64_t most_slots;  /* that all pairs can take */
+    bool one_line;        /* of four slots, and a fifth is not placed */
     uint64_t highest;     /* latest time that a caller has shown since the last step back */
     uint64_t highest_yet; /* and before it */
     uint64_t untracked, replaced, unknown_policy;
@@ -74,19 +89,91 @@ static struct {
     uint64_t seed, round, operation, compared;
 } m;
 
-static void note_limit(uint32_t id, uint32_t limit) {
-    if (limit > STINT_LIMIT_MAX)
-        limit = STINT_LIMIT_MAX;
-    if (limit > m.largest[id])
-        m.largest[id] = limit;
+static void note_capacity(uint32_t id, uint32_t capacity) {
+    if (capacity > STINT_LIMIT_MAX)
+        capacity = STINT_LIMIT_MAX;
+    if (capacity > m.largest[id])
+        m.largest[id] = capacity;
 }
 
-static uint64_t window_end(const struct stint_policy *policy, uint64_t now) {
+/* A key under a policy. */
+struct subject {
+    uint32_t key, id;
+    const struct stint_policy *policy;
+    struct pair *pair;
+    struct lesson *lesson;
+};
+
+static struct subject subject_of(uint32_t key, uint32_t id) {
+    return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
+}
+
+static uint32_t capacity_of(const struct stint_policy *policy) {
+    return policy->capacity ? policy->capacity : policy->limit;
+}
+
+static bool is_smooth(const struct stint_policy *policy) {
+    return policy->flags & STINT_SMOOTH;
+}
+
+static bool is_striped(const struct stint_policy *policy) {
+    return policy->stripes > 1;
+}
+
+/* What is used is paid back by new windows, instead of forgotten. */
+static bool carries(const struct stint_policy *policy) {
+    return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
+}
+
+/* What the header says about policies, for those that this test makes. */
+static bool is_valid(const struct stint_policy *policy) {
+    bool count_refused = policy->flags & STINT_COUNT_REFUSED;
+    if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX || policy->near_limit > 100 ||
+        policy->jitter > 100)
+        return false;
+    if ((uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
+        return false;
+    if (carries(policy) && (count_refused || is_striped(policy) || is_smooth(policy)))
+        return false;
+    if (is_smooth(policy))
+        return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
+               !count_refused;
+    if (is_striped(policy))
+        return policy->stripes <= 64 && (policy->stripes & (policy->stripes - 1)) == 0 &&
+               policy->stripes <= policy->limit && !count_refused &&
+               !(policy->flags & STINT_START_PER_KEY);
+    return true;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
+
+static uint64_t sum_or_most(uint64_t base, uint64_t n, uint64_t window) {
+    wide sum = (wide)n * window + base;
+    return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
+}
+
+static uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
     int64_t window = (int64_t)policy->window;
-    int64_t into = ((int64_t)now - policy->start) % window;
+    int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
     if (into < 0)
         into += window;
     return (uint64_t)((int64_t)now - into + window);
+}
+
+static uint64_t window_end(const struct subject *s, uint64_t now) {
+    return window_end_at(s->policy, s->lesson->phase, now);
+}
+
+/* The time from which the slot says no more than its absence would. */
+static uint64_t free_at(const struct subject *s) {
+    const struct pair *pair = s->pair;
+    if (is_smooth(s->policy))
+        return pair->window + (pair->used > 0 ? s->policy->window : 0);
+    if (!carries(s->policy) || pair->used <= s->policy->limit)
+        return pair->window;
+    return sum_or_most(pair->window, ceil_div(pair->used, s->policy->limit) - 1, s->policy->window);
 }
 
 /* Too far ahead for a slot of this policy, unless the clock was stepped back. */
@@ -100,38 +187,45 @@ static bool about_far_ahead(const struct stint_policy *policy, uint64_t window, 
     return over >= -(int64_t)(2 * STINT_TICK_NS) && over <= (int64_t)(2 * STINT_TICK_NS);
 }
 
-static bool starts_anew(const struct stint_policy *policy, const struct pair *pair, uint64_t now) {
-    return far_ahead(policy, pair->window, now) && far_ahead(policy, pair->window, test_time);
+static bool starts_anew(const struct subject *s, uint64_t now) {
+    return far_ahead(s->policy, s->pair->window, now) &&
+           far_ahead(s->policy, s->pair->window, test_time);
 }
 
-static bool is_live(const struct stint_policy *policy, const struct pair *pair, uint64_t now) {
-    return pair->known && pair->window > now && !starts_anew(policy, pair, now);
+/* A caller was there when the slot was free, so it may have gone. */
+static bool may_be_lost(const struct subject *s) {
+    return s->pair->may_have_gone || free_at(s) <= m.highest;
 }
 
-/* A caller was there when the window was over, so the slot may have gone. */
-static bool may_be_lost(const struct pair *pair) {
-    return pair->window <= m.highest;
+static bool is_unsure(const struct subject *s, uint64_t now) {
+    return s->pair->unsure && now < s->pair->doubt_end;
+}
+
+static void make_unsure(const struct subject *s, uint64_t until) {
+    s->pair->unsure = true;
+    if (s->pair->doubt_end < until)
+        s->pair->doubt_end = until;
 }
 
 enum place { PLACED, FULL, OPEN };
 
 /* Whether a decision on the pair finds or gets a slot, with `more` new pairs before it. A pair that
  * a clock step left in doubt counts as one that is in the way and as one that is not. */
-static enum place foresee(const struct pair *self, uint64_t now, uint64_t more) {
-    if (m.certain >= (uint64_t)m.key_count * m.policy_count)
+static enum place foresee(const struct subject *self, uint64_t now, uint64_t more) {
+    if (m.certain >= m.most_slots)
         return PLACED;
-    if (self->known && self->window > now && !self->unsure && !may_be_lost(self))
+    if (self->pair->known && free_at(self) > now && !self->pair->unsure && !may_be_lost(self))
         return PLACED;
     uint64_t in_the_way = 0, certainly = 0;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
-            const struct pair *pair = &m.pairs[k][p];
-            if (pair == self || !pair->known || pair->window <= now)
+            struct subject s = subject_of(k, p);
+            if (s.pair == self->pair || !s.pair->known ||
+                (free_at(&s) <= now && !is_unsure(&s, now)))
                 continue;
             in_the_way++;
-            if (!pair->unsure && !may_be_lost(pair) &&
-                !far_ahead(&m.policies[p], pair->window, now) &&
-                !far_ahead(&m.policies[p], pair->window, test_time))
+            if (!s.pair->unsure && !may_be_lost(&s) && !far_ahead(s.policy, s.pair->window, now) &&
+                !far_ahead(s.policy, s.pair->window, test_time))
                 certainly++;
         }
     }
@@ -141,19 +235,21 @@ static enum place foresee(const struct pair *self, uint64_t now, uint64_t more) 
 }
 
 /* The other pair with the fewest tokens used, which STINT_FULL_REPLACE takes; NULL if there are
- * two. */
+ * two, or if one has tokens of other windows too. */
 static struct pair *fewest_used(const struct pair *self, uint64_t now) {
     struct pair *fewest = NULL;
     bool unique = true;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
-            struct pair *pair = &m.pairs[k][p];
-            if (pair == self || !pair->known || pair->window <= now)
+            struct subject s = subject_of(k, p);
+            if (s.pair == self || !s.pair->known || free_at(&s) <= now)
                 continue;
-            if (!fewest || pair->used < fewest->used) {
-                fewest = pair;
+            if (carries(s.policy) || is_smooth(s.policy))
+                return NULL;
+            if (!fewest || s.pair->used < fewest->used) {
+                fewest = s.pair;
                 unique = true;
-            } else if (pair->used == fewest->used) {
+            } else if (s.pair->used == fewest->used) {
                 unique = false;
             }
         }
@@ -161,25 +257,39 @@ static struct pair *fewest_used(const struct pair *self, uint64_t now) {
     return unique ? fewest : NULL;
 }
 
+static uint32_t request_capacity(const struct stint_request *request) {
+    uint32_t capacity = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
+    return capacity < STINT_LIMIT_MAX ? capacity : STINT_LIMIT_MAX;
+}
+
 static bool is_decided_at(const struct stint_request *request, uint32_t key, uint64_t now,
                           uint64_t more) {
-    const struct stint_policy *policy = &m.policies[request->policy];
-    const struct pair *pair = &m.pairs[key][request->policy];
-    if (pair->known && pair->window > now) {
-        bool anew = starts_anew(policy, pair, now);
-        if (about_far_ahead(policy, pair->window, now) ||
-            about_far_ahead(policy, pair->window, test_time) || (pair->unsure && !anew))
+    struct subject s = subject_of(key, request->policy);
+    uint32_t capacity = request_capacity(request);
+    /* The stripes of a key may be in different windows for a late caller, and are not kept even
+     * for each call's own limit. */
+    if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
+                                 (s.pair->lowered && s.pair->window > now)))
+        return false;
+    /* A count of a smooth window has 14 bits. */
+    if (is_smooth(s.policy) && capacity > 16383)
+        return false;
+    if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && request->limit)
+        return false;
+    if (s.pair->known) {
+        bool anew = starts_anew(&s, now);
+        if (s.pair->window > now && (about_far_ahead(s.policy, s.pair->window, now) ||
+                                     about_far_ahead(s.policy, s.pair->window, test_time)))
+            return false;
+        if (is_unsure(&s, now) && !anew)
             return false;
     }
-    enum place place = foresee(pair, now, more);
+    enum place place = foresee(&s, now, more);
     if (place != FULL)
         return place == PLACED;
-    uint32_t capacity = request->limit ? request->limit : policy->limit;
-    if (capacity > STINT_LIMIT_MAX)
-        capacity = STINT_LIMIT_MAX;
-    if (more || request->cost == 0 || request->cost > capacity || (policy->flags & STINT_SHADOW))
+    if (more || request->cost == 0 || request->cost > capacity || (s.policy->flags & STINT_SHADOW))
         return false;
-    return m.on_full != STINT_FULL_REPLACE || fewest_used(pair, now);
+    return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair, now);
 }
 
 /* A caller so late that a live slot may be too far ahead of it may be decided at the clock's time.
@@ -196,127 +306,258 @@ static bool is_decided(const struct stint_request *request, uint32_t key, uint64
 }
 
 static void count(struct stint_policy_stats *counts, const struct stint_verdict *verdict) {
-    counts->allowed += verdict->allowed && !(verdict->flags & STINT_SHADOWED);
+    bool shadowed = verdict->flags & STINT_SHADOWED;
+    counts->allowed += verdict->allowed && !shadowed;
     counts->refused += !verdict->allowed;
-    counts->shadowed += !!(verdict->flags & STINT_SHADOWED);
+    counts->shadowed += shadowed;
     counts->first_refusals += !!(verdict->flags & STINT_FIRST_REFUSAL);
     counts->untracked += !!(verdict->flags & STINT_UNTRACKED);
+    counts->near_limit += verdict->allowed && !shadowed && (verdict->flags & STINT_NEAR_LIMIT);
 }
 
 /* The window that a key without one is started in: that of `now`, or for a late caller a later one
  * up to that of the latest time shown, but after `lost` (0: none). `got` chooses among those. */
-static uint64_t started_window(const struct stint_policy *policy, uint64_t lost, uint64_t now,
-                               uint64_t got) {
-    uint64_t first = window_end(policy, now);
+static uint64_t started_window(const struct subject *s, uint64_t lost, uint64_t now, uint64_t got) {
+    uint64_t first = window_end(s, now);
     uint64_t latest = m.highest_yet;
     if (latest > test_time + ALLOWANCE)
         latest = test_time + ALLOWANCE;
     if (latest < now)
         latest = now;
-    bool is_an_end = got > 0 && window_end(policy, got - 1) == got;
-    if (is_an_end && got >= first && got <= window_end(policy, latest) && got > lost)
+    bool is_an_end = got > 0 && window_end(s, got - 1) == got;
+    if (is_an_end && got >= first && got <= window_end(s, latest) && got > lost)
         return got;
     return first;
 }
 
-/* What the request must get, `got` being what it got, and its effect on the model. */
-static struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
-                                   const struct stint_verdict *got) {
-    const struct stint_policy *policy = &m.policies[request->policy];
-    struct pair *pair = &m.pairs[key][request->policy];
+/* The slot's state in the window that ends at `end`, at or after its own. */
+static struct pair passed_to(const struct subject *s, uint64_t end) {
+    struct pair next = *s->pair;
+    uint64_t passed = (end - next.window) / s->policy->window;
+    if (passed == 0)
+        return next;
+    next.refused = next.lowered = false;
+    next.window = end;
+    next.previous = is_smooth(s->policy) && passed == 1 ? next.used : 0;
+    uint64_t paid = carries(s->policy) ? passed * s->policy->limit : UINT64_MAX;
+    next.used = next.used > paid ? (uint32_t)(next.used - paid) : 0;
+    return next;
+}
+
+/* The tokens that are compared with the limit. */
+static uint64_t sum_of(const struct subject *s, const struct pair *pair, uint64_t now) {
+    uint64_t window = s->policy->window, left = pair->window - now;
+    if (!is_smooth(s->policy))
+        return pair->used;
+    if (left > window)
+        left = window;
+    return (uint64_t)(((wide)pair->previous * left + window - 1) / window) + pair->used;
+}
+
+/* Until when a smooth limit does not let `cost` through, which it can at some time. */
+static uint64_t smooth_fits_at(const struct subject *s, const struct pair *pair, uint32_t cost,
+                               uint64_t limit) {
+    uint64_t window = s->policy->window;
+    if (pair->used + (uint64_t)cost <= limit)
+        return pair->window -
+               (uint64_t)((wide)(limit - pair->used - cost) * window / pair->previous);
+    return pair->window + window - (uint64_t)((wide)(limit - cost) * window / pair->used);
+}
+
+/* The time until `cost` fits into `room`, of which more is used now. */
+static uint64_t wait_of(const struct subject *s, const struct pair *pair, uint32_t cost,
+                        uint64_t room, uint64_t now) {
+    uint64_t first = pair->window - now;
+    if (!carries(s->policy))
+        return first;
+    uint64_t windows = ceil_div(pair->used + (uint64_t)cost - room, s->policy->limit);
+    return sum_or_most(first, windows - 1, s->policy->window);
+}
+
+/* Takes the jitter of a refusal over from what was got, if it may be that. */
+static void add_jitter(const struct subject *s, struct stint_verdict *v,
+                       const struct stint_verdict *got) {
+    if (!s->policy->jitter || v->retry_after == STINT_NEVER)
+        return;
+    uint64_t jitter = got->retry_after - v->retry_after;
+    bool known = s->lesson->jitter_window == v->window;
+    if (got->retry_after >= v->retry_after &&
+        (wide)jitter * 100 < (wide)s->policy->window * s->policy->jitter &&
+        (!known || jitter == s->lesson->jitter)) {
+        s->lesson->jitter_window = v->window;
+        s->lesson->jitter = jitter;
+    }
+    if (s->lesson->jitter_window == v->window)
+        v->retry_after += s->lesson->jitter;
+}
+
+static void mark_near(const struct subject *s, struct stint_verdict *v) {
+    if (s->policy->near_limit &&
+        (uint64_t)v->used * 100 > (uint64_t)v->capacity * s->policy->near_limit)
+        v->flags |= STINT_NEAR_LIMIT;
+}
+
+/* A granted request of a striped policy says what its own stripe knows. The remainder is off by at
+ * most the share of the others. */
+static void take_over_own_stripe(const struct subject *s, struct stint_verdict *v,
+                                 const struct stint_verdict *got) {
+    uint64_t n = s->policy->stripes;
+    uint64_t off = got->remaining > v->remaining ? got->remaining - v->remaining
+                                                 : v->remaining - got->remaining;
+    if (got->used < v->granted || off * n > v->capacity * (n - 1))
+        return;
+    v->used = got->used;
+    v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
+}
+
+/* Where a key that the table has no slot for is decided. */
+static struct stint_verdict expect_full(const struct subject *s,
+                                        const struct stint_request *request, uint64_t now,
+                                        const struct stint_verdict *got) {
+    struct stint_verdict v = {.capacity = request_capacity(request), .flags = STINT_UNTRACKED};
+    v.allowed = m.on_full == STINT_FULL_ADMIT;
+    v.granted = v.allowed && !(request->flags & STINT_PEEK) ? request->cost : 0;
+    v.used = v.granted;
+    v.remaining = v.allowed ? v.capacity - v.used : 0;
+    v.window = window_end(s, now);
+    v.reset_after = v.window - now;
+    if (!v.allowed) {
+        v.retry_after = v.reset_after;
+        add_jitter(s, &v, got);
+    }
+    mark_near(s, &v);
+    return v;
+}
+
+/* What a request gets of a key in the state `next`, and its effect on that. */
+static struct stint_verdict expect_in(const struct subject *s, const struct stint_request *request,
+                                      uint64_t now, const struct stint_verdict *got,
+                                      struct pair *next) {
+    const struct stint_policy *policy = s->policy;
     bool peek = request->flags & STINT_PEEK;
-    bool partial = request->flags & STINT_PARTIAL;
-    bool drain = request->flags & STINT_DRAIN;
     uint32_t cost = request->cost;
-    struct stint_verdict v = {0};
-    v.capacity = request->limit ? request->limit : policy->limit;
-    if (v.capacity > STINT_LIMIT_MAX)
-        v.capacity = STINT_LIMIT_MAX;
+    struct stint_verdict v = {.capacity = request_capacity(request)};
+    uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
+    uint64_t sum = sum_of(s, next, now);
+    bool fits = sum + cost <= room;
 
-    if (foresee(pair, now, 0) == FULL && m.on_full != STINT_FULL_REPLACE) {
-        v.allowed = m.on_full == STINT_FULL_ADMIT;
-        v.flags = STINT_UNTRACKED;
-        v.granted = v.allowed && !peek ? cost : 0;
-        v.used = v.granted;
-        v.remaining = v.allowed ? v.capacity - v.used : 0;
-        v.window = window_end(policy, now);
-        v.reset_after = v.window - now;
-        v.retry_after = v.allowed ? 0 : v.reset_after;
-        if (!peek) {
-            m.untracked++;
-            count(&m.counts[request->policy], &v);
-        }
-        return v;
-    }
-    if (foresee(pair, now, 0) == FULL && !peek) {
-        fewest_used(pair, now)->known = false;
-        pair->known = false; /* all slots are others', so it has lost what it had */
-        v.flags |= STINT_REPLACED;
-        m.replaced++;
-    }
-
-    struct pair next = {.known = true};
-    bool takes = !peek && cost > 0;
-    bool lost =
-        may_be_lost(pair) && (got->window != pair->window || (!takes && got->used != pair->used));
-    if (is_live(policy, pair, now) && !lost) {
-        next = *pair;
-    } else {
-        bool past_it = takes && is_live(policy, pair, now);
-        next.window = started_window(policy, past_it ? pair->window : 0, now, got->window);
-    }
-
-    bool fits = cost == 0 || (uint64_t)next.used + cost <= v.capacity;
-    if (!fits && partial && next.used < v.capacity) {
-        cost = v.capacity - next.used;
+    if (!fits && (request->flags & STINT_PARTIAL) && sum < room) {
+        cost = (uint32_t)(room - sum);
         fits = true;
     }
     v.allowed = fits;
+    if (fits && sum + cost > v.capacity) /* a reservation */
+        v.retry_after = wait_of(s, next, cost, v.capacity, now);
     if (fits && !peek) {
-        next.used += cost;
+        next->used += cost;
+        sum += cost;
         v.granted = cost;
     }
     if (!fits && !peek) {
-        if (!next.refused)
+        if (!next->refused)
             v.flags |= STINT_FIRST_REFUSAL;
-        next.refused = true;
-        if (drain && next.used < v.capacity)
-            next.used = v.capacity;
+        next->refused = true;
+        if ((request->flags & STINT_DRAIN) && sum < v.capacity) {
+            next->used += (uint32_t)(v.capacity - sum);
+            sum = v.capacity;
+        }
         if (policy->flags & STINT_COUNT_REFUSED) {
-            uint64_t counted = (uint64_t)next.used + cost;
-            if (counted > STINT_LIMIT_MAX)
-                counted = STINT_LIMIT_MAX;
-            if (counted > next.used)
-                next.used = (uint32_t)counted;
+            uint64_t counted = sum + cost < STINT_LIMIT_MAX ? sum + cost : STINT_LIMIT_MAX;
+            if (counted > sum)
+                next->used = (uint32_t)(sum = counted);
         }
     }
-    v.used = next.used;
+    v.used = (uint32_t)sum;
     v.remaining = v.used < v.capacity ? v.capacity - v.used : 0;
-    v.window = next.window;
+    v.window = next->window;
     v.reset_after = v.window - now;
+    if (fits && !peek && is_striped(policy))
+        take_over_own_stripe(s, &v, got);
     if (!fits) {
-        v.retry_after = cost > v.capacity ? STINT_NEVER : v.reset_after;
+        v.retry_after = cost > room         ? STINT_NEVER
+                        : is_smooth(policy) ? smooth_fits_at(s, next, cost, v.capacity) - now
+                                            : wait_of(s, next, cost, room, now);
+        add_jitter(s, &v, got);
         if (policy->flags & STINT_SHADOW) {
             v.allowed = true;
             v.flags |= STINT_SHADOWED;
         }
     }
-    if (peek)
+    mark_near(s, &v);
+    return v;
+}
+
+static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
+    if (request->flags & STINT_PEEK)
+        return;
+    m.untracked += !!(v->flags & STINT_UNTRACKED);
+    m.replaced += !!(v->flags & STINT_REPLACED);
+    count(&m.counts[request->policy], v);
+}
+
+/* What the request must get, `got` being what it got, and its effect on the model. Where the
+ * contract leaves two answers and it got the second, that one. */
+static struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
+                                   const struct stint_verdict *got) {
+    struct subject s = subject_of(key, request->policy);
+    bool peek = request->flags & STINT_PEEK;
+    struct stint_verdict v;
+
+    bool full = foresee(&s, now, 0) == FULL;
+    if (full && m.on_full != STINT_FULL_REPLACE) {
+        v = expect_full(&s, request, now, got);
+        count_verdict(request, &v);
         return v;
-    if (cost > 0 || !fits)
-        *pair = next;
-    count(&m.counts[request->policy], &v);
+    }
+    if (full && !peek) {
+        fewest_used(s.pair, now)->known = false;
+        s.pair->known = false; /* all slots are others', so it has lost what it had */
+    }
+
+    bool anew = s.pair->known && starts_anew(&s, now);
+    bool has_slot = s.pair->known && !anew;
+    bool has_none = !has_slot || may_be_lost(&s) || free_at(&s) <= now;
+    struct lesson before = *s.lesson;
+    struct pair next = {0};
+    if (has_slot) {
+        next = passed_to(&s, s.pair->window > now ? s.pair->window : window_end(&s, now));
+        v = expect_in(&s, request, now, got, &next);
+    }
+    if (has_none && !(has_slot && same_verdict(&v, got))) {
+        *s.lesson = before;
+        bool takes = !peek && request->cost > 0;
+        uint64_t lost = !has_slot || !takes     ? 0
+                        : s.pair->may_have_gone ? s.pair->window
+                                                : free_at(&s);
+        struct pair fresh = {.known = true, .window = started_window(&s, lost, now, got->window)};
+        struct stint_verdict w = expect_in(&s, request, now, got, &fresh);
+        if (full && !peek)
+            w.flags |= STINT_REPLACED;
+        if (!has_slot || same_verdict(&w, got)) {
+            v = w;
+            next = fresh;
+        }
+    }
+    if (!peek && (request->cost > 0 || !(v.allowed && !(v.flags & STINT_SHADOWED)))) {
+        next.may_have_gone = next.unsure = false;
+        next.doubt_end = 0;
+        *s.pair = next;
+    }
+    count_verdict(request, &v);
     return v;
 }
 
 static void explain(const struct stint_request *request, uint64_t now, const char *what) {
+    const struct stint_policy *policy = &m.policies[request->policy];
     print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": policy %" PRIu32
-                " (limit %" PRIu32 ", window %" PRIu64 ", start %" PRId64 ", flags %#" PRIx32
-                "), key %#" PRIx64 ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32
-                ", now %" PRIu64 ", clock %" PRIu64 ", on_full %" PRIu32 "\n",
-                what, m.seed, m.round, m.operation, request->policy,
-                m.policies[request->policy].limit, m.policies[request->policy].window,
-                m.policies[request->policy].start, m.policies[request->policy].flags, request->key,
+                " (limit %" PRIu32 ", capacity %" PRIu32 ", max_reserved %" PRIu32
+                ", stripes %" PRIu32 ", near %" PRIu32 ", jitter %" PRIu32 ", window %" PRIu64
+                ", start %" PRId64 ", flags %#" PRIx32 "), key %#" PRIx64 ", cost %" PRIu32
+                ", limit %" PRIu32 ", flags %#" PRIx32 ", now %" PRIu64 ", clock %" PRIu64
+                ", on_full %" PRIu32 "\n",
+                what, m.seed, m.round, m.operation, request->policy, policy->limit,
+                policy->capacity, policy->max_reserved, policy->stripes, policy->near_limit,
+                policy->jitter, policy->window, policy->start, policy->flags, request->key,
                 request->cost, request->limit, request->flags, now, test_time, m.on_full);
 }
 
@@ -334,13 +575,15 @@ static void compare(const struct stint_request *request, uint32_t key, uint64_t 
         now = test_time;
     struct stint_verdict expected = expect(request, key, now, got);
     m.compared++;
-    note_limit(request->policy, request->limit);
+    note_capacity(request->policy, request->limit);
     show(now);
     if (same_verdict(got, &expected))
         return;
     explain(request, now, what);
-    print_error("before: known %d, unsure %d, refused %d, used %" PRIu32 ", window %" PRIu64 "\n",
-                before.known, before.unsure, before.refused, before.used, before.window);
+    print_error("before: known %d, unsure %d, may_have_gone %d, refused %d, used %" PRIu32
+                ", previous %" PRIu32 ", window %" PRIu64 "\n",
+                before.known, before.unsure, before.may_have_gone, before.refused, before.used,
+                before.previous, before.window);
     print_verdict("expected", &expected);
     print_verdict("got     ", got);
     fail();
@@ -382,12 +625,17 @@ static uint32_t pick_tokens(uint32_t limit) {
 static struct stint_request pick_request(uint32_t *key) {
     *key = (uint32_t)below(m.key_count);
     struct stint_request request = {.key = m.keys[*key], .policy = (uint32_t)below(m.policy_count)};
-    uint32_t limit = m.policies[request.policy].limit;
-    request.cost = pick_tokens(limit);
+    const struct stint_policy *policy = &m.policies[request.policy];
+    uint32_t capacity = capacity_of(policy);
+    request.cost = pick_tokens(capacity);
     if (once_in(6))
-        request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below((uint64_t)limit * 2) + 1;
+        request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below((uint64_t)capacity * 2) + 1;
     if (once_in(3))
-        request.flags = (uint32_t)below(8);
+        request.flags = (uint32_t)below(16);
+    if (policy->max_reserved && once_in(3)) {
+        request.flags |= STINT_RESERVE;
+        request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);
+    }
     return request;
 }
 
@@ -446,77 +694,124 @@ static void do_unknown_policy(void) {
 
 static void do_refund(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
-    const struct stint_policy *policy = &m.policies[id];
-    struct pair *pair = &m.pairs[key][id];
-    if (pair->unsure)
+    struct subject s = subject_of(key, id);
+    struct pair *pair = s.pair;
+    if (pair->unsure || (pair->lowered && is_striped(s.policy)))
         return;
     uint64_t window = pair->window;
     if (!pair->known || once_in(8))
-        window = window_end(policy, test_time) - policy->window * below(2);
-    uint32_t tokens = pick_tokens(policy->limit);
+        window = window_end(&s, test_time) - s.policy->window * below(2);
+    uint32_t tokens = pick_tokens(capacity_of(s.policy));
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
-    uint32_t most = pair->used < m.largest[id] ? pair->used : m.largest[id];
-    uint32_t back = pair->known && window == pair->window ? most : 0;
-    if (back > tokens)
-        back = tokens;
-    if (got != back && !(got == 0 && may_be_lost(pair))) {
+
+    /* More than the capacity is used by refusals, unless it is a debt. */
+    bool now = pair->known && window == pair->window;
+    bool before = pair->known && is_smooth(s.policy) && window + s.policy->window == pair->window;
+    uint32_t *count = before ? &pair->previous : &pair->used;
+    uint32_t most = *count, back = 0;
+    if (!carries(s.policy) && most > m.largest[id])
+        most = m.largest[id];
+    if (now || before)
+        back = tokens < most ? tokens : most;
+    /* A stripe may be in an older window than the key. */
+    bool stale_stripe = is_striped(s.policy) && !now && got <= tokens;
+    /* Of the stripes of a window that is over, some may have gone. */
+    bool some_gone = is_striped(s.policy) && got <= back;
+    if (got != back && !(may_be_lost(&s) && (got == 0 || some_gone)) && !stale_stripe) {
         print_error("refund: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64
-                    ": policy %" PRIu32 ", limit %" PRIu32 ", used %" PRIu32 ", tokens %" PRIu32
-                    ", window %" PRIu64 " of %" PRIu64 ": got %" PRIu32 ", expected %" PRIu32 "\n",
-                    m.seed, m.round, m.operation, id, policy->limit, pair->used, tokens, window,
-                    pair->window, got, back);
+                    ": policy %" PRIu32 ", flags %#" PRIx32 ", limit %" PRIu32 ", capacity %" PRIu32
+                    ", used %" PRIu32 ", previous %" PRIu32 ", tokens %" PRIu32 ", window %" PRIu64
+                    " of %" PRIu64 ": got %" PRIu32 ", expected %" PRIu32 "\n",
+                    m.seed, m.round, m.operation, id, s.policy->flags, s.policy->limit,
+                    capacity_of(s.policy), pair->used, pair->previous, tokens, window, pair->window,
+                    got, back);
         fail();
     }
     m.compared++;
+    if (stale_stripe)
+        return;
     if (got != back)
-        pair->unsure = true;
-    else if (pair->known && window == pair->window && tokens > 0)
-        pair->used = most - got;
+        make_unsure(&s, free_at(&s));
+    else if (back > 0)
+        *count = most - got;
 }
 
 static void do_reset(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
-    struct pair *pair = &m.pairs[key][id];
+    struct subject s = subject_of(key, id);
     stint_reset(m.limiter, id, m.keys[key]);
-    pair->used = 0;
-    if (!pair->known)
+    if (!s.pair->known)
         return;
-    /* A reset need not touch a window that is over, or that was counted before a step. */
-    if (may_be_lost(pair) || pair->window <= test_time ||
-        far_ahead(&m.policies[id], pair->window, test_time))
-        pair->unsure = true;
+    /* A reset need not touch a slot that is free, or that was counted before a step. */
+    uint64_t end = free_at(&s);
+    bool open =
+        may_be_lost(&s) || end <= test_time || far_ahead(s.policy, s.pair->window, test_time);
+    s.pair->used = s.pair->previous = 0;
+    if (open)
+        make_unsure(&s, end);
 }
 
 static void do_change(void) {
     uint32_t id = (uint32_t)below(m.policy_count);
-    struct stint_policy policy = m.policies[id];
+    struct stint_policy old = m.policies[id], policy = old;
     if (once_in(2))
         policy.limit = (uint32_t)below((uint64_t)policy.limit + 10) + 1;
     else if (once_in(10))
         policy.limit = STINT_LIMIT_MAX - (uint32_t)below(2);
     else
         policy.limit = (uint32_t)below(20) + 1;
+    if (once_in(2) && !is_smooth(&old) && !is_striped(&old)) {
+        if (once_in(2))
+            policy.capacity = (uint32_t)below((uint64_t)capacity_of(&policy) * 3);
+        if (once_in(2))
+            policy.max_reserved = (uint32_t)below(40);
+    }
     if (once_in(4))
-        policy.flags = (uint32_t)below(4);
+        policy.flags ^= (uint32_t)below(4);
+    if (once_in(2))
+        policy.near_limit = (uint32_t)below(102);
+    if (once_in(4))
+        policy.jitter = (uint32_t)below(102);
     if (once_in(2))
         policy.name[0] = '\0';
-    assert_int_equal(stint_policy_change(m.limiter, id, &policy), 0);
-    m.policies[id].limit = policy.limit;
-    note_limit(id, policy.limit);
-    m.policies[id].flags = policy.flags;
+
+    /* Which slots were free until now. */
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        struct subject s = subject_of(k, id);
+        s.pair->may_have_gone |= s.pair->known && may_be_lost(&s);
+    }
+    int error = stint_policy_change(m.limiter, id, &policy);
+    if (!is_valid(&policy)) {
+        assert_int_equal(error, -EINVAL);
+        return;
+    }
+    if (error)
+        fail_msg("change: %s", stint_reason());
+    memcpy(policy.name, old.name, sizeof policy.name);
+    m.policies[id] = policy;
+    note_capacity(id, capacity_of(&policy));
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        struct subject s = subject_of(k, id);
+        if (policy.limit < old.limit)
+            s.pair->lowered = true;
+        if (policy.jitter != old.jitter)
+            s.lesson->jitter_window = 0;
+        if (s.pair->unsure)
+            make_unsure(&s, UINT64_MAX);
+    }
 }
 
-/* A step back beyond the allowance. What was over before it may have gone to other keys, and what
+/* A step back beyond the allowance. What was free before it may have gone to other keys, and what
  * is far ahead now may go to them. */
 static void step_back(uint64_t step) {
     test_time -= step;
     m.stepped = true;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
-            struct pair *pair = &m.pairs[k][p];
-            pair->unsure |=
-                pair->known && (may_be_lost(pair) ||
-                                far_ahead(&m.policies[p], pair->window, test_time - 2 * SECOND));
+            struct subject s = subject_of(k, p);
+            if (s.pair->known && (may_be_lost(&s) || is_striped(s.policy) ||
+                                  far_ahead(s.policy, s.pair->window, test_time - 2 * SECOND)))
+                make_unsure(&s, free_at(&s));
         }
     }
     m.highest = test_time;
@@ -524,13 +819,14 @@ static void step_back(uint64_t step) {
 
 /* Rounds stay within 120 days, so that with a window of 366 no window's 33-bit id is ambiguous. */
 static void move_time(void) {
-    const struct stint_policy *policy = &m.policies[below(m.policy_count)];
+    struct subject s = subject_of((uint32_t)below(m.key_count), (uint32_t)below(m.policy_count));
+    const struct stint_policy *policy = s.policy;
     uint64_t before = test_time;
     switch (below(40)) {
     case 0: /* the border of a window, and the nanoseconds beside it */
     case 1:
     case 2:
-        test_time = window_end(policy, test_time) - 1 + below(3);
+        test_time = window_end(&s, test_time) - 1 + below(3);
         break;
     case 3:
         test_time += below(2 * policy->window);
@@ -574,15 +870,72 @@ static uint64_t pick_window(void) {
     return windows[below(sizeof windows / sizeof windows[0])];
 }
 
+/* A policy of any kind, for a table where a key may take `most_stripes` slots. */
+static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) {
+    int64_t start = 0;
+    if (once_in(2)) { /* 1887 to 2161 */
+        start = (int64_t)(below(100000) * DAY + below(DAY / STINT_TICK_NS) * STINT_TICK_NS) -
+                (int64_t)(30000 * DAY);
+    }
+    uint32_t limit = (uint32_t)below(once_in(3) ? 1000 : 12) + 1;
+    struct stint_policy policy = make_policy(name, limit, pick_window(), start, 0);
+    if (once_in(4))
+        policy.flags |= STINT_SHADOW;
+    if (once_in(3))
+        policy.near_limit = (uint32_t)below(100) + 1;
+    if (once_in(4))
+        policy.jitter = (uint32_t)below(100) + 1;
+    switch (below(6)) {
+    case 0:
+        policy.capacity = (uint32_t)below(limit * 4) + 1;
+        break;
+    case 1:
+        policy.capacity = once_in(2) ? (uint32_t)below(limit * 4) + 1 : 0;
+        policy.max_reserved = (uint32_t)below(limit * 3) + 1;
+        break;
+    case 2:
+        policy.flags |= STINT_SMOOTH;
+        break;
+    case 3:
+        policy.stripes = UINT32_C(1) << below(7);
+        while (policy.stripes > most_stripes)
+            policy.stripes /= 2;
+        if (policy.limit < policy.stripes)
+            policy.limit += policy.stripes;
+        break;
+    default:
+        if (once_in(3))
+            policy.flags |= STINT_COUNT_REFUSED;
+    }
+    if (!is_striped(&policy) && once_in(4))
+        policy.flags |= STINT_START_PER_KEY;
+    assert_true(is_valid(&policy));
+    return policy;
+}
+
+/* Looks at a key to learn the phase of its windows. */
+static void learn_phase(uint32_t key, uint32_t id) {
+    struct subject s = subject_of(key, id);
+    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK};
+    struct stint_verdict v;
+    stint_decide(m.limiter, &request, STINT_NOW, &v);
+    assert_true(v.window > test_time && v.window - test_time <= s.policy->window);
+    assert_int_equal(v.window % STINT_TICK_NS, 0);
+    s.lesson->phase = s.policy->window - (window_end_at(s.policy, 0, v.window) - v.window);
+    assert_true(window_end(&s, test_time) == v.window);
+}
+
 static void start_round(void) {
     /* A table of one line, one that is often as full as was promised, one that never is. */
     static const struct {
         uint64_t max_keys, certain;
         uint32_t keys, shards;
         bool one_line;
+        uint32_t most_stripes;
     } tables[] = {
-        {2, 4, 4, 1, true},      {2, 4, 7, 0, true},    {40, 40, 30, 1, false},
-        {5000, 5000, 500, 0, 0}, {5000, 5000, 3, 4, 0}, {30000, 30000, KEYS, 0, false},
+        {2, 4, 4, 1, true, 1},         {2, 4, 7, 0, true, 1},
+        {40, 40, 30, 1, false, 1},     {5000, 5000, 500, 0, false, 2},
+        {5000, 5000, 3, 4, false, 64}, {30000, 30000, KEYS, 0, false, 1},
     };
     size_t table = below(sizeof tables / sizeof tables[0]);
 
@@ -599,6 +952,7 @@ static void start_round(void) {
     assert_int_equal(stint_open(&options, &limiter), 0);
 
     memset(m.pairs, 0, sizeof m.pairs);
+    memset(m.lessons, 0, sizeof m.lessons);
     memset(m.counts, 0, sizeof m.counts);
     m.limiter = limiter;
     m.on_full = options.on_full;
@@ -607,6 +961,7 @@ static void start_round(void) {
     m.key_count = tables[table].keys;
     m.policy_count = (uint32_t)below(POLICIES) + 1;
     m.untracked = m.replaced = m.unknown_policy = 0;
+    m.most_slots = 0;
     m.stepped = false;
     test_time = once_in(10) ? 2000 * DAY : T0 + below(20000 * DAY);
     for (uint32_t k = 0; k < m.key_count; k++)
@@ -614,19 +969,19 @@ static void start_round(void) {
     for (uint32_t p = 0; p < m.policy_count; p++) {
         char name[16];
         snprintf(name, sizeof name, "p%" PRIu32, p);
-        int64_t start = 0;
-        if (once_in(2)) { /* 1887 to 2161 */
-            start = (int64_t)(below(100000) * DAY + below(DAY / STINT_TICK_NS) * STINT_TICK_NS) -
-                    (int64_t)(30000 * DAY);
-        }
-        uint32_t limit = (uint32_t)below(once_in(3) ? 1000 : 12) + 1;
-        uint32_t flags = once_in(2) ? (uint32_t)below(4) : 0;
-        m.policies[p] = make_policy(name, limit, pick_window(), start, flags);
-        assert_int_equal(stint_policy_add(limiter, &m.policies[p]), p);
-        m.largest[p] = limit;
+        m.policies[p] = pick_policy(name, tables[table].most_stripes);
+        int id = stint_policy_add(limiter, &m.policies[p]);
+        if (id != (int)p)
+            fail_msg("add: %s", stint_reason());
+        m.largest[p] = capacity_of(&m.policies[p]);
+        m.most_slots +=
+            (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }
-    test_time = window_end(&m.policies[0], test_time) - below(m.policies[0].window) / 8 - 1;
+    test_time = window_end_at(&m.policies[0], 0, test_time) - below(m.policies[0].window) / 8 - 1;
     m.round_start = m.highest = m.highest_yet = test_time;
+    for (uint32_t p = 0; p < m.policy_count; p++)
+        for (uint32_t k = 0; k < m.key_count && (m.policies[p].flags & STINT_START_PER_KEY); k++)
+            learn_phase(k, p);
 }
 
 static void end_round(void) {
@@ -639,11 +994,17 @@ static void end_round(void) {
     if (!m.stepped)
         assert_int_equal(stats.clock_steps, 0);
     if (!m.stepped && test_time >= m.highest) {
-        uint64_t live = 0;
-        for (uint32_t k = 0; k < m.key_count; k++)
-            for (uint32_t p = 0; p < m.policy_count; p++)
-                live += m.pairs[k][p].known && m.pairs[k][p].window > test_time;
-        assert_int_equal(stats.live, live);
+        uint64_t least = 0, most = 0;
+        for (uint32_t k = 0; k < m.key_count; k++) {
+            for (uint32_t p = 0; p < m.policy_count; p++) {
+                struct subject s = subject_of(k, p);
+                bool live = s.pair->known && free_at(&s) > test_time;
+                bool open = s.pair->known && (s.pair->may_have_gone || s.pair->unsure);
+                least += live && !open;
+                most += live || open ? (is_striped(s.policy) ? s.policy->stripes : 1) : 0;
+            }
+        }
+        assert_true(least <= stats.live && stats.live <= most);
     }
     for (uint32_t p = 0; p < m.policy_count; p++) {
         struct stint_policy_stats counts = get_policy_stats(m.limiter, p);
@@ -652,6 +1013,7 @@ static void end_round(void) {
         assert_int_equal(counts.shadowed, m.counts[p].shadowed);
         assert_int_equal(counts.first_refusals, m.counts[p].first_refusals);
         assert_int_equal(counts.untracked, m.counts[p].untracked);
+        assert_int_equal(counts.near_limit, m.counts[p].near_limit);
     }
     stint_close(m.limiter);
 }
