@@ -133,7 +133,7 @@ static const struct script scripts[] = {
     {"smooth: DRAIN leaves nothing",
      policy(W, .limit = 10, .flags = STINT_SMOOTH), {
         ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
-        no(E + 30 * SECOND, 8, 0, PEEK | DRAIN, 0, 10, 3, E2, 30 * SECOND),
+        no(E + 30 * SECOND, 8, 0, PEEK | DRAIN, 0, 10, 3, E2, 10 * SECOND),
         no(E + 30 * SECOND, 8, 0, DRAIN, FIRST, 10, 10, E2, UINT64_C(72857142858)),
         no(E + 30 * SECOND, 1, 0, DRAIN, 0, 10, 10, E2, 10 * SECOND),
         ok(E + 40 * SECOND, 1, 0, 0, 0, 10, 10, 1, E2)}},
@@ -386,7 +386,7 @@ static void test_retry_after_is_exact(void **state) {
             break;
         }
         if (policy.stripes <= 1 && random_below(&random, 2) == 0)
-            policy.flags |= STINT_START_PER_KEY;
+            policy.flags |= STINT_START_PER_KEY, policy.start = 0;
         struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
         uint32_t id = add(limiter, &policy);
         stint_key key = number_key(limiter, round);
@@ -495,8 +495,8 @@ static double chi_square(const unsigned *counts, size_t bins) {
 static struct stint_limiter *open_with_secret(unsigned char filler) {
     unsigned char secret[STINT_SECRET_SIZE];
     memcpy(secret, test_secret(), sizeof secret);
-    secret[70] ^= filler;
-    secret[3] ^= filler;
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] ^= (unsigned char)(filler * i); /* not alike: XXH3 xors parts of it */
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 20000;
     options.clock = test_clock;
@@ -559,25 +559,6 @@ static void test_windows_per_key(void **state) {
         stint_close(twin);
         stint_close(other);
     }
-}
-
-/* A start of the policy's own moves the windows of all keys alike. */
-static void test_windows_per_key_with_start(void **state) {
-    (void)state;
-    test_time = T0 + 5 * SECOND;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "a", 2, MINUTE, 0, STINT_START_PER_KEY);
-    uint32_t moved =
-        add_policy(limiter, "b", 2, MINUTE, 20 * INT64_C(1000000000), STINT_START_PER_KEY);
-    unsigned apart = 0;
-    for (uint64_t k = 0; k < 100; k++) {
-        uint64_t one = ask(limiter, id, number_key(limiter, k), 1, 0).window;
-        uint64_t two = ask(limiter, moved, number_key(limiter, k), 1, 0).window;
-        assert_true(two > test_time && two <= test_time + MINUTE);
-        apart += one != two;
-    }
-    assert_true(apart > 90);
-    stint_close(limiter);
 }
 
 /* ---- Jitter --------------------------------------------------------------------------------- */
@@ -896,7 +877,7 @@ static void test_all_or_nothing(void **state) {
                     flags |= random_below(&random, 2) == 0 ? PEEK : PARTIAL;
                 requests[r] = (struct stint_request){random_below(&random, KEYS),
                                                      ids[random_below(&random, POLICIES)],
-                                                     (uint32_t)random_below(&random, 6), 0, flags};
+                                                     (uint32_t)random_below(&random, 16), 0, flags};
             }
             bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v), each = true;
             for (size_t r = 0; r < n; r++) {
@@ -922,7 +903,7 @@ static void test_all_or_nothing(void **state) {
         stint_close(limiter);
     }
     print_message("%" PRIu64 " taken, %" PRIu64 " refused\n", taken, refused);
-    assert_true(taken > 0 && refused > taken / 100);
+    assert_true(taken > refused / 10 && refused > taken / 10);
 }
 
 /* ---- Stripes -------------------------------------------------------------------------------- */
@@ -1245,6 +1226,8 @@ static void test_contradictions(void **state) {
                 fail_msg("case %zu: %s", i, stint_reason());
             struct stint_policy got = STINT_POLICY_INIT;
             assert_int_equal(stint_policy_get(limiter, (uint32_t)added, &got), 0);
+            assert_true(got.stripes == policy.stripes || policy.stripes == 1);
+            got.stripes = policy.stripes;
             assert_memory_equal(&got, &policy, sizeof got);
             assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
             continue;
@@ -1268,6 +1251,10 @@ static void test_contradictions(void **state) {
         assert_int_equal(stint_policy_get(limiter, plain, &got), 0);
         assert_memory_equal(&got, &before, sizeof got);
     }
+    /* Each key has a start of its own, or the policy has one. */
+    struct stint_policy policy = make_policy("start", 10, MINUTE, 10000000, STINT_START_PER_KEY);
+    assert_int_equal(stint_policy_add(limiter, &policy), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "start"));
     stint_close(limiter);
 }
 
@@ -1294,7 +1281,7 @@ static void test_changes_that_cannot_be(void **state) {
                 policy.flags ^= what == 1 ? STINT_SMOOTH : STINT_START_PER_KEY;
             assert_int_equal(stint_policy_change(limiter, ids[p], &policy), -EINVAL);
             /* (Some of these are contradictions too, and may be called that.) */
-            if (p == 0 || p == what + 1 || p == 2 - what)
+            if (p == 0 || (p == 3 && what == 0) || (p == what && what > 0))
                 if (strstr(stint_reason(), words[what]) == NULL)
                     fail_msg("policy %d: \"%s\" does not name %s", p, stint_reason(), words[what]);
             assert_int_equal(stint_policy_get(limiter, ids[p], &after), 0);
@@ -1327,7 +1314,6 @@ int main(void) {
         cmocka_unit_test(test_waits_do_not_wrap),
         cmocka_unit_test(test_own_limits_stay_in_their_slot),
         cmocka_unit_test(test_windows_per_key),
-        cmocka_unit_test(test_windows_per_key_with_start),
         cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_jitter_of_reservations),
         cmocka_unit_test(test_near_limit_is_counted),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * The naive twin: random operations on a limiter and on a model written in the most obvious way,
- * one record per key and policy, every field of every verdict compared.
+ * The naive twin: random operations under policies of all kinds on a limiter and on
+ * a model written in the most obvious way, one record per key and policy, every field of every
+ * verdict compared.
  *
  *     STINT_TEST_SEED=7      repeat the run of this seed
  *     STINT_TEST_ROUNDS=100  how many limiters are tried, ROUND_OPERATIONS operations each
@@ -17,6 +18,10 @@
  *  - A caller who is later than the allowance may be decided at the clock's time instead of his.
  *  - A refund does not look at the time. It works as long as the slot holds the window, so once
  *    the window is over it gives back all or nothing.
+ *  - A granted request of a striped policy may say of the remainder what its own stripe knows. For
+ *    callers who are late, for requests with limits of their own, and in the window in which the
+ *    limit was lowered, what stripes do is not compared.
+ *  - Jitter is any part of its bound, but the same for a key and a window.
  *  - When the clock was stepped back, a key is not asked about while it is open whether it still
  *    has the slot of a window that was counted before the step.
  */
@@ -374,10 +379,17 @@ static uint64_t wait_of(const struct subject *s, const struct pair *pair, uint32
     return sum_or_most(first, windows - 1, s->policy->window);
 }
 
+/* A wait that 64 bits of ns cannot say is said to be a long one. */
+static void take_over_long_wait(const struct subject *s, struct stint_verdict *v,
+                                const struct stint_verdict *got) {
+    if (v->retry_after > UINT64_MAX - 8 * s->policy->window && got->retry_after > UINT64_MAX / 2)
+        v->retry_after = got->retry_after;
+}
+
 /* Takes the jitter of a refusal over from what was got, if it may be that. */
 static void add_jitter(const struct subject *s, struct stint_verdict *v,
                        const struct stint_verdict *got) {
-    if (!s->policy->jitter || v->retry_after == STINT_NEVER)
+    if (!s->policy->jitter || v->retry_after > UINT64_MAX - 8 * s->policy->window)
         return;
     uint64_t jitter = got->retry_after - v->retry_after;
     bool known = s->lesson->jitter_window == v->window;
@@ -446,8 +458,10 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
         fits = true;
     }
     v.allowed = fits;
-    if (fits && sum + cost > v.capacity) /* a reservation */
+    if (fits && sum + cost > v.capacity) { /* a reservation */
         v.retry_after = wait_of(s, next, cost, v.capacity, now);
+        take_over_long_wait(s, &v, got);
+    }
     if (fits && !peek) {
         next->used += cost;
         sum += cost;
@@ -478,6 +492,8 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
                         : is_smooth(policy) ? smooth_fits_at(s, next, cost, v.capacity) - now
                                             : wait_of(s, next, cost, room, now);
         add_jitter(s, &v, got);
+        if (cost <= room)
+            take_over_long_wait(s, &v, got);
         if (policy->flags & STINT_SHADOW) {
             v.allowed = true;
             v.flags |= STINT_SHADOWED;
@@ -680,6 +696,100 @@ static void do_batch(void) {
         allowed -= got[i].allowed;
     }
     assert_int_equal(allowed, 0);
+}
+
+static void compare_part(const struct stint_request *request, uint64_t now, bool all,
+                         const struct stint_verdict *expected, const struct stint_verdict *got) {
+    m.compared++;
+    note_capacity(request->policy, request->limit);
+    if (same_verdict(expected, got))
+        return;
+    explain(request, now, all ? "all, taken" : "all, refused");
+    print_verdict("expected", expected);
+    print_verdict("got     ", got);
+    fail();
+}
+
+/* All fit, each alone: they take in order, and if one is refused after all, give back. The requests
+ * are of one pair, or of a pair each, of which none is refused then. */
+static void take_all(const struct stint_request *requests, const uint32_t *keys, size_t n, bool all,
+                     const struct stint_verdict *got) {
+    struct stint_policy_stats counts[POLICIES];
+    uint32_t taken = 0;
+    memcpy(counts, m.counts, sizeof counts);
+    for (size_t i = 0; i < n; i++) {
+        struct stint_verdict got_now = got[i];
+        if (!all && got[i].allowed) /* its jitter, but not what was given back since */
+            got_now.granted = requests[i].cost;
+        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &got_now);
+        if (all || !v.allowed)
+            compare_part(&requests[i], test_time, all, &v, &got[i]);
+        else
+            assert_true(got[i].allowed && got[i].granted == 0);
+        taken += v.granted;
+        if (v.allowed)
+            continue;
+        memcpy(m.counts, counts, sizeof counts);
+        if (!(requests[i].flags & STINT_PEEK))
+            count(&m.counts[requests[i].policy], &v);
+        m.pairs[keys[i]][requests[i].policy].used -= taken;
+        return;
+    }
+    for (size_t i = 0; i < n && !all; i++) {
+        explain(&requests[i], test_time, "all fit, but were refused");
+        print_verdict("got", &got[i]);
+    }
+    assert_true(all);
+}
+
+static void do_all(void) {
+    enum { MOST = 6 };
+    struct stint_request requests[MOST];
+    uint32_t keys[MOST];
+    struct stint_verdict got[MOST], expected[MOST];
+    size_t n = below(MOST + 1);
+    bool same = once_in(4), fit = true;
+    if (test_time < m.highest)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = pick_request(&keys[i]);
+        if (i > 0 && same) {
+            keys[i] = keys[0];
+            requests[i].key = requests[0].key;
+            requests[i].policy = requests[0].policy;
+        }
+        bool refusal_takes = (requests[i].flags & STINT_DRAIN) ||
+                             (m.policies[requests[i].policy].flags & STINT_COUNT_REFUSED);
+        bool again = false;
+        for (size_t j = 0; j < i; j++)
+            again |= keys[j] == keys[i] && requests[j].policy == requests[i].policy;
+        struct subject s = subject_of(keys[i], requests[i].policy);
+        if (!is_decided(&requests[i], keys[i], test_time, n) || (same && s.pair->may_have_gone) ||
+            (same && refusal_takes) || (!same && again))
+            return;
+    }
+    memset(got, 0xa5, sizeof got);
+    bool all = stint_decide_all(m.limiter, requests, n, once_in(2) ? STINT_NOW : test_time, got);
+    for (size_t i = 0; i < n && !all; i++) {
+        struct stint_request look = requests[i];
+        look.flags |= STINT_PEEK;
+        struct lesson *lesson = &m.lessons[keys[i]][look.policy], before = *lesson;
+        expected[i] = expect(&look, keys[i], test_time, &got[i]);
+        if (!(requests[i].flags & STINT_PEEK)) /* what was got is no look's */
+            *lesson = before;
+        fit &= expected[i].allowed;
+    }
+    if (fit) {
+        take_all(requests, keys, n, all, got);
+    } else {
+        /* Those that did not fit are refused in earnest. */
+        for (size_t i = 0; i < n; i++) {
+            if (!expected[i].allowed && !(requests[i].flags & STINT_PEEK))
+                expected[i] = expect(&requests[i], keys[i], test_time, &got[i]);
+            compare_part(&requests[i], test_time, all, &expected[i], &got[i]);
+        }
+    }
+    show(test_time);
 }
 
 static void do_unknown_policy(void) {
@@ -907,8 +1017,10 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
         if (once_in(3))
             policy.flags |= STINT_COUNT_REFUSED;
     }
-    if (!is_striped(&policy) && once_in(4))
+    if (!is_striped(&policy) && once_in(4)) {
         policy.flags |= STINT_START_PER_KEY;
+        policy.start = 0;
+    }
     assert_true(is_valid(&policy));
     return policy;
 }
@@ -1039,7 +1151,11 @@ static void test_twin(void **state) {
                 break;
             case 2:
             case 3:
+                do_all();
+                break;
             case 4:
+            case 11:
+            case 12:
                 do_refund();
                 break;
             case 5:
