@@ -199,6 +199,159 @@ static void test_options(void **state) {
     }
 }
 
+/* Parses, and has the rate 100/minute and these fields. */
+static void assert_fields(const char *options, uint32_t capacity, uint32_t max_reserved,
+                          uint32_t stripes, uint32_t flags, uint32_t near_limit, uint32_t jitter) {
+    char text[200];
+    snprintf(text, sizeof text, "100/minute%s", options);
+    struct stint_policy got = parse(text), expected = make_policy("", 100, MINUTE, 0, flags);
+    expected.capacity = capacity;
+    expected.max_reserved = max_reserved;
+    expected.stripes = stripes;
+    expected.near_limit = near_limit;
+    expected.jitter = jitter;
+    if (memcmp(&got, &expected, sizeof got) != 0)
+        fail_msg("\"%s\": capacity %" PRIu32 ", max_reserved %" PRIu32 ", stripes %" PRIu32
+                 ", flags %#" PRIx32 ", near_limit %" PRIu32 ", jitter %" PRIu32,
+                 text, got.capacity, got.max_reserved, got.stripes, got.flags, got.near_limit,
+                 got.jitter);
+}
+
+static void test_options_of_features(void **state) {
+    (void)state;
+    const uint32_t smooth = STINT_SMOOTH, per_key = STINT_START_PER_KEY, shadow = STINT_SHADOW;
+    assert_fields("", 0, 0, 0, 0, 0, 0);
+    assert_fields(" capacity=1", 1, 0, 0, 0, 0, 0);
+    assert_fields(" capacity=150", 150, 0, 0, 0, 0, 0);
+    assert_fields(" capacity=2K", 2000, 0, 0, 0, 0, 0);
+    assert_fields(" capacity=268M", 268000000, 0, 0, 0, 0, 0);
+    assert_fields(" capacity=268435456", STINT_LIMIT_MAX, 0, 0, 0, 0, 0);
+    assert_fields(" reserve=200", 0, 200, 0, 0, 0, 0);
+    assert_fields(" reserve=1M", 0, 1000000, 0, 0, 0, 0);
+    assert_fields(" reserve=268435356", 0, STINT_LIMIT_MAX - 100, 0, 0, 0, 0);
+    assert_fields(" stripes=2", 0, 0, 2, 0, 0, 0);
+    assert_fields(" stripes=64", 0, 0, 64, 0, 0, 0);
+    assert_fields(" start=per-key", 0, 0, 0, per_key, 0, 0);
+    assert_fields(" smooth", 0, 0, 0, smooth, 0, 0);
+    assert_fields(" near=80%", 0, 0, 0, 0, 80, 0);
+    assert_fields(" near=1%", 0, 0, 0, 0, 1, 0);
+    assert_fields(" near=100%", 0, 0, 0, 0, 100, 0);
+    assert_fields(" jitter=10%", 0, 0, 0, 0, 0, 10);
+    assert_fields(" jitter=100%", 0, 0, 0, 0, 0, 100);
+    assert_fields(" smooth start=per-key", 0, 0, 0, smooth | per_key, 0, 0);
+    assert_fields(" stripes=8 shadow near=9%", 0, 0, 8, shadow, 9, 0);
+    assert_fields(" jitter=2% near=3% reserve=4 capacity=5 start=per-key shadow", 5, 4, 0,
+                  per_key | shadow, 3, 2);
+    assert_fields(" shadow  start=per-key capacity=5 reserve=4  near=3% jitter=2% ", 5, 4, 0,
+                  per_key | shadow, 3, 2);
+}
+
+static void test_options_of_features_wrong(void **state) {
+    (void)state;
+    static const struct {
+        const char *options;
+        ptrdiff_t place; /* after "100/minute " */
+    } cases[] = {
+        {"capacity", 0},
+        {"capacity=", 9},
+        {"capacity=x", 9},
+        {"capacity=-5", 9},
+        {"capacity=0", 9},
+        {"capacity=268435457", 9},
+        {"capacity=269M", 9},
+        {"capacity=18446744073709551617", 9},
+        {"capacity=5x", 10},
+        {"capacity=1.5", 10},
+        {"capacity=5%", 10},
+        {"capacity= 5", 9},
+        {"capacity=5 capacity=5", 11},
+        {"reserve", 0},
+        {"reserve=", 8},
+        {"reserve=0", 8},
+        {"reserve=268435457", 8},
+        {"reserve=5,", 9},
+        {"reserve=1 shadow reserve=2", 17},
+        {"stripes", 0},
+        {"stripes=", 8},
+        {"stripes=0", 8},
+        {"stripes=65", 8},
+        {"stripes=128", 8},
+        {"stripes=4294967298", 8},
+        {"stripes=2 stripes=2", 10},
+        {"start=per-ke", 6},
+        {"start=perkey", 6},
+        {"start=per-keys", 13},
+        {"start=per-key start=2024-01-01", 14},
+        {"start=2024-01-01 start=per-key", 17},
+        {"start=per-key start=per-key", 14},
+        {"smoot", 0},
+        {"smooth=1", 6},
+        {"smoothly", 6},
+        {"smooth smooth", 7},
+        {"near", 0},
+        {"near=", 5},
+        {"near=80", 7},
+        {"near=%", 5},
+        {"near=0%", 5},
+        {"near=101%", 5},
+        {"near=80 %", 7},
+        {"near=80%%", 8},
+        {"near=8.5%", 6},
+        {"near=-1%", 5},
+        {"near=4294967376%", 5},
+        {"near=1K%", 6},
+        {"near=80% near=80%", 9},
+        {"jitter", 0},
+        {"jitter=", 7},
+        {"jitter=10", 9},
+        {"jitter=0%", 7},
+        {"jitter=101%", 7},
+        {"jitter=10%x", 10},
+        {"jitter=5% jitter=5%", 10},
+    };
+    char text[200];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(text, sizeof text, "100/minute %s", cases[i].options);
+        assert_wrong(text, 11 + cases[i].place);
+        snprintf(text, sizeof text, "100/minute shadow %s", cases[i].options);
+        if (!strstr(cases[i].options, "shadow"))
+            assert_wrong(text, 18 + cases[i].place);
+    }
+
+    /* Each right, together wrong: somewhere in the text. */
+    static const char *const contradictions[] = {
+        "capacity=200 count-refused",
+        "reserve=5 count-refused",
+        "smooth capacity=200",
+        "smooth reserve=1",
+        "smooth stripes=2",
+        "smooth count-refused",
+        "stripes=4 capacity=200",
+        "stripes=4 reserve=1",
+        "stripes=4 start=per-key",
+        "stripes=4 count-refused",
+        "stripes=3",
+        "capacity=268435456 reserve=1",
+        "capacity=268435400 reserve=57",
+    };
+    for (size_t i = 0; i < sizeof contradictions / sizeof contradictions[0]; i++) {
+        snprintf(text, sizeof text, "100/minute %s", contradictions[i]);
+        struct stint_policy policy = make_policy("untouched", 7, HOUR, 0, 0), before = policy;
+        const char *wrong = NULL;
+        if (stint_policy_parse(text, &policy, &wrong) != -EINVAL)
+            fail_msg("\"%s\" parses", text);
+        assert_true(wrong >= text && wrong <= text + strlen(text));
+        assert_true(stint_reason()[0] != '\0');
+        assert_memory_equal(&policy, &before, sizeof policy);
+    }
+    snprintf(text, sizeof text, "16384/minute smooth");
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_parse(text, &policy, NULL), -EINVAL);
+    assert_int_equal(stint_policy_parse("16383/minute smooth", &policy, NULL), 0);
+    assert_int_equal(stint_policy_parse("63/minute stripes=64", &policy, NULL), -EINVAL);
+    assert_int_equal(stint_policy_parse("64/minute stripes=64", &policy, NULL), 0);
+}
+
 static void test_names(void **state) {
     (void)state;
     assert_parses("1/s name=a", "a", 1, SECOND, 0, 0);
@@ -427,6 +580,9 @@ static void test_prefixes(void **state) {
         "1M/31622400000ms count-refused name=search start=2024-01-01 shadow",
         "10r/s shadow",
         "  100 / 15 Minutes  shadow  ",
+        "10K/hour capacity=20K reserve=200 near=80% jitter=10% start=per-key shadow",
+        "100/5s shadow stripes=16 near=7%",
+        "100/5s shadow smooth jitter=100%",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(parse(texts[i]).flags & STINT_SHADOW, STINT_SHADOW);
@@ -502,6 +658,31 @@ static void test_round_trip(void **state) {
             int64_t range = below(2) ? INT64_MAX / 10000000 : 1000;
             policy.start = ((int64_t)below(2 * (uint64_t)range + 1) - range) * 10000000;
         }
+        policy.near_limit = below(2) ? (uint32_t)below(101) : 0;
+        policy.jitter = below(2) ? (uint32_t)below(101) : 0;
+        switch (below(4)) {
+        case 0:
+            policy.flags &= ~(uint32_t)STINT_COUNT_REFUSED;
+            policy.capacity = (uint32_t)below(STINT_LIMIT_MAX / 2 + 1);
+            policy.max_reserved = (uint32_t)below(below(2) ? 5000 : STINT_LIMIT_MAX / 2);
+            if (policy.limit > STINT_LIMIT_MAX / 2)
+                policy.limit /= 2;
+            break;
+        case 1:
+            policy.flags &= ~(uint32_t)STINT_COUNT_REFUSED;
+            policy.flags |= STINT_SMOOTH;
+            policy.limit = policy.limit % 16383 + 1;
+            break;
+        case 2:
+            policy.flags &= ~(uint32_t)STINT_COUNT_REFUSED;
+            policy.stripes = 2u << below(6);
+            policy.limit = policy.limit < 64 ? 64 : policy.limit;
+            break;
+        }
+        if (policy.stripes == 0 && below(3) == 0) {
+            policy.flags |= STINT_START_PER_KEY;
+            policy.start = 0;
+        }
         assert_round_trip(&policy);
     }
 }
@@ -547,6 +728,8 @@ int main(void) {
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_limits_of_numbers),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_options_of_features),
+        cmocka_unit_test(test_options_of_features_wrong),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_starts),
         cmocka_unit_test(test_wrong),

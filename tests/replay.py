@@ -57,9 +57,44 @@ def epoch_ns(line):
     return int(whole) * SECOND + int((part + "000000000")[:9])
 
 
+class Plain:
+    """What a key has used in each window, and nothing else."""
+
+    def __init__(self, limit):
+        self.limit, self.used = limit, collections.Counter()
+
+    def take(self, key, number, _left, _window):
+        fits = self.used[key, number] < self.limit
+        self.used[key, number] += fits
+        return fits
+
+
+class RollOver:
+    """What a key has: `capacity` at first, and `limit` more in each window, up to that."""
+
+    def __init__(self, limit, capacity):
+        self.limit, self.capacity, self.has = limit, capacity, {}
+
+    def take(self, key, number, _left, _window):
+        tokens, seen = self.has.get(key, (self.capacity, number))
+        tokens = min(self.capacity, tokens + self.limit * (number - seen))
+        self.has[key] = (tokens - (tokens > 0), number)
+        return tokens > 0
+
+
+class Smooth(Plain):
+    """The window before counts for the part of it that a sliding window still sees."""
+
+    def take(self, key, number, left, window):
+        share = -(-self.used[key, number - 1] * left // window)
+        fits = share + self.used[key, number] < self.limit
+        self.used[key, number] += fits
+        return fits
+
+
 def naive(lines, fields, read_time, limit, window, start=0):
-    """What the limit does, one request after another."""
-    used = collections.Counter()
+    """What the limit (a number, or one of the classes above) does, one request after another."""
+    rule = Plain(limit) if isinstance(limit, int) else limit
     allowed, refused = collections.Counter(), collections.Counter()
     clock, first, late, refused_at = None, None, 0, []
     for line in lines:
@@ -71,9 +106,8 @@ def naive(lines, fields, read_time, limit, window, start=0):
         elif now < clock:
             late += 1
         clock = now if clock is None else max(clock, now)
-        slot = (key, (clock - start) // window)
-        if used[slot] < limit:
-            used[slot] += 1
+        number, into = divmod(clock - start, window)
+        if rule.take(key, number, window - into, window):
             allowed[key] += 1
         else:
             refused[key] += 1
@@ -197,6 +231,54 @@ class RealLog(Replay):
         self.assertEqual([limit["notation"] for limit in report["limits"]], list(policies))
         for limit, policy in zip(report["limits"], policies.values()):
             self.check(report, limit, self.lines, [1], clf_ns, *policy)
+
+    def test_roll_over(self):
+        report = self.report("--limit", "10/minute capacity=25", REAL_LOG)
+        limit = report["limits"][0]
+        self.assertEqual((limit["allowed"], limit["refused"], limit["keys_refused"]),
+                         (9338, 662, 37))
+
+    def test_policies_of_all_kinds(self):
+        policies = {
+            "10/minute capacity=25": (RollOver(10, 25), MINUTE),
+            "10/minute capacity=25 reserve=7": (RollOver(10, 25), MINUTE),
+            "2/minute capacity=100": (RollOver(2, 100), MINUTE),
+            "1/hour capacity=50 near=80%": (RollOver(1, 50), HOUR),
+            "3/10s capacity=4 start=2015-05-17T00:00:03Z": (RollOver(3, 4), 10 * SECOND,
+                                                            3 * SECOND),
+            "20/minute capacity=12": (12, MINUTE),
+            "20/minute smooth": (Smooth(20), MINUTE),
+            "5/10s smooth": (Smooth(5), 10 * SECOND),
+            "60/hour smooth jitter=10%": (Smooth(60), HOUR),
+            "100/day smooth": (Smooth(100), DAY),
+            "20/minute stripes=8": (20, MINUTE),
+            "64/hour stripes=64": (64, HOUR),
+            "7/10s stripes=4 near=50%": (7, 10 * SECOND),
+        }
+        options = [option for notation in policies for option in ("--limit", notation)]
+        report = self.report(*options, "--top", "10k", REAL_LOG)
+        for limit, policy in zip(report["limits"], policies.values()):
+            self.check(report, limit, self.lines, [1], clf_ns, *policy)
+            self.assertGreater(limit["refused"], 0, limit["notation"])
+
+    def test_windows_per_key(self):
+        # Where a key's windows start depends on the secret, but it is one of 60 seconds.
+        limits = (5, 20)
+        report = self.report("--limit", "5/minute start=per-key",
+                             "--limit", "20/minute start=per-key", "--top", "10k", REAL_LOG)
+        times = {line: clf_ns(line) for line in self.lines}
+        starts = [[naive(self.lines, [1], times.get, limit, MINUTE, phase * SECOND)
+                   for phase in range(60)] for limit in limits]
+        for limit, possible in zip(report["limits"], starts):
+            refused = [{key["key"]: key["refused"] for key in start["top"]} for start in possible]
+            keys = set().union(*refused)
+            least = sum(min(start.get(key, 0) for start in refused) for key in keys)
+            most = sum(max(start.get(key, 0) for start in refused) for key in keys)
+            self.assertLess(least, most)
+            self.assertTrue(least <= limit["refused"] <= most, (least, limit["refused"], most))
+            self.assertEqual(limit["allowed"] + limit["refused"], len(self.lines))
+            for key in limit["top"]:
+                self.assertIn(key["refused"], {start.get(key["key"], 0) for start in refused})
 
     def test_several_key_fields(self):
         for fields in ([1, 7], [7], [9, 1], [6, 9, 1]):
