@@ -701,7 +701,6 @@ static void do_batch(void) {
 static void compare_part(const struct stint_request *request, uint64_t now, bool all,
                          const struct stint_verdict *expected, const struct stint_verdict *got) {
     m.compared++;
-    note_capacity(request->policy, request->limit);
     if (same_verdict(expected, got))
         return;
     explain(request, now, all ? "all, taken" : "all, refused");
@@ -768,6 +767,8 @@ static void do_all(void) {
             (same && refusal_takes) || (!same && again))
             return;
     }
+    for (size_t i = 0; i < n; i++)
+        note_capacity(requests[i].policy, requests[i].limit);
     memset(got, 0xa5, sizeof got);
     bool all = stint_decide_all(m.limiter, requests, n, once_in(2) ? STINT_NOW : test_time, got);
     for (size_t i = 0; i < n && !all; i++) {
