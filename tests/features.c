@@ -1117,6 +1117,37 @@ static void test_carrying_slots_stay(void **state) {
     }
 }
 
+/* A striped key that finds no slot for one of its stripes is decided as the table's user chose, and
+ * what its other stripes gave is given back. */
+static void test_stripes_of_a_full_table(void **state) {
+    (void)state;
+    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(2, on_full); /* four slots */
+        struct stint_policy policy = make_policy("p", 80, MINUTE, 0, 0);
+        policy.stripes = 8;
+        uint32_t id = add(limiter, &policy);
+        bool admit = on_full == STINT_FULL_ADMIT;
+        struct stint_verdict v = ask(limiter, id, 1, 50, 0);
+        assert_int_equal(v.allowed, admit);
+        assert_int_equal(v.flags, STINT_UNTRACKED);
+        assert_int_equal(v.granted, admit ? 50 : 0);
+        assert_true(v.window == E && v.retry_after == (admit ? 0 : MINUTE));
+        uint32_t counted = 0;
+        for (int i = 0; i < 60; i++) {
+            v = ask(limiter, id, 1, 1, 0);
+            if (v.flags == STINT_UNTRACKED)
+                assert_int_equal(v.allowed, admit);
+            else
+                counted += v.granted;
+        }
+        assert_int_equal(counted, 40); /* four stripes of ten */
+        assert_int_equal(get_policy_stats(limiter, id).untracked, 21);
+        assert_int_equal(get_stats(limiter).live, 4);
+        stint_close(limiter);
+    }
+}
+
 /* A flood of other keys in every window does not make anybody's debt or last window forgotten. */
 static void test_floods_do_not_pay_debts(void **state) {
     (void)state;
@@ -1327,6 +1358,7 @@ int main(void) {
         cmocka_unit_test(test_stripes_refund_and_reset),
         cmocka_unit_test(test_stripes_change),
         cmocka_unit_test(test_carrying_slots_stay),
+        cmocka_unit_test(test_stripes_of_a_full_table),
         cmocka_unit_test(test_floods_do_not_pay_debts),
         cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_changes_that_cannot_be),

@@ -47,6 +47,7 @@ struct turning {
     uint64_t seed;
     uint64_t requests; /* of each thread */
     bool mixed;        /* costs above 1, partial takes and refunds as well */
+    uint32_t flood;    /* id of the policy of ever new keys; 0: no flood */
 };
 
 static void lower(uint64_t *least, uint64_t value) {
@@ -81,6 +82,8 @@ static void turning_body(unsigned member, void *shared) {
             __atomic_fetch_add(&test_time, random_below(&random, TICK / 4), __ATOMIC_SEQ_CST);
         if (random_below(&random, 16) == 0)
             sched_yield();
+        if (turning->flood != 0 && random_below(&random, 8) == 0)
+            stint_take(turning->limiter, turning->flood, random_next(&random), 1, now, NULL);
         if (random_below(&random, 4) != 0)
             now = STINT_NOW;
         if (policy->max_reserved > 0 && random_below(&random, 3) == 0)
@@ -191,7 +194,7 @@ static uint64_t check_key(const struct turning *turning, enum kind kind, unsigne
     return full;
 }
 
-static void check_turning(enum kind kind, uint64_t max_keys, bool mixed) {
+static void check_turning(enum kind kind, bool crowded, bool mixed) {
     static struct turning turning;
     uint64_t seed = test_seed(), full = 0;
 
@@ -200,7 +203,7 @@ static void check_turning(enum kind kind, uint64_t max_keys, bool mixed) {
         turning.seed = seed + round * 1000;
         turning.requests = 30000;
         turning.mixed = mixed;
-        turning.limiter = open_limiter(max_keys);
+        turning.limiter = open_limiter(crowded ? 2 : 1000);
         set_time(EPOCH + TICK / 2);
         for (unsigned key = 0; key < KEYS; key++) {
             turning.policies[key] = policy_of(kind, key, round);
@@ -214,6 +217,13 @@ static void check_turning(enum kind kind, uint64_t max_keys, bool mixed) {
                 turning.seen[key][w].least_left = turning.seen[key][w].least_refused_left =
                     turning.policies[key].window;
         }
+        if (crowded) {
+            struct stint_policy policy = STINT_POLICY_INIT;
+            strcpy(policy.name, "flood");
+            policy.limit = 1;
+            policy.window = TICK;
+            turning.flood = (uint32_t)stint_policy_add(turning.limiter, &policy);
+        }
         run_team(turning_body, &turning);
         assert_int_equal(turning.wrong_phases, 0);
         assert_int_equal(turning.over_used, 0);
@@ -226,8 +236,8 @@ static void check_turning(enum kind kind, uint64_t max_keys, bool mixed) {
 }
 
 static void check_kind(enum kind kind) {
-    check_turning(kind, 1000, false);
-    check_turning(kind, 1000, true);
+    check_turning(kind, false, false);
+    check_turning(kind, false, true);
 }
 
 static void test_rolling(void **state) {
@@ -255,12 +265,13 @@ static void test_striped(void **state) {
     check_kind(STRIPED);
 }
 
-/* Four slots for four keys and those of the flood: slots that carry must not change hands. */
+/* Four slots for four keys and a flood of others: a slot that carries must not change hands. */
 static void test_crowded(void **state) {
     (void)state;
-    check_turning(ROLLING, 2, false);
-    check_turning(SMOOTH, 2, false);
-    check_turning(PER_KEY, 2, false);
+    check_turning(ROLLING, true, false);
+    check_turning(RESERVING, true, false);
+    check_turning(SMOOTH, true, false);
+    check_turning(PER_KEY, true, false);
 }
 
 /* ---- A hot key in stripes -------------------------------------------------------------------- */
