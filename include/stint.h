@@ -350,7 +350,7 @@ struct stint_verdict {
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
- *   cost     tokens; 0 is always allowed and takes nothing
+ *   cost     tokens; 0 takes nothing, and is allowed unless more is used than the capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading. It may be late: a late
  *            caller joins the newer window that it finds, and one who is later than the window and

@@ -96,7 +96,7 @@ static inline struct charge charge_of(const struct terms *terms, uint64_t count,
     uint64_t taken = 0;
 
     if ((terms->flags & DECIDE_MARK) == 0) {
-        if (terms->cost == 0 || total + terms->cost <= terms->room)
+        if (total + terms->cost <= terms->room)
             return (struct charge){count + terms->cost, total + terms->cost, (uint32_t)terms->cost,
                                    true};
         if ((terms->flags & STINT_PARTIAL) != 0 && total < terms->room) {
@@ -160,7 +160,7 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
 static inline uint64_t charge_wait(const struct terms *terms, const struct charge *charge,
                                    uint64_t left) {
     if (charge->fits) /* a reservation waits until what it took is there */
-        return terms->cost != 0 && charge->total > terms->capacity
+        return charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, charge->total, terms->capacity))
                    : 0;
     if (terms->cost > terms->room)

@@ -135,12 +135,13 @@ static const struct script scripts[] = {
         ok(E, 0, 0, 0, 2, 0, 0, E2),
         /* a late caller still finds the window before */
         no(E - 1, 1, 0, 0, FIRST, 2, 2, E, 1)}},
-    {"cost 0 is allowed even when more is used than the limit", 9, W, 0, 0, {
+    {"cost 0 is refused when more is used than the limit", 9, W, 0, 0, {
         ok(T0, 5, 0, 0, 9, 5, 5, E),
         limit(5),
         ok(T0, 0, 0, 0, 5, 5, 0, E),
         limit(4),
-        ok(T0, 0, 0, 0, 4, 5, 0, E),
+        no(T0, 0, 0, 0, FIRST, 4, 5, E, W),
+        no(T0, 0, 0, 0, 0, 4, 5, E, W),
         ok(E, 0, 0, 0, 4, 0, 0, E2)}},
     {"PARTIAL", 10, W, 0, 0, {
         ok(T0, 4, 0, PARTIAL, 10, 4, 4, E),
@@ -191,7 +192,7 @@ static const struct script scripts[] = {
         ok(T0, 5, 0, 0, 10, 10, 5, E),
         ok(T0, 5, 15, 0, 15, 15, 5, E),
         no(T0, 1, 0, 0, 0, 10, 15, E, W),
-        ok(T0, 0, 14, 0, 14, 15, 0, E),
+        no(T0, 0, 14, 0, 0, 14, 15, E, W),
         ok(T0, 0, 15, 0, 15, 15, 0, E),
         no(T0, 16, 15, 0, 0, 15, 15, E, STINT_NEVER),
         ok(T0, 1, MOST, 0, MOST, 16, 1, E),
@@ -206,7 +207,7 @@ static const struct script scripts[] = {
         no(T0, 1, 0, 0, 0, 3, 5, E, W),
         no(T0, 1, 0, PEEK, 0, 3, 5, E, W),
         no(T0, 1, 0, PARTIAL, 0, 3, 6, E, W),
-        ok(T0, 0, 0, 0, 3, 6, 0, E),
+        no(T0, 0, 0, 0, 0, 3, 6, E, W),
         no(T0, 4, 0, 0, 0, 3, 10, E, STINT_NEVER),
         no(T0, MOST, 0, 0, 0, 3, MOST, E, STINT_NEVER),
         no(T0, 1, 0, 0, 0, 3, MOST, E, W),
