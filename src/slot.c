@@ -179,6 +179,11 @@ bool decision_end(struct decision *decision, const struct charge *charge, uint64
     if (verdict == NULL)
         return allowed;
     uint64_t wait = charge_wait(terms, charge, left);
+    uint64_t remaining = used < terms->capacity ? terms->capacity - used : 0;
+    if (!charge->fits && (flags & STINT_UNTRACKED) != 0) {
+        remaining = 0; /* of nothing that this key could be given */
+        wait = wait < left ? left : wait;
+    }
     if (rule->jitter != 0 && !charge->fits && wait != STINT_NEVER)
         wait = wait_add(wait, part_of(mix(decision->hash, (uint64_t)end),
                                       tick_ns(decision->policy->length) / 100 * rule->jitter));
@@ -187,7 +192,7 @@ bool decision_end(struct decision *decision, const struct charge *charge, uint64
         .flags = flags,
         .capacity = (uint32_t)terms->capacity,
         .used = (uint32_t)used,
-        .remaining = used < terms->capacity ? (uint32_t)(terms->capacity - used) : 0,
+        .remaining = (uint32_t)remaining,
         .granted = peek ? 0 : charge->granted,
         .window = tick_ns(end),
         .reset_after = left,
@@ -566,11 +571,6 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
     tick_t end = window_end(tick_of(decision->now), decision->start, decision->policy->length);
     uint64_t used = peek || !charge.fits ? 0 : charge.total;
     *allowed = decision_end(decision, &charge, used, end, STINT_UNTRACKED, verdict);
-    if (verdict != NULL && !charge.fits) {
-        verdict->remaining = 0; /* of nothing that this key could be given */
-        if (verdict->retry_after < verdict->reset_after)
-            verdict->retry_after = verdict->reset_after;
-    }
     return DONE;
 }
 
