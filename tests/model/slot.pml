@@ -14,10 +14,10 @@
  * state in which a thread waits (spin's invalid end states).
  *
  * Parameters (-D): SLOTS of the keys' sequence, LINE of them in a line, THREADS, CALLS0 CALLS1
- * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both policies,
- * LENGTH0 START0 LENGTH1 START1 of their windows, LAST tick of the clock, USED (slots that other
- * keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls that
- * threads may make beside takes), REPLACE (STINT_FULL_REPLACE). */
+ * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
+ * policies, LENGTH0 START0 LENGTH1 START1 of their windows, LAST tick of the clock, USED (slots that
+ * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
+ * that threads may make beside takes), REPLACE (STINT_FULL_REPLACE). */
 
 #ifndef SLOTS
 #define SLOTS 2
