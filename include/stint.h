@@ -405,7 +405,7 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
  * which it was taken. In between, a concurrent caller can see those tokens taken, and be refused for
  * them; nobody is ever granted more than a limit. (Given back after a boundary: where tokens carry
  * over, those of another than the last such request may have been carried, and stay taken.)
- *   n         at most STINT_ALL_MAX; more are refused, and no verdict is written
+ *   n         at most STINT_ALL_MAX; more are refused (false), and no verdict is written
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused, those
  *             with `allowed` false are what refused it, and the largest retry_after of all tells when
  *             the whole would fit; the others are allowed with `granted` 0

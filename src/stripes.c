@@ -51,9 +51,10 @@ static uint64_t sum_used(const struct decision *whole) {
     return used;
 }
 
-/* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of
- * one window. */
-static bool gather(const struct decision *whole, struct gathered *gathered) {
+/* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of one
+ * window. If not, a stripe was in a newer one than others, because a window has just turned or because
+ * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. */
+static bool gather(struct decision *whole, struct gathered *gathered) {
     uint32_t stripes = whole->terms.rule.stripes;
     uint64_t cost = whole->terms.cost;
 
@@ -70,9 +71,13 @@ static bool gather(const struct decision *whole, struct gathered *gathered) {
         if (verdict.granted == 0)
             continue;
         if (gathered->window != 0 && gathered->window != verdict.window) {
-            give_back(whole, gathered); /* what this stripe gave goes back below */
+            /* A window ends later than that of this `now`, so it begins later than `now`. */
+            uint64_t newer = verdict.window > gathered->window ? verdict.window : gathered->window;
+            whole->now = newer - tick_ns(whole->policy->length);
+            give_back(whole, gathered);
             *gathered = (struct gathered){.window = verdict.window};
             gathered->taken[stripe] = verdict.granted;
+            give_back(whole, gathered);
             return false;
         }
         gathered->window = verdict.window;
@@ -142,8 +147,9 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
         return refuse(whole, verdict);
 
     struct gathered gathered;
-    while (!gather(whole, &gathered)) /* each round saw a window turn */
-        give_back(whole, &gathered);
+    while (!gather(whole, &gathered))
+        ; /* each round has a later `now` */
+    end = window_end(tick_of(whole->now), whole->start, terms->length);
     if ((gathered.flags & STINT_UNTRACKED) != 0) {
         give_back(whole, &gathered);
         bool admit = whole->limiter->on_full != STINT_FULL_REFUSE;
