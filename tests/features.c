@@ -7,6 +7,8 @@
 #include "fixture.h"
 #include "random.h"
 
+#include <unistd.h>
+
 #define W  MINUTE        /* window of most cases */
 #define E  (T0 + MINUTE) /* its end */
 #define E2 (T0 + 2 * MINUTE)
@@ -1041,6 +1043,33 @@ static void test_stripes_refund_and_reset(void **state) {
     stint_close(limiter);
 }
 
+/* A late caller whose cost needs several stripes, some of which are in a newer window, joins that
+ * one. Promise E: he gets an answer. */
+static void test_stripes_of_a_late_caller(void **state) {
+    (void)state;
+    for (int used_before = 0; used_before < 2; used_before++) {
+        uint32_t id;
+        struct stint_limiter *limiter = open_striped(10, 2, &id);
+        if (used_before)
+            assert_true(ask(limiter, id, 1, 10, 0).allowed);
+        test_time = E;
+        assert_true(ask(limiter, id, 1, 1, 0).allowed);
+        struct stint_verdict v;
+        alarm(20); /* or fail here */
+        assert_true(stint_take(limiter, id, 1, 6, E - 1, &v));
+        assert_true(v.window == E2);
+        assert_int_equal(v.granted, 6);
+        assert_int_equal(used_of(limiter, id, 1), 7);
+        assert_false(stint_take(limiter, id, 1, 6, E - 1, &v));
+        assert_true(v.window == E2);
+        assert_true(stint_take(limiter, id, 1, 3, E - 1, &v));
+        assert_false(stint_take(limiter, id, 1, 1, E - 1, &v));
+        alarm(0);
+        assert_int_equal(used_of(limiter, id, 1), 10);
+        stint_close(limiter);
+    }
+}
+
 /* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
 static void test_stripes_change(void **state) {
     (void)state;
@@ -1356,6 +1385,7 @@ int main(void) {
         cmocka_unit_test(test_stripes_are_exact),
         cmocka_unit_test(test_stripes_gather),
         cmocka_unit_test(test_stripes_refund_and_reset),
+        cmocka_unit_test(test_stripes_of_a_late_caller),
         cmocka_unit_test(test_stripes_change),
         cmocka_unit_test(test_carrying_slots_stay),
         cmocka_unit_test(test_stripes_of_a_full_table),
