@@ -4,7 +4,7 @@
 /* What has been taken from each stripe so far. */
 struct gathered {
     uint32_t taken[STRIPES_OF_KEY_MAX];
-    uint64_t window; /* in which; 0: nothing yet */
+    uint64_t window; /* of the stripes seen; 0: none yet */
     uint64_t total;
     uint64_t used; /* of the first stripe that gave */
     uint32_t flags;
@@ -68,8 +68,6 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
         gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((verdict.flags & STINT_UNTRACKED) != 0)
             return true; /* the table is full: so much for the whole */
-        if (verdict.granted == 0)
-            continue;
         if (gathered->window != 0 && gathered->window != verdict.window) {
             /* A window ends later than that of this `now`, so it begins later than `now`. */
             uint64_t newer = verdict.window > gathered->window ? verdict.window : gathered->window;
@@ -82,20 +80,23 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
         }
         gathered->window = verdict.window;
         gathered->taken[stripe] = verdict.granted;
-        if (gathered->total == 0)
+        if (gathered->total == 0 && verdict.granted != 0)
             gathered->used = verdict.used;
         gathered->total += verdict.granted;
     }
     return true;
 }
 
-/* Refuses: every stripe was seen without room. The first refusal is marked in stripe 0. */
-static bool refuse(struct decision *whole, struct stint_verdict *verdict) {
+/* Refuses: every stripe was seen without room. The first refusal is marked in stripe 0. `now` is the
+ * caller's, for whom the verdict is. */
+static bool refuse(struct decision *whole, uint64_t now, struct stint_verdict *verdict) {
     uint32_t drain = whole->terms.flags & STINT_DRAIN;
     struct decision part = stripe_decision(whole, 0, whole->terms.cost, drain | DECIDE_MARK);
     struct stint_verdict marked;
 
     (void)slot_decide(&part, &marked);
+    /* The clock was read if this thread was very late. */
+    now = part.now > whole->now ? part.now : now;
     whole->now = part.now;
     for (uint32_t i = 1; drain != 0 && i < whole->terms.rule.stripes; i++) {
         struct decision other = stripe_decision(whole, i, whole->terms.cost, drain | DECIDE_MARK);
@@ -104,6 +105,7 @@ static bool refuse(struct decision *whole, struct stint_verdict *verdict) {
     }
     uint64_t used = sum_used(whole);
     struct charge charge = {.count = used, .total = used};
+    whole->now = now;
     return decision_end(whole, &charge, used, tick_of(marked.window),
                         marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
 }
@@ -134,24 +136,26 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
         uint64_t used = sum_used(whole);
         struct charge charge = charge_of(terms, used, 0);
         if (terms->cost == 0 && !charge.fits)
-            return refuse(whole, verdict);
+            return refuse(whole, whole->now, verdict);
         return decision_end(whole, &charge, used, end, 0, verdict);
     }
     bool partial = (terms->flags & STINT_PARTIAL) != 0;
     if ((terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial))
-        return refuse(whole, verdict);
+        return refuse(whole, whole->now, verdict);
 
     /* A limit of the request's own has shares of its own, of which other requests know nothing. */
     if (terms->capacity < terms->rule.capacity && !partial &&
         sum_used(whole) + terms->cost > terms->capacity)
-        return refuse(whole, verdict);
+        return refuse(whole, whole->now, verdict);
 
     struct gathered gathered;
+    uint64_t now = whole->now; /* of the caller, for whom the verdict is */
     while (!gather(whole, &gathered))
         ; /* each round has a later `now` */
     end = window_end(tick_of(whole->now), whole->start, terms->length);
     if ((gathered.flags & STINT_UNTRACKED) != 0) {
         give_back(whole, &gathered);
+        whole->now = now;
         bool admit = whole->limiter->on_full != STINT_FULL_REFUSE;
         uint64_t cost = admit ? terms->cost : 0;
         struct charge charge = {cost, cost, (uint32_t)cost, admit};
@@ -161,10 +165,11 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
         uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
         if (used < gathered.total)
             used = gathered.total;
+        whole->now = now;
         struct charge charge = {used, used, (uint32_t)gathered.total, true};
         return decision_end(whole, &charge, used, tick_of(gathered.window), gathered.flags,
                             verdict);
     }
     give_back(whole, &gathered);
-    return refuse(whole, verdict);
+    return refuse(whole, now, verdict);
 }
