@@ -99,7 +99,7 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key's tag as far as any claim has gone (I6). */
+/* Looks for the key's tag as far as it can be (I5, I6). */
 static bool find_tag(const struct decision *decision, const struct sequence *sequence,
                      struct place *place) {
     const struct table *table = &decision->limiter->table;
@@ -114,6 +114,8 @@ static bool find_tag(const struct decision *decision, const struct sequence *seq
                                     .position = i * LINE_SLOTS + slot};
             return true;
         }
+        if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
+            return false;
     }
     return false;
 }
@@ -409,6 +411,8 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
                 !claim_outranks(decision, claim, sequence_slot(&sequence, position), position))
                 return false;
         }
+        if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
+            break;
     }
     atomic_fence_acquire(); /* the watermark is loaded after all of these */
     return true;

@@ -208,20 +208,23 @@ class Install(Case):
 
 
 class Readme(Case):
-    def test_example(self):
-        """The first C block is a program; the text block after it is what it prints."""
+    def test_examples(self):
+        """Each C block is a program, and the text block of the same number is what it prints."""
         environment = self.install()
-        source = self.write("example.c", readme_blocks("c")[0])
-        program = self.directory / "example"
-        call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
-             *self.pkg_config(environment, "--cflags", "--libs"))
-        printed = call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+        examples = readme_blocks("c")
+        self.assertEqual(len(examples), 2)
+        for number, example in enumerate(examples):
+            source = self.write(f"example{number}.c", example)
+            program = self.directory / f"example{number}"
+            call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
+                 *self.pkg_config(environment, "--cflags", "--libs"))
+            printed = call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
 
-        def without_times(text):
-            return re.sub(r"\d+ s\b", "N s", text)
+            def without_times(text):
+                return re.sub(r"\d+ s\b", "N s", text)
 
-        self.assertIn("refused", printed)
-        self.assertEqual(without_times(printed), without_times(readme_blocks("text")[0]))
+            self.assertIn("refused", printed)
+            self.assertEqual(without_times(printed), without_times(readme_blocks("text")[number]))
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
