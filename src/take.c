@@ -7,8 +7,8 @@
  *     3  now + policy  ->  window            window.h
  *     4  line + tag    ->  slot -> verdict   slot.h, slot.c
  *
- * decide() below is the hot path: cost 1, the key present, its window current. Everything else
- * leaves it for slot_decide. */
+ * take() and take_in() below are the hot path: cost 1, the key present, its window current. What
+ * stands before them is what they leave: its edges, and the long way round. */
 #include "slot.h"
 #include "stripes.h"
 
@@ -322,84 +322,6 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             allowed += decide(limiter, &requests[i], now, verdicts == NULL ? NULL : &verdicts[i]);
     }
     return allowed;
-}
-
-/* Whether what a request takes may be carried into later windows, so that it cannot be given back
- * after a boundary. */
-static bool carries(const struct stint_limiter *limiter, uint32_t policy_id) {
-    const struct policy *policy = limiter_policy(limiter, policy_id);
-    return policy != NULL && (atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) != 0;
-}
-
-static bool decide_part(struct stint_limiter *limiter, const struct stint_request *request,
-                        uint32_t flag, uint64_t now, struct stint_verdict *verdict) {
-    struct stint_request part = *request;
-    part.flags |= flag;
-    return decide(limiter, &part, now, verdict);
-}
-
-/* Looks at all requests. If one does not fit, refuses it in earnest: marked and counted. */
-static bool all_fit(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
-                    uint64_t now, struct stint_verdict *verdicts) {
-    bool fit = true;
-    for (size_t i = 0; i < n; i++)
-        fit &= decide_part(limiter, &requests[i], STINT_PEEK, now, &verdicts[i]);
-    for (size_t i = 0; i < n && !fit; i++)
-        if (!verdicts[i].allowed && (requests[i].flags & STINT_PEEK) == 0 &&
-            (verdicts[i].flags & STINT_UNKNOWN_POLICY) == 0)
-            (void)decide_part(limiter, &requests[i], DECIDE_MARK, now, &verdicts[i]);
-    return fit;
-}
-
-/* Takes what all requests ask for, those last that could not be given back after a boundary. If one
- * is refused after all, gives back what the others took. */
-static bool all_take(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
-                     uint64_t now, struct stint_verdict *verdicts) {
-    uint64_t taken = 0; /* a bit for each request */
-    size_t refused = n;
-
-    for (int last = 0; last < 2; last++)
-        for (size_t i = 0; i < n && refused == n; i++) {
-            if (carries(limiter, requests[i].policy) != last)
-                continue;
-            if (decide_part(limiter, &requests[i], DECIDE_QUIET, now, &verdicts[i]))
-                taken |= UINT64_C(1) << i;
-            else
-                refused = i;
-        }
-    for (size_t i = 0; i < n; i++) {
-        struct stint_verdict *verdict = &verdicts[i];
-        if ((taken >> i & 1) == 0)
-            continue;
-        if (refused == n) {
-            if ((requests[i].flags & STINT_PEEK) == 0)
-                slot_count(limiter, requests[i].policy, verdict->flags, true);
-            continue;
-        }
-        if (verdict->granted != 0 && (verdict->flags & STINT_UNTRACKED) == 0)
-            (void)stint_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
-                               verdict->window);
-        verdict->used -= verdict->granted < verdict->used ? verdict->granted : verdict->used;
-        verdict->remaining =
-            verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
-        verdict->granted = 0;
-        verdict->retry_after = 0;
-    }
-    return refused == n;
-}
-
-bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
-                      uint64_t now, struct stint_verdict *verdicts) {
-    struct stint_verdict own[STINT_ALL_MAX];
-
-    if (n > STINT_ALL_MAX)
-        return false;
-    if (verdicts == NULL)
-        verdicts = own;
-    if (now == STINT_NOW)
-        now = limiter_now(limiter);
-    return all_fit(limiter, requests, n, now, verdicts) &&
-           all_take(limiter, requests, n, now, verdicts);
 }
 
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
