@@ -29,7 +29,8 @@
  *     another key took the slot, leaves one token charged to that key until its window ends. It
  *     never admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
- *     refusal of a key in a window sets one bit in its slot. (STINT_COUNT_REFUSED asks otherwise.)
+ *     refusal of a key in a window sets one bit in its slot, for which a key that has none is given
+ *     one if there is room. (STINT_COUNT_REFUSED asks otherwise.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header. A decision looks
  *     at a bounded number of cache lines, whatever the keys are.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
@@ -58,16 +59,17 @@
  *    longer than half of that is taken for a stepped clock, and starts anew.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - A raise of a limit in the middle of a window can find up to one token per thread already
- *    counted that was in fact refused at the very instant before the raise, and so can a refund after
- *    a limit was lowered. They come back with the next window.
+ *    counted that was in fact refused at the very instant before the raise; so can a request with a
+ *    limit of its own above the policy's, and a refund after a limit was lowered. They come back with
+ *    the next window.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
  * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
  * The functions that decide (key_*, take, decide*, refund, reset, prefetch, now) are lock-free and
  * may be called from signal handlers; the others are for set-up and monitoring. Up to 63 threads of a
- * process at a time have statistics of their own; the others share counters, which is as exact and
- * some nanoseconds slower.
+ * process at a time (fewer with more than 4,000 max_policies) have statistics of their own; the others
+ * share counters, which is as exact and some nanoseconds slower.
  *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.
@@ -330,14 +332,16 @@ struct stint_verdict {
     uint32_t capacity;  /* most tokens the key can hold */
     uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
                          * tokens are reserved, after the limit was lowered, where refusals are
-                         * counted, and by up to one for each thread that is being refused at this
-                         * instant. Smooth: the sum that is compared with the limit */
+                         * counted, and by up to one for each thread that was refused at the same
+                         * instant as others, until the slot is next written. Smooth: the sum that is
+                         * compared with the limit */
     uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
                          * refused, shadowed or only looked */
     uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund */
     uint64_t reset_after; /* ns to the end of the window */
-    uint64_t retry_after; /* refused: ns until the cost would fit if nobody else took (and jitter);
+    uint64_t
+        retry_after; /* refused: ns until the whole cost would fit if nobody else took (and jitter);
                            * STINT_NEVER if it is more than can ever fit. Granted: 0, but for a
                            * reservation the ns to wait before its tokens are there */
 };
@@ -346,7 +350,8 @@ struct stint_verdict {
  * the number of stripes, so the true remainder differs by at most the share of the other stripes,
  * limit * (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals
  * read all stripes, and are exact. A request's own limit below the policy's is compared with the sum of
- * the stripes, which concurrent requests may pass by what they take meanwhile. */
+ * the stripes, which concurrent requests may pass by what they take meanwhile; one above the policy's is
+ * taken as the policy's. */
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
@@ -417,7 +422,8 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
 /* Gives back tokens that were taken, for work that was not done.
  *   tokens  at most verdict.granted
  *   window  verdict.window of the take. If the key is in another window by now, nothing happens (but
- *           the last window of a smooth policy still counts, and is given back to)
+ *           the last window of a smooth policy still counts, and is given back to). Counted refusals
+ *           of the key are forgotten, as they are none of the tokens taken
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window);

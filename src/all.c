@@ -54,6 +54,8 @@ static bool all_take(struct stint_limiter *limiter, const struct stint_request *
                 slot_count(limiter, requests[i].policy, verdict->flags, true);
             continue;
         }
+        if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
+            limiter_count(limiter, requests[i].policy, COUNT_FIRST_REFUSAL);
         if (verdict->granted != 0 && (verdict->flags & STINT_UNTRACKED) == 0)
             (void)stint_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
                                verdict->window);

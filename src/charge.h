@@ -75,6 +75,11 @@ static inline uint64_t smooth_share(uint64_t previous, uint64_t left, uint64_t w
     return (uint64_t)(((wide)previous * left + window - 1) / window);
 }
 
+/* A stripe's tokens: the shares of all stripes add up to the capacity. */
+static inline uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
+    return capacity / stripes + (stripe < capacity % stripes);
+}
+
 /* What a count amounts to, `left` ns before the end of its window. */
 static inline uint64_t count_total(const struct terms *terms, uint64_t count, uint64_t left) {
     if ((terms->rule.flags & STINT_SMOOTH) == 0)

@@ -61,8 +61,10 @@ enum edge {
 /* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
+    uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint64_t largest; /* most tokens that any request was ever allowed to count up to: the largest
-                       * of the policy's capacities and of the requests' own limits */
+                       * of the policy's capacities with what may be reserved, and of the requests'
+                       * own limits */
 };
 
 /* Counters. Threads do not share lines: each of the first STRIPES - 1 threads of a process has a

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, find, get. Set-up functions: they take the limiter's lock, which no
- * decision takes. Decisions read a policy through its `rule` word (limiter.h). */
+ * decision takes. Decisions read a policy through its version, and the hot path reads what rule_write
+ * derives from it (limiter.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
 
     memcpy(words, rule, sizeof(words));
     for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        atomic_store_relaxed(&policy->rules[version % 2][i], words[i]);
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
     if (carries)
         edges |= EDGE_CARRIES;
     else if (near >= 1)
@@ -42,7 +43,9 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
         edges |= EDGE_REFUSE;
     if (rule->stripes > 1)
         edges |= EDGE_STRIPED | (uint64_t)__builtin_ctz(rule->stripes) << EDGE_STRIPES;
-    atomic_raise(&limiter->records[id].largest, rule->capacity);
+    atomic_raise(&limiter->records[id].largest, rule->capacity + rule->max_reserved);
+    if ((rule->flags & STINT_COUNT_REFUSED) != 0)
+        atomic_raise(&limiter->records[id].refusals_count, 1);
     atomic_store_relaxed(&policy->edges, edges);
     atomic_store_relaxed(&policy->edge_capacity, near);
     atomic_store_relaxed(&policy->hot_capacity,
@@ -192,12 +195,16 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
     struct rule rule = rule_of(policy);
     pthread_mutex_lock(&limiter->policy_lock);
     struct rule old = policy_rule(changed);
-    error = rule.stripes != old.stripes
-                ? failed(EINVAL, "policy.stripes cannot change: add another policy")
-            : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
-                ? failed(EINVAL,
-                         "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
-                : 0;
+    error =
+        rule.stripes != old.stripes
+            ? failed(EINVAL, "policy.stripes cannot change: add another policy")
+        : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
+            ? failed(EINVAL,
+                     "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
+        : (old.flags & STINT_COUNT_REFUSED) != 0 && rule_carries(&rule)
+            ? failed(EINVAL, "policy.capacity above the limit, and max_reserved, cannot come to a "
+                             "policy that counts refusals: they would be carried over as debts")
+            : 0;
     if (error == 0)
         rule_write(limiter, id, &rule);
     pthread_mutex_unlock(&limiter->policy_lock);

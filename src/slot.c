@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slot protocol: read the comment in slot.h first. Functions stand in the order in which a
- * decision may need them: find, charge, decide, claim, resolve. */
+ * decision may need them: find, end, decide, claim and resolve, a full table; then refund and reset. */
 #include "slot.h"
 
 #ifdef STINT_TESTING
@@ -243,6 +243,18 @@ static bool refusal_marked(const struct terms *terms) {
            ((terms->flags & DECIDE_PART) == 0 || (terms->flags & DECIDE_MARK) != 0);
 }
 
+/* A slot's count less what fetch-adds of refused requests have left above every limit that there ever
+ * was. The largest limit is loaded after the state, so that no token that was granted is cut off. */
+static uint64_t count_believed(const struct decision *decision, uint64_t count) {
+    const struct rule *rule = &decision->terms.rule;
+    const struct policy_record *record = &decision->limiter->records[decision->policy_id];
+    if (rule_carries(rule) || atomic_load_relaxed(&record->refusals_count) != 0)
+        return count; /* fetch-adds do not pass the limit, or refusals are meant to count */
+    uint64_t largest = atomic_load_relaxed(&record->largest);
+    uint64_t most = stripe_share(largest, rule->stripes, decision->stripe);
+    return count < most ? count : most;
+}
+
 /* The key's slot was found: decide in its window, or open the next one in place. */
 static enum progress decide_found(struct decision *decision, struct place *place,
                                   struct stint_verdict *verdict, bool *allowed) {
@@ -263,7 +275,7 @@ static enum progress decide_found(struct decision *decision, struct place *place
         now = tick_of(decision->now); /* this thread was late; now it is not */
         end = end_of(state_id(state), now);
     }
-    uint64_t count = state_used(state), refused = state & STATE_REFUSED;
+    uint64_t count = count_believed(decision, state_used(state)), refused = state & STATE_REFUSED;
     if (end <= now || stepped) {
         tick_t next = window_end(now, decision->start, policy->length);
         count = stepped ? 0
@@ -557,7 +569,9 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
 
     if (!peek && charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms)))
         return decide_nothing(decision, &charge, verdict, allowed);
-    if (decision->limiter->on_full == STINT_FULL_REPLACE) {
+    /* A refusal that leaves nothing behind but its mark replaces nobody. */
+    bool worth = charge.fits || charge.count != 0;
+    if (decision->limiter->on_full == STINT_FULL_REPLACE && (peek || worth)) {
         struct place place;
         if (peek)
             return decide_nothing(decision, &charge, verdict, allowed);

@@ -56,8 +56,9 @@
  *   the state a key is refused for another's count.
  *
  * Fetch-add. It is issued only after a load that showed room, so `used` passes the limit by at most
- * one for each thread, and never reaches the refused bit (2^28 threads). If what it returns has
- * another end, or is pending, the slot changed in between. If tag and state then show the key,
+ * one for each thread, and never reaches the refused bit (2^28 threads). What is above every limit that
+ * there ever was is cut off by the next decision that is not the hot path's, and by a refund. If what
+ * it returns has another end, or is pending, the slot changed in between. If tag and state then show the key,
  * committed, with the end that was returned, the add was into the key's next window (I1): decide by
  * it. Else the token is another's by now, and is left to it until its window ends: the exception of
  * B. It is never taken back: that could take another's.
@@ -160,6 +161,7 @@ struct decision {
     uint64_t now; /* ns since the epoch */
     tick_t start; /* of the policy's windows, for this key */
     uint32_t policy_id;
+    uint32_t stripe; /* of a striped policy's key: the hash is that stripe's */
     struct terms terms;
 };
 

@@ -15,6 +15,7 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
                                        uint32_t flags) {
     struct decision part = *whole;
     part.hash = stripe_key(whole->hash, stripe);
+    part.stripe = stripe;
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
     part.terms.cost = cost;
     part.terms.capacity = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, stripe);
@@ -144,9 +145,13 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
         return refuse(whole, whole->now, verdict);
 
     /* A limit of the request's own has shares of its own, of which other requests know nothing. */
-    if (terms->capacity < terms->rule.capacity && !partial &&
-        sum_used(whole) + terms->cost > terms->capacity)
-        return refuse(whole, whole->now, verdict);
+    if (terms->capacity < terms->rule.capacity) {
+        uint64_t used = sum_used(whole);
+        if (used >= terms->capacity || (used + terms->cost > terms->capacity && !partial))
+            return refuse(whole, whole->now, verdict);
+        if (used + terms->cost > terms->capacity)
+            terms->cost = terms->capacity - used;
+    }
 
     struct gathered gathered;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */

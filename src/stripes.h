@@ -14,11 +14,6 @@ static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
-/* A stripe's tokens: the shares of all stripes add up to the capacity. */
-static inline uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
-    return capacity / stripes + (stripe < capacity % stripes);
-}
-
 /* What the key has used if all its stripes have used as much as one: the verdict's estimate. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
     return used * stripes < capacity ? used * stripes : capacity;

@@ -51,8 +51,7 @@ static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
 /* Lines that a key may be in: its home line and those after it, in its shard. With 10 million keys
  * in as many random lines (the `first-seen` benchmark does the same with the table itself): at a
  * load of 50% the farthest key was 12 lines from home, so 24 leaves 1 in 1,000 such tables with one
- * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. A miss
- * reads them all, 1.5 KiB in a row, once every slot has been used. */
+ * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. */
 #define PROBE_LINES 24
 
 /* What changes hands in a shard without the two claimers touching the same slot. */

@@ -26,9 +26,12 @@ static void decision_begin(struct decision *decision, struct stint_limiter *limi
     uint64_t limit = request->limit < STINT_LIMIT_MAX ? request->limit : STINT_LIMIT_MAX;
     uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
     uint64_t capacity = limit == 0 ? rule.capacity : limit < most ? limit : most;
-    if (UNLIKELY(capacity > atomic_load_relaxed(&limiter->records[request->policy].largest)))
-        atomic_raise(&limiter->records[request->policy].largest, capacity);
+    if (rule.stripes > 1 && capacity > rule.capacity)
+        capacity = rule.capacity; /* other requests would not know of the larger shares */
     uint64_t reserve = (request->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
+    uint64_t room = capacity + reserve < STINT_LIMIT_MAX ? capacity + reserve : STINT_LIMIT_MAX;
+    if (UNLIKELY(room > atomic_load_relaxed(&limiter->records[request->policy].largest)))
+        atomic_raise(&limiter->records[request->policy].largest, room);
 
     *decision = (struct decision){
         .limiter = limiter,
@@ -42,8 +45,7 @@ static void decision_begin(struct decision *decision, struct stint_limiter *limi
                   .length = policy->length,
                   .cost = request->cost,
                   .capacity = capacity,
-                  .room =
-                      capacity + reserve < STINT_LIMIT_MAX ? capacity + reserve : STINT_LIMIT_MAX,
+                  .room = room,
                   .flags = request->flags},
     };
     if ((rule.flags & STINT_START_PER_KEY) != 0) {
@@ -110,7 +112,8 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
     uint64_t share = stripe_share(capacity, stripes, stripe);
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
 
-    if (tick_ns(end) - now - 1 >= tick_ns(policy->length))
+    if (atomic_load_acquire(&policy->version) == 0 ||
+        tick_ns(end) - now - 1 >= tick_ns(policy->length))
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
     stint_key hash = stripe_key(request->key, stripe);
     uint64_t tag = table_tag(&limiter->table, hash, request->policy);
@@ -173,7 +176,8 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
         if ((edges & EDGE_OPEN) != 0 && slot_swap(slot, tag, state, window | 1))
             return take_granted(limiter, policy_id, now, verdict, end, capacity, 1);
     } else if (state_same_window(state, window)) {
-        if (used < atomic_load_relaxed(&policy->edge_capacity)) {
+        /* Both: the policy may be changing. */
+        if (used < capacity && used < atomic_load_relaxed(&policy->edge_capacity)) {
             if (slot_swap(slot, tag, state, state + 1))
                 return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
         } else if ((edges & EDGE_REFUSE) != 0 && (state & STATE_REFUSED) != 0 && used >= capacity &&

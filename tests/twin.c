@@ -117,6 +117,13 @@ static uint32_t capacity_of(const struct stint_policy *policy) {
     return policy->capacity ? policy->capacity : policy->limit;
 }
 
+static void note_request(const struct stint_request *request) {
+    bool reserves = (request->flags & STINT_RESERVE) != 0;
+    uint64_t room = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
+    room += reserves ? m.policies[request->policy].max_reserved : 0;
+    note_capacity(request->policy, room < STINT_LIMIT_MAX ? (uint32_t)room : STINT_LIMIT_MAX);
+}
+
 static bool is_smooth(const struct stint_policy *policy) {
     return policy->flags & STINT_SMOOTH;
 }
@@ -591,7 +598,7 @@ static void compare(const struct stint_request *request, uint32_t key, uint64_t 
         now = test_time;
     struct stint_verdict expected = expect(request, key, now, got);
     m.compared++;
-    note_capacity(request->policy, request->limit);
+    note_request(request);
     show(now);
     if (same_verdict(got, &expected))
         return;
@@ -768,7 +775,7 @@ static void do_all(void) {
             return;
     }
     for (size_t i = 0; i < n; i++)
-        note_capacity(requests[i].policy, requests[i].limit);
+        note_request(&requests[i]);
     memset(got, 0xa5, sizeof got);
     bool all = stint_decide_all(m.limiter, requests, n, once_in(2) ? STINT_NOW : test_time, got);
     for (size_t i = 0; i < n && !all; i++) {
@@ -892,7 +899,9 @@ static void do_change(void) {
         s.pair->may_have_gone |= s.pair->known && may_be_lost(&s);
     }
     int error = stint_policy_change(m.limiter, id, &policy);
-    if (!is_valid(&policy)) {
+    /* Counted refusals would become debts. */
+    bool to_debts = (old.flags & STINT_COUNT_REFUSED) && carries(&policy);
+    if (!is_valid(&policy) || to_debts) {
         assert_int_equal(error, -EINVAL);
         return;
     }
@@ -900,7 +909,7 @@ static void do_change(void) {
         fail_msg("change: %s", stint_reason());
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
-    note_capacity(id, capacity_of(&policy));
+    note_capacity(id, capacity_of(&policy) + policy.max_reserved);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
         if (policy.limit < old.limit)
@@ -1086,7 +1095,7 @@ static void start_round(void) {
         int id = stint_policy_add(limiter, &m.policies[p]);
         if (id != (int)p)
             fail_msg("add: %s", stint_reason());
-        m.largest[p] = capacity_of(&m.policies[p]);
+        m.largest[p] = capacity_of(&m.policies[p]) + m.policies[p].max_reserved;
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }
