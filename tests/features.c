@@ -1070,6 +1070,48 @@ static void test_stripes_of_a_late_caller(void **state) {
     }
 }
 
+/* A request's own limit on a striped key: above the policy's it is the policy's, below it is compared
+ * with what all stripes hold, whatever the flags. */
+static void test_stripes_own_limit(void **state) {
+    (void)state;
+    uint32_t id;
+    struct stint_limiter *limiter = open_striped(800, 8, &id);
+    struct stint_request request = {.key = 1, .policy = id, .cost = 10000, .limit = 100000};
+    struct stint_verdict v;
+    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+    uint32_t granted = 0;
+    for (int i = 0; i < 900; i++)
+        granted += stint_take(limiter, id, 1, 1, STINT_NOW, NULL);
+    assert_int_equal(granted, 800);
+    for (int i = 0; i < 90; i++)
+        assert_true(stint_take(limiter, id, 2, 1, STINT_NOW, NULL));
+    request = (struct stint_request){
+        .key = 2, .policy = id, .cost = 50, .limit = 100, .flags = STINT_PARTIAL};
+    assert_true(stint_decide(limiter, &request, STINT_NOW, &v));
+    assert_int_equal(v.granted, 10);
+    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+    stint_close(limiter);
+}
+
+/* Requests that can never fit take no live key's slot; counted refusals never become debts. */
+static void test_refusals_take_nothing(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_limiter(64, STINT_FULL_REPLACE);
+    uint32_t id = add_policy(limiter, "day", 10, DAY, 0, 0);
+    for (uint64_t i = 0; i < 1000; i++)
+        stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL);
+    uint64_t replaced = get_stats(limiter).replaced;
+    for (uint64_t i = 1000; i < 2000; i++)
+        assert_false(stint_take(limiter, id, number_key(limiter, i), 11, STINT_NOW, NULL));
+    assert_int_equal(get_stats(limiter).replaced, replaced);
+
+    uint32_t counts = add_policy(limiter, "counts", 10, DAY, 0, STINT_COUNT_REFUSED);
+    struct stint_policy policy = make_policy("counts", 10, DAY, 0, 0);
+    policy.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, counts, &policy), -EINVAL);
+    stint_close(limiter);
+}
+
 /* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
 static void test_stripes_change(void **state) {
     (void)state;
@@ -1386,6 +1428,8 @@ int main(void) {
         cmocka_unit_test(test_stripes_gather),
         cmocka_unit_test(test_stripes_refund_and_reset),
         cmocka_unit_test(test_stripes_of_a_late_caller),
+        cmocka_unit_test(test_stripes_own_limit),
+        cmocka_unit_test(test_refusals_take_nothing),
         cmocka_unit_test(test_stripes_change),
         cmocka_unit_test(test_carrying_slots_stay),
         cmocka_unit_test(test_stripes_of_a_full_table),
