@@ -155,6 +155,11 @@ static inline void limiter_count(struct stint_limiter *limiter, uint32_t row, ui
  * stripes, each read at an instant of its own. */
 uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
+/* Adds one to a counter of the table. */
+static inline void limiter_count_table(struct stint_limiter *limiter, uint32_t counter) {
+    limiter_count(limiter, limiter->max_policies, counter);
+}
+
 static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     struct timespec time;
 

@@ -75,10 +75,6 @@ static bool beyond_clock(struct decision *decision, uint64_t id, tick_t length) 
     return end_of(id, clock) - clock > length + ALLOWANCE_TICKS;
 }
 
-static void count_clock_step(struct stint_limiter *limiter) {
-    limiter_count(limiter, limiter->max_policies, COUNT_CLOCK_STEP);
-}
-
 /* Whether a used slot can be taken over: it says no more than its absence would, whoever's it is.
  */
 static bool slot_reusable(struct decision *decision, struct place *place) {
@@ -298,7 +294,7 @@ static enum progress decide_found(struct decision *decision, struct place *place
         if (!slot_swap(slot, decision->tag, state, next))
             return STALE;
         if (UNLIKELY(stepped))
-            count_clock_step(decision->limiter);
+            limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
     }
     uint64_t used = peek ? count_total(&decision->terms, count, left) : charge.total;
     *allowed = decision_end(decision, &charge, used, end, first_refusal ? STINT_FIRST_REFUSAL : 0,
@@ -317,7 +313,7 @@ bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_
     if (atomic_load_acquire(&slot->tag) == decision->tag &&
         state_same_window(atomic_load_acquire(&slot->state), added))
         return true;
-    limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_STRAY);
+    limiter_count_table(decision->limiter, COUNT_STRAY);
     return false;
 }
 
@@ -366,7 +362,7 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
             if (atomic_cas_seq(watermark, seen, (uint64_t)clock))
-                count_clock_step(decision->limiter);
+                limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
             seen = (uint64_t)clock;
         }
         if (claimed > clock + ALLOWANCE_TICKS)
@@ -469,8 +465,8 @@ static bool claim_slot(struct decision *decision, struct place *place) {
     place->tag = claim[0];
     place->state = claim[1];
     if (UNLIKELY(place->stepped))
-        count_clock_step(decision->limiter);
-    limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_PLACED);
+        limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
+    limiter_count_table(decision->limiter, COUNT_PLACED);
     return true;
 }
 
@@ -487,7 +483,7 @@ bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t ta
     const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING)};
     if (!atomic_cas2_seq(slot, never_used, claim))
         return false;
-    limiter_count(limiter, limiter->max_policies, COUNT_PLACED);
+    limiter_count_table(limiter, COUNT_PLACED);
     INSTANT(INSTANT_CLAIMED);
     /* The look: a slot that is still unused ends the sequence in this line (I5). */
     uint32_t claims = line_match(line, tag);
@@ -579,7 +575,7 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
         if (found == FOUND || (found == ABSENT && !claim_slot(decision, &place)))
             return STALE;
         if (found == ABSENT) {
-            limiter_count(decision->limiter, decision->limiter->max_policies, COUNT_REPLACED);
+            limiter_count_table(decision->limiter, COUNT_REPLACED);
             return claim_resolve(decision, &place, STINT_REPLACED, verdict, allowed);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */

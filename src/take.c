@@ -70,7 +70,7 @@ static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
     struct decision decision;
 
     if (UNLIKELY(policy == NULL)) {
-        limiter_count(limiter, limiter->max_policies, COUNT_UNKNOWN_POLICY);
+        limiter_count_table(limiter, COUNT_UNKNOWN_POLICY);
         if (verdict != NULL)
             *verdict = unknown_policy;
         return false;
@@ -363,7 +363,7 @@ void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
         found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
     }
     if (found)
-        limiter_count(limiter, limiter->max_policies, COUNT_RESET);
+        limiter_count_table(limiter, COUNT_RESET);
 }
 
 void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {
