@@ -453,6 +453,8 @@ static int open_limiter(struct load *load) {
         int id = stint_policy_add(load->limiter, &policy);
         if (id < 0)
             return usage_error(command, "--limit '%s': %s", options->limits[i], stint_reason());
+        if (id < (int)i)
+            return usage_error(command, "--limit '%s' is given twice", options->limits[i]);
         load->policies[i] = (uint32_t)id;
     }
     return EXIT_GOOD;

@@ -20,8 +20,8 @@
  * WHAT IT PROMISES (tests and comments cite the letters)
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
- *     the policy allows, under every interleaving of threads, at the window boundary too. (For a key
- *     that has a slot; see G.)
+ *     the policy allows, under every interleaving of threads and processes, at the window boundary
+ *     too. (For a key that has a slot; see G.)
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted. One exception, counted as far as it can be seen (stint_stats.stray_tokens): a thread
@@ -51,7 +51,8 @@
  *
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
  *    crosses a boundary. That is what "fixed window" means.
- *  - The limiter counts in this process only.
+ *  - A limiter without a path counts in this process only. One with a path counts on this host only;
+ *    for several, send each key to one of them (README, "More than one host").
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
@@ -71,15 +72,43 @@
  * process at a time (fewer with more than 4,000 max_policies) have statistics of their own; the others
  * share counters, which is as exact and some nanoseconds slower.
  *
+ * SHARED TABLES. With options.path the table is a file, which any number of processes may use at once, and
+ * which a process that is started again finds as it was: a daily quota survives a deploy. stint_open_in
+ * does the same in memory that the caller shares.
+ *
+ *  - The file is made whole or not at all, with mode 0600 and all its blocks reserved. Put it on a tmpfs such
+ *    as /run (it then lasts until the machine restarts) or on a local disk, into a directory that only the
+ *    server's user may write to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
+ *  - Options that shape the table (max_keys, shards, max_policies, and a secret if one is given) must be those
+ *    that it was made with; on_full, flags and clock are each process's own. Anything that is not a whole
+ *    table for these options, of this version's layout and this machine's byte order, is refused with
+ *    -EPROTO, and stint_reason() says what is wrong and what to do. It is never written to.
+ *  - Policies belong to the table, and are found by name. Adding one that is there gives its id; with other
+ *    numbers it is -EEXIST, and stint_policy_change changes it for all. They stay when nobody uses them.
+ *  - Windows that ended while nobody ran are over, as if somebody had watched.
+ *  - A process that is killed anywhere holds up no decision of another. What it had just taken stays taken;
+ *    a set-up call that it was in the middle of is finished or undone by the next one.
+ *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by cutting it off
+ *    (SIGBUS, as with any mapped file). Removing it does no harm: its users go on with what they have, and
+ *    the next to open the path makes another.
+ *
+ * FORK. After fork a limiter without a path is private to each: parent and child go on from the same counts,
+ * and each counts for itself. One with a path, or in shared memory, is shared, and the child may use the handle
+ * that it inherited. No thread may be in a set-up function when another forks.
+ *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.
  *
  *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
  *    ENOMEM   the memory cannot be had
- *    EEXIST   a policy of that name exists
- *    ENOSPC   max_policies policies exist
- *    ENOENT   no such policy
+ *    EEXIST   a policy of that name exists, with other numbers
+ *    ENOSPC   max_policies policies exist, or the file system of options.path has no room
+ *    ENOENT   no such policy, or no such directory
  *    EAGAIN   the system has no random bytes to give for the secret
+ *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these options
+ *    EBUSY    another process has been setting the table up for 10 s (it was stopped in the middle)
+ *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for options.path, such as
+ *             EACCES, EROFS, EMFILE, EOPNOTSUPP
  *
  * Out pointers are written only on success. A struct with a `size` grows at its end in later
  * versions: the _INIT macro sets it, and bytes that this version does not know must be 0.
@@ -149,28 +178,45 @@ enum stint_options_flags {
 };
 
 struct stint_options {
-    size_t size;             /* sizeof(struct stint_options) */
-    uint64_t max_keys;       /* live (key, policy) pairs to hold at once; 1 .. 2^40; required */
-    uint32_t shards;         /* a power of two, at most 2^16 and at most max_keys; 0: chosen */
-    uint32_t max_policies;   /* 0: 64; at most 65,535 */
-    uint32_t on_full;        /* enum stint_on_full */
-    uint32_t flags;          /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK */
+    size_t size;           /* sizeof(struct stint_options) */
+    uint64_t max_keys;     /* live (key, policy) pairs to hold at once; 1 .. 2^40; required */
+    uint32_t shards;       /* a power of two, at most 2^16 and at most max_keys; 0: chosen */
+    uint32_t max_policies; /* 0: 64; at most 65,535 */
+    uint32_t on_full;      /* enum stint_on_full */
+    uint32_t flags;        /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK */
+    const char *path;      /* NULL: private memory. Else the file of a table that processes share */
     uint64_t (*clock)(void); /* ns since the Unix epoch; NULL: the realtime clock. It is called by
                               * every thread that decides, so it must be as thread-safe and
-                              * signal-safe as the caller needs */
-    const void *secret;      /* NULL: random. Else [secret, secret+192) is copied: for tests, and
-                              * for those who want the same hashes in every process */
+                              * signal-safe as the caller needs; the same for all that share a
+                              * table */
+    const void *secret;      /* NULL: random, or that of the table which is attached to. Else
+                              * [secret, secret+192) is copied: for tests, and for those who want
+                              * the same hashes in several tables */
 };
 
 #define STINT_OPTIONS_INIT                                                                         \
-    { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL }
+    { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
 
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  as above; copied
  *   limiter  receives the limiter
- * Returns 0; -EINVAL, -ENOMEM, -EAGAIN.
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, and what the system says.
  * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
 STINT_API int stint_open(const struct stint_options *options, struct stint_limiter **limiter);
+
+/* Bytes that a limiter with these options takes: what stint_open_in must be given. options.path does not
+ * count. 0 if the options are wrong (see stint_reason). */
+STINT_API size_t stint_memory_size(const struct stint_options *options);
+
+/* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED mapping that
+ * children inherit. Memory that is all zero becomes a table. If there is a table for the same options, this
+ * attaches to it, as it does to a file (SHARED TABLES above).
+ *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, who gives it back when
+ *           everyone has closed
+ *   size    at least stint_memory_size(options)
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
+STINT_API int stint_open_in(const struct stint_options *options, void *memory, size_t size,
+                            struct stint_limiter **limiter);
 
 /* Gives the memory back. NULL is allowed. Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
@@ -256,8 +302,10 @@ STINT_API int stint_policy_parse(const char *text, struct stint_policy *policy, 
  * Returns the length of the whole text as snprintf does; -EINVAL if the policy is not valid. */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
-/* Adds a policy. It takes effect at once and cannot be removed.
- * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is taken), -ENOSPC. */
+/* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by all its
+ * numbers, is not added again.
+ * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is that of a policy with other
+ * numbers), -ENOSPC, -EBUSY. */
 STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
 
 /* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
@@ -265,7 +313,7 @@ STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint
  * the next window on: until then, stripes that are above their new share do not count for the others.
  *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be what
  *           they are; all else may change
- * Returns 0; -EINVAL, -ENOENT. */
+ * Returns 0; -EINVAL, -ENOENT, -EBUSY. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
@@ -439,10 +487,11 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
 
-/* Counts since the limiter was opened. Each is exact once the threads that count have stopped. */
+/* Counts since the table was made. Each is exact once the threads that count have stopped (but for those that
+ * were killed in the middle of a decision). */
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
-    uint64_t memory;         /* bytes mapped */
+    uint64_t memory;         /* bytes of the table */
     uint64_t slots;          /* (key, policy) pairs that fit; twice max_keys or a little more */
     uint64_t used;           /* slots that ever held a key */
     uint64_t live;           /* slots that are not free to be reused, by the limiter's clock */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Opening and closing: the shape of the mapping, and the memory for it. */
+ * Opening and closing: the shape of a table, making one, attaching to one, and the lock for its set-up.
+ * Where the memory comes from is memory.c's. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 
-#include "limiter.h"
+#include "memory.h"
+#include "policy.h"
 
-#define HUGE_PAGE    ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
-#define SMALL_PAGE   ((size_t)4096)    /* the smallest page of any supported system */
+/* How long a set-up call waits for another one, s: policies are added in microseconds. */
+#define LOCK_WAIT           10
+#define LOCK_TRIES_A_SECOND 1000
+
 /* Counters of all stripes together, when there are so many policies that 64 stripes would be more.
  */
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
@@ -36,6 +39,8 @@ static int check(const struct stint_options *options) {
         return failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
     if (options->max_policies > STINT_POLICIES_MAX)
         return failed(EINVAL, "options.max_policies must be at most 65,535");
+    if (options->path != NULL && options->path[0] == '\0')
+        return failed(EINVAL, "options.path is empty");
     if (options->on_full > STINT_FULL_REPLACE)
         return failed(EINVAL, "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
     if ((options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK)) !=
@@ -98,39 +103,7 @@ static struct shape shape_of(const struct stint_options *options) {
     return shape;
 }
 
-/* Maps zeroed memory that starts on a huge page if the lines fill some, so that they do, too. */
-static void *map(const struct shape *shape, uint32_t flags) {
-    bool huge = shape->size - shape->lines >= HUGE_PAGE;
-    size_t slack = huge ? HUGE_PAGE : 0;
-    char *base =
-        mmap(NULL, shape->size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base == MAP_FAILED)
-        return NULL;
-    if (huge) {
-        char *start = (char *)round_up((size_t)base, HUGE_PAGE);
-        if (start != base)
-            munmap(base, (size_t)(start - base));
-        munmap(start + shape->size, slack - (size_t)(start - base));
-        base = start;
-        /* Advice: without huge pages all is right, and slower out of cache. */
-        (void)madvise(base + shape->lines, shape->size - shape->lines,
-                      (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-    }
-    return base;
-}
-
-/* Makes the system give the memory now. Returns false if it has none. */
-static bool prefault(char *mapping, size_t size) {
-#ifdef MADV_POPULATE_WRITE
-    if (madvise(mapping, size, MADV_POPULATE_WRITE) == 0)
-        return true;
-    if (errno != EINVAL) /* of a kernel before 5.14 */
-        return false;
-#endif
-    for (size_t at = 0; at < size; at += SMALL_PAGE)
-        atomic_store_relaxed((uint64_t *)(void *)(mapping + at), 0);
-    return true;
-}
+/* ---- A new table ------------------------------------------------------------------------------- */
 
 static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
     for (size_t got = 0; got < STINT_SECRET_SIZE;) {
@@ -142,6 +115,277 @@ static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
     return true;
 }
 
+static void lock_make(pthread_mutex_t *lock) {
+    pthread_mutexattr_t robust;
+
+    (void)pthread_mutexattr_init(&robust);
+    (void)pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
+    (void)pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    (void)pthread_mutex_init(lock, &robust);
+    (void)pthread_mutexattr_destroy(&robust);
+}
+
+/* Makes a table of zeroed memory, whose `magic` is anything but HEADER_MAGIC until it is whole. */
+static int table_make(struct header *header, const struct stint_options *options,
+                      const struct shape *shape) {
+    if (options->secret != NULL)
+        memcpy(header->secret, options->secret, STINT_SECRET_SIZE);
+    else if (!random_secret(header->secret))
+        return failed(EAGAIN, "the system has no random bytes to give for the secret");
+    header->layout = HEADER_LAYOUT;
+    header->shards = UINT32_C(1) << shape->shard_bits;
+    header->max_keys = options->max_keys;
+    header->max_policies = shape->max_policies;
+    header->stripes = shape->stripes;
+    header->size = shape->size;
+    lock_make(&header->lock);
+    atomic_store_release(&header->magic, HEADER_MAGIC);
+    return 0;
+}
+
+/* ---- A table that is there --------------------------------------------------------------------- */
+
+#define BEGIN_ANEW "or remove the table to begin anew"
+
+/* Whether the lock is one that lock_make made, as far as can be seen: the C library trusts it. */
+static bool lock_whole(const pthread_mutex_t *lock) {
+#ifdef __GLIBC__
+    pthread_mutex_t made;
+    lock_make(&made);
+    return lock->__data.__kind == made.__data.__kind;
+#else
+    (void)lock;
+    return true;
+#endif
+}
+
+/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
+static int header_check(const struct header *header, size_t size,
+                        const struct stint_options *options, const struct shape *shape) {
+    uint64_t magic = atomic_load_acquire(&header->magic);
+
+    if (magic == __builtin_bswap64(HEADER_MAGIC))
+        return failed(EPROTO, "the table was made on a machine of another byte order: " BEGIN_ANEW);
+    if (magic != HEADER_MAGIC)
+        return failed(EPROTO, "this is no table of stint: it does not begin as one");
+    if (header->layout != HEADER_LAYOUT)
+        return failed_with(
+            EPROTO,
+            "the table has layout %u, and this version of stint reads layout %u: use the "
+            "version that made it, " BEGIN_ANEW,
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
+    if (header->max_keys != options->max_keys)
+        return failed_with(
+            EPROTO,
+            "the table was made with options.max_keys %llu, not %llu: use that number, " BEGIN_ANEW,
+            (unsigned long long)header->max_keys, (unsigned long long)options->max_keys);
+    if (header->max_policies != shape->max_policies)
+        return failed_with(
+            EPROTO,
+            "the table was made with options.max_policies %u, not %u: use that number, " BEGIN_ANEW,
+            (unsigned)header->max_policies, (unsigned)shape->max_policies);
+    if (header->shards != UINT32_C(1) << shape->shard_bits)
+        return failed_with(EPROTO,
+                           "the table was made with %u shards, not %u: use that number in "
+                           "options.shards, " BEGIN_ANEW,
+                           (unsigned)header->shards, 1u << shape->shard_bits);
+    if (header->size != shape->size || header->stripes != shape->stripes)
+        return failed(EPROTO, "the table is damaged: its sizes contradict each other");
+    if (size < shape->size)
+        return failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
+                           shape->size);
+    if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
+        return failed(EPROTO, "the table was made with another secret than options.secret");
+    if (!lock_whole(&header->lock))
+        return failed(EPROTO, "the table is damaged: its lock is none");
+    return 0;
+}
+
+/* Looks at what decisions trust. */
+static int table_check(const struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines)
+            return failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
+                               (unsigned long long)shard);
+    return policies_check(limiter);
+}
+
+/* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is done. */
+static int table_attach(struct stint_limiter *limiter, bool alone) {
+    int error = alone ? 0 : limiter_lock(limiter);
+    if (error != 0)
+        return error;
+    error = table_check(limiter);
+    if (error == 0) {
+        if (alone)
+            lock_make(
+                &limiter->header->lock); /* whoever held it is gone, with the machine perhaps */
+        policies_repair(limiter);
+        limiter_stripes_reclaim(limiter->header, alone);
+    }
+    if (!alone)
+        limiter_unlock(limiter);
+    return error;
+}
+
+int limiter_lock(struct stint_limiter *limiter) {
+    pthread_mutex_t *lock = &limiter->header->lock;
+    const struct timespec pause = {.tv_nsec = 1000000000 / LOCK_TRIES_A_SECOND};
+
+    /* Tried and not waited for: so a lock that is nonsense, or held by a process that was stopped, is told. */
+    for (unsigned tries = 0; tries < LOCK_WAIT * LOCK_TRIES_A_SECOND; tries++) {
+        switch (pthread_mutex_trylock(lock)) {
+        case 0:
+            return 0;
+        case EOWNERDEAD:
+            policies_repair(limiter);
+            (void)pthread_mutex_consistent(lock);
+            return 0;
+        case EBUSY:
+            (void)nanosleep(&pause, NULL);
+            break;
+        default:
+            return failed(EPROTO, "the table is damaged: its lock does not work");
+        }
+    }
+    return failed(EBUSY, "another process has held the table's lock for set-up for 10 s: is it "
+                         "stopped?");
+}
+
+void limiter_unlock(struct stint_limiter *limiter) {
+    (void)pthread_mutex_unlock(&limiter->header->lock);
+}
+
+/* ---- Handles ----------------------------------------------------------------------------------- */
+
+/* A handle for a table in memory that is there. */
+static int handle_make(const struct stint_options *options, const struct shape *shape,
+                       const struct memory *memory, struct stint_limiter **made) {
+    struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, sizeof(*limiter));
+    char *start = memory->start;
+
+    if (limiter == NULL)
+        return failed(ENOMEM, "no memory for the limiter's handle");
+    /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
+    *limiter = (struct stint_limiter){
+        .table =
+            {
+                .lines = (struct line *)(void *)(start + shape->lines),
+                .shards = (struct shard *)(void *)(start + shape->shards),
+                .line_count = shape->shard_lines << shape->shard_bits,
+                .shard_lines = shape->shard_lines,
+                .shard_bits = shape->shard_bits,
+                .probe_lines =
+                    shape->shard_lines < PROBE_LINES ? (uint32_t)shape->shard_lines : PROBE_LINES,
+                .policy_bits = shape->policy_bits,
+            },
+        .header = (struct header *)(void *)start,
+        .policies = (struct policy *)(void *)(start + shape->policies),
+        .records = (struct policy_record *)(void *)(start + shape->records),
+        .counters = (struct counters *)(void *)(start + shape->counters),
+        .max_policies = shape->max_policies,
+        .stripes = shape->stripes,
+        .clock = options->clock,
+        .clock_id =
+            (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME : CLOCK_REALTIME_COARSE,
+        .on_full = options->on_full,
+        .memory = *memory,
+    };
+    limiter->own = own_stripes_map(memory->shared);
+    if (limiter->own == NULL) {
+        free(limiter);
+        return failed(ENOMEM, "no memory for the limiter's handle");
+    }
+    limiter_thread_numbers_begin();
+    if (!memory->shared)
+        limiter_stripes_begin(limiter);
+    *made = limiter;
+    return 0;
+}
+
+/* Gives the handle back; the memory is the caller's. */
+static void handle_free(struct stint_limiter *limiter) {
+    limiter_stripes_release(limiter);
+    own_stripes_unmap(limiter->own);
+    free(limiter);
+}
+
+/* Opens the table in `memory`, whose header is one for these options. */
+static int handle_attach(const struct stint_options *options, const struct shape *shape,
+                         const struct memory *memory, struct stint_limiter **opened) {
+    struct stint_limiter *limiter = NULL;
+    int error = handle_make(options, shape, memory, &limiter);
+
+    if (error != 0)
+        return error;
+    error = table_attach(limiter, memory->alone);
+    if (error != 0) {
+        handle_free(limiter);
+        return error;
+    }
+    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
+    *opened = limiter;
+    return 0;
+}
+
+static int prefault(const struct memory *memory, const struct stint_options *options) {
+    if ((options->flags & STINT_PREFAULT) == 0 || memory_prefault(memory))
+        return 0;
+    return failed(ENOMEM, "no memory to prefault the table: 32 bytes for each of options.max_keys");
+}
+
+/* Makes a table in memory that is nobody else's yet. */
+static int make(const struct memory *memory, const struct stint_options *options,
+                const struct shape *shape) {
+    int error = prefault(memory, options);
+    return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
+}
+
+/* Whether nobody has begun to write here. */
+static bool header_empty(const struct header *header) {
+    static const struct header empty;
+    return memcmp(header, &empty, sizeof(empty)) == 0;
+}
+
+static int open_private(const struct stint_options *options, const struct shape *shape,
+                        struct memory *memory) {
+    int error = memory_map(memory, shape->size, shape->lines, options->flags);
+    return error != 0 ? error : make(memory, options, shape);
+}
+
+/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process ever sees a
+ * part of a table, and no file that is not a table for these options is written to. */
+static int open_file(const struct stint_options *options, const struct shape *shape,
+                     struct memory *memory) {
+    for (;;) {
+        struct header header;
+        size_t size;
+        int error = memory_file_open(memory, options->path, &size);
+        if (error == 0) {
+            error = memory_file_read(memory, options->path, size, &header, sizeof(header));
+            if (error == 0)
+                error = header_check(&header, size, options, shape);
+            if (error == 0)
+                error = memory_file_map(memory, shape->size, shape->lines, options->flags);
+            return error != 0 ? error : prefault(memory, options);
+        }
+        if (error != -ENOENT)
+            return error;
+        error = memory_file_make(memory, options->path, shape->size);
+        if (error == 0)
+            error = memory_file_map(memory, shape->size, shape->lines, options->flags);
+        if (error == 0)
+            error = make(memory, options, shape);
+        if (error == 0)
+            error = memory_file_publish(memory, options->path);
+        if (error != -EEXIST)
+            return error;
+        memory_free(memory); /* another process was faster */
+    }
+}
+
 int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
     if (opened == NULL)
         return failed(EINVAL, "limiter is NULL");
@@ -149,61 +393,68 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
     if (error != 0)
         return error;
     struct shape shape = shape_of(options);
+    struct memory memory = {.file = -1};
+    struct stint_limiter *limiter = NULL;
 
-    struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, sizeof(*limiter));
-    if (limiter == NULL)
-        return failed(ENOMEM, "no memory for the limiter's handle");
-    memset(limiter, 0, sizeof(*limiter));
-    if (options->secret != NULL) {
-        memcpy(limiter->secret, options->secret, STINT_SECRET_SIZE);
-    } else if (!random_secret(limiter->secret)) {
-        free(limiter);
-        return failed(EAGAIN, "the system has no random bytes to give for the secret");
+    error = options->path == NULL ? open_private(options, &shape, &memory)
+                                  : open_file(options, &shape, &memory);
+    if (error == 0)
+        error = handle_attach(options, &shape, &memory, &limiter);
+    if (error == 0)
+        error = memory_file_share(&limiter->memory);
+    if (error != 0) {
+        if (limiter != NULL)
+            handle_free(limiter);
+        memory_free(&memory);
+        return error;
     }
-    char *mapping = map(&shape, options->flags);
-    if (mapping == NULL) {
-        free(limiter);
-        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
-    }
-    if ((options->flags & STINT_PREFAULT) != 0 && !prefault(mapping, shape.size)) {
-        munmap(mapping, shape.size);
-        free(limiter);
-        return failed(ENOMEM, "no memory to prefault the table: 32 bytes for each of "
-                              "options.max_keys");
-    }
-
-    /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
-    limiter->table = (struct table){
-        .lines = (struct line *)(void *)(mapping + shape.lines),
-        .shards = (struct shard *)(void *)(mapping + shape.shards),
-        .line_count = shape.shard_lines << shape.shard_bits,
-        .shard_lines = shape.shard_lines,
-        .shard_bits = shape.shard_bits,
-        .probe_lines = shape.shard_lines < PROBE_LINES ? (uint32_t)shape.shard_lines : PROBE_LINES,
-        .policy_bits = shape.policy_bits,
-    };
-    limiter->header = (struct header *)(void *)mapping;
-    limiter->policies = (struct policy *)(void *)(mapping + shape.policies);
-    limiter->records = (struct policy_record *)(void *)(mapping + shape.records);
-    limiter->counters = (struct counters *)(void *)(mapping + shape.counters);
-    limiter->max_policies = shape.max_policies;
-    limiter->stripes = shape.stripes;
-    limiter->clock = options->clock;
-    limiter->clock_id =
-        (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME : CLOCK_REALTIME_COARSE;
-    limiter->on_full = options->on_full;
-    limiter->mapping = mapping;
-    limiter->mapping_size = shape.size;
-    pthread_mutex_init(&limiter->policy_lock, NULL);
-    limiter_thread_numbers_begin();
     *opened = limiter;
     return 0;
+}
+
+size_t stint_memory_size(const struct stint_options *options) {
+    return check(options) != 0 ? 0 : shape_of(options).size;
+}
+
+int stint_open_in(const struct stint_options *options, void *start, size_t size,
+                  struct stint_limiter **opened) {
+    if (opened == NULL)
+        return failed(EINVAL, "limiter is NULL");
+    int error = check(options);
+    if (error != 0)
+        return error;
+    if (options->path != NULL)
+        return failed(EINVAL, "options.path must be NULL: the memory is given");
+    if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
+        return failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
+    struct shape shape = shape_of(options);
+    if (size < shape.size)
+        return failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
+                           shape.size);
+    struct header *header = start;
+    struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
+
+    if (header_empty(header) && atomic_cas_seq(&header->magic, 0, HEADER_MAKING)) {
+        error = make(&memory, options, &shape);
+        if (error != 0) {
+            atomic_store_release(&header->magic, 0);
+            return error;
+        }
+    }
+    if (atomic_load_acquire(&header->magic) == HEADER_MAKING)
+        return failed(EBUSY,
+                      "another process is making a table of this memory, or died while it did: "
+                      "then clear the memory");
+    error = header_check(header, size, options, &shape);
+    if (error == 0)
+        error = prefault(&memory, options);
+    return error != 0 ? error : handle_attach(options, &shape, &memory, opened);
 }
 
 void stint_close(struct stint_limiter *limiter) {
     if (limiter == NULL)
         return;
-    munmap(limiter->mapping, limiter->mapping_size);
-    pthread_mutex_destroy(&limiter->policy_lock);
-    free(limiter);
+    struct memory memory = limiter->memory;
+    handle_free(limiter);
+    memory_free(&memory);
 }

@@ -14,6 +14,7 @@
 
 #include "atomic.h"
 #include "charge.h"
+#include "memory.h"
 #include "private_names.h"
 #include "table.h"
 #include "window.h"
@@ -67,7 +68,10 @@ struct policy_record {
                        * own limits */
 };
 
-/* Counters. Threads do not share lines: each of the first STRIPES - 1 threads of a process has a
+/* More than any request was ever allowed to count up to. */
+#define LARGEST_MAX (2 * (uint64_t)STINT_LIMIT_MAX)
+
+/* Counters. Threads do not share lines: each of the first STRIPES_MAX - 1 threads that use a table has a
  * stripe of its own, to which it adds without a lock prefix; those after it share stripe 0. A
  * stripe has one line for each policy, and one for the table. Readers sum the stripes. */
 enum {
@@ -91,9 +95,49 @@ struct counters {
     _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
 };
 
-/* The start of the mapping. */
+/* Stripes of the counters at most. */
+#define STRIPES_MAX 64
+
+/* The start of the mapping. Made once; what attaches later checks it (limiter.c), and nobody changes it
+ * but for what stands after the secret. */
 struct header {
+    _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
+    uint32_t layout;                     /* HEADER_LAYOUT */
+    uint32_t shards;
+    uint64_t max_keys;
+    uint32_t max_policies;
+    uint32_t stripes;
+    uint64_t size; /* bytes, of the mapping */
+    uint8_t secret[STINT_SECRET_SIZE];
+
+    /* Held while policies are added or changed, and while the table is attached to; no decision takes it.
+     * Robust: if its holder dies, the next one repairs what he may have left half done. */
+    pthread_mutex_t lock;
+
     _Alignas(CACHE_LINE) uint64_t policy_count;
+    /* Whose each stripe of the counters is: 0: nobody's (of stripe 0: it is for all). */
+    _Alignas(CACHE_LINE) uint64_t stripe_owners[STRIPES_MAX];
+};
+
+/* "stint", a line end that text transfers change, and 1: read by a machine of the other byte order, another
+ * number. */
+#define HEADER_MAGIC  UINT64_C(0x010a0d746e697473)
+#define HEADER_MAKING UINT64_C(1) /* somebody is making a table */
+/* Changes with anything that two processes must see alike: the parts of the mapping and their sizes, the
+ * meaning of tags and states, the protocol, the hash. */
+#define HEADER_LAYOUT 1
+
+/* Numbers of threads in a process: 1 .. STRIPES_MAX - 1; 0: it has none yet; THREAD_NUMBERS - 1: all were
+ * taken at its first decision. */
+#define THREAD_NUMBERS (STRIPES_MAX + 1)
+
+/* The counters that each thread of this process adds to. In a page that a child after fork finds empty
+ * (unless the table itself is private), so that it takes stripes of its own. */
+struct own_stripes {
+    struct counters
+        *rows[THREAD_NUMBERS]; /* by thread number: its stripe; NULL: none yet, or none left */
+    uint64_t exhausted;        /* none was left when somebody asked */
+    uint8_t stripes[THREAD_NUMBERS]; /* their numbers */
 };
 
 struct stint_limiter {
@@ -101,6 +145,7 @@ struct stint_limiter {
     _Alignas(CACHE_LINE) struct table table;
     struct policy *policies;
     struct policy_record *records; /* of policies */
+    struct own_stripes *own;
     struct counters *counters;
     uint32_t max_policies;
     uint32_t stripes;
@@ -111,18 +156,10 @@ struct stint_limiter {
 
     /* Set-up and monitoring. */
     struct header *header;
-
-    void *mapping;
-    size_t mapping_size;
-    pthread_mutex_t
-        policy_lock; /* held while policies are added or changed; no decision takes it */
+    struct memory memory;
 };
 
-/* Stripes of the counters at most. */
-#define STRIPES_MAX 64
-
-/* Number of this thread in the process, 1 .. STRIPES_MAX - 1 while it lives; UINT32_MAX: all numbers were
- * taken at its first decision; 0: it has made none yet.
+/* Number of this thread in the process.
  * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
  * with dlopen too. */
 extern _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
@@ -130,26 +167,30 @@ extern _Thread_local uint32_t stint_thread_number __attribute__((tls_model("init
 /* Once in a process, before the first decision. */
 void limiter_thread_numbers_begin(void);
 
-/* Gives this thread a number if it has none. */
-uint32_t limiter_thread_number_new(void);
-
-static inline uint32_t limiter_thread_number(void) {
-    return LIKELY(stint_thread_number != 0) ? stint_thread_number : limiter_thread_number_new();
-}
-
 /* The slow half of limiter_count: a thread's first count, or one that has no stripe of its own. */
 void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
 /* Adds one to a counter of a policy, or of the table (row max_policies). */
 static inline void limiter_count(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
-    uint32_t stripe = stint_thread_number;
-    if (UNLIKELY(stripe - 1 >= limiter->stripes - 1)) {
+    struct counters *rows = limiter->own->rows[stint_thread_number];
+    if (UNLIKELY(rows == NULL))
         limiter_count_shared(limiter, row, counter);
-        return;
-    }
-    size_t index = (size_t)stripe * (limiter->max_policies + 1) + row;
-    atomic_add_own(&limiter->counters[index].count[counter], 1);
+    else
+        atomic_add_own(&rows[row].count[counter], 1);
 }
+
+/* The stripe of the counters that this thread adds to: a number that threads of all processes share with
+ * as few others as can be. */
+uint32_t limiter_stripe(struct stint_limiter *limiter);
+
+/* Gives each thread number a stripe of a private table. */
+void limiter_stripes_begin(struct stint_limiter *limiter);
+
+/* Gives back the stripes that this process has, when it closes the table. */
+void limiter_stripes_release(struct stint_limiter *limiter);
+
+/* Makes the stripes of processes that are gone free again: of all others, if nobody else is `alone`. */
+void limiter_stripes_reclaim(struct header *header, bool alone);
 
 /* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
  * stripes, each read at an instant of its own. */
@@ -177,6 +218,11 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     return atomic_load_acquire(&policy->version) == 0 ? NULL : policy;
 }
 
+/* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table explains. */
+static inline struct policy *limiter_tag_policy(const struct stint_limiter *limiter, uint64_t tag) {
+    return limiter_policy(limiter, tag_policy(&limiter->table, tag));
+}
+
 /* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
  * the version on, so one that was killed in the middle holds up nobody, and a reader reads again
  * only if the version has moved. */
@@ -194,8 +240,15 @@ static inline struct rule policy_rule(const struct policy *policy) {
     return rule;
 }
 
+/* The table's lock, for set-up. Returns 0; -EBUSY if somebody has held it for too long, -EPROTO. */
+int limiter_lock(struct stint_limiter *limiter);
+void limiter_unlock(struct stint_limiter *limiter);
+
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int failed(int error, const char *reason);
+
+/* Likewise, formatted as printf does, cut to 255 characters. */
+int failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What the library says to people: errors, reasons, its version. */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "limiter.h"
@@ -10,6 +12,16 @@ static _Thread_local const char *last_reason = "";
 int failed(int error, const char *reason) {
     last_reason = reason;
     return -error;
+}
+
+int failed_with(int error, const char *format, ...) {
+    static _Thread_local char reason[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    return failed(error, reason);
 }
 
 int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason) {
@@ -40,15 +52,25 @@ const char *stint_strerror(int error) {
     case ENOMEM:
         return "the memory cannot be had";
     case EEXIST:
-        return "a policy of that name exists";
+        return "a policy of that name exists, with other numbers";
     case ENOSPC:
-        return "there is no room for another policy";
+        return "there is no room for another policy, or on the file system for the table";
     case ENOENT:
-        return "there is no such policy";
+        return "there is no such policy, or no directory for the table's file";
     case EAGAIN:
         return "the system has no random bytes to give for the secret";
+    case EPROTO:
+        return "what is there is not a table that can be used";
+    case EBUSY:
+        return "another process is setting the table up, and does not come to an end";
+    case EOPNOTSUPP:
+        return "the file system cannot hold the table's file";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "the table's file may not be opened for reading and writing";
     default:
-        return "not an error of stint";
+        return "an error of the system: see errno(3)";
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Policies: add, change, find, get. Set-up functions: they take the limiter's lock, which no
- * decision takes. Decisions read a policy through its version, and the hot path reads what rule_write
- * derives from it (limiter.h). */
+ * Policies: add, change, find, get. Set-up functions: they take the table's lock, which no
+ * decision takes. Decisions read a policy through its version, and the hot path reads what policy_derive
+ * makes of it (limiter.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -20,20 +20,18 @@ static struct rule rule_of(const struct stint_policy *policy) {
     };
 }
 
-/* Writes the rule, and what the hot path reads of it. The two may be of different age for an
- * instant: a decision is right by either. */
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+/* Writes what the hot path reads of a rule. It may be older than the rule for an instant: a decision is
+ * right by either. */
+static void policy_derive(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
-    uint64_t words[sizeof(struct rule) / sizeof(uint64_t)];
-    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
     uint64_t edges = (uint64_t)rule->capacity << 32;
     uint64_t near =
         rule->near_limit == 0 ? rule->capacity : (uint64_t)rule->capacity * rule->near_limit / 100;
     bool carries = rule_carries(rule);
+    /* A window of its own for each key, two counts in one, or more slots than one: not the hot
+     * path's. */
+    bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1;
 
-    memcpy(words, rule, sizeof(words));
-    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
     if (carries)
         edges |= EDGE_CARRIES;
     else if (near >= 1)
@@ -50,7 +48,20 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     atomic_store_relaxed(&policy->edge_capacity, near);
     atomic_store_relaxed(&policy->hot_capacity,
                          carries || rule->near_limit != 0 ? 0 : rule->capacity);
-    atomic_store_release(&policy->version, version); /* from here on decisions find it */
+    atomic_store_relaxed(&policy->hot_window, hot ? tick_ns(policy->length) : 0);
+}
+
+/* Writes the rule and what is derived from it. A policy that is new is found from here on. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+    uint64_t words[sizeof(struct rule) / sizeof(uint64_t)];
+    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+
+    memcpy(words, rule, sizeof(words));
+    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
+    policy_derive(limiter, id, rule);
+    atomic_store_release(&policy->version, version);
 }
 
 /* Checks what goes with what. */
@@ -141,13 +152,59 @@ static int find_name(const struct stint_limiter *limiter, uint32_t count, const 
     return -1;
 }
 
+/* What a policy is, by its parts in the table. */
+static struct stint_policy policy_read(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    struct rule rule = policy_rule(policy);
+    struct stint_policy read = {
+        .size = sizeof(read),
+        .limit = rule.limit,
+        .capacity = rule.capacity_given,
+        .max_reserved = rule.max_reserved,
+        .stripes = rule.stripes == 1 ? 0 : rule.stripes,
+        .window = tick_ns(policy->length),
+        .start = policy->start * (int64_t)STINT_TICK_NS,
+        .flags = rule.flags,
+        .near_limit = rule.near_limit,
+        .jitter = rule.jitter,
+    };
+    memcpy(read.name, limiter->records[id].name, sizeof(read.name));
+    return read;
+}
+
+/* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
+static const char *difference(const struct stint_limiter *limiter, uint32_t id,
+                              const struct stint_policy *policy) {
+    const struct stint_policy old = policy_read(limiter, id);
+    struct rule rule = rule_of(policy), old_rule = rule_of(&old);
+
+    return rule.limit != old_rule.limit                 ? "limit"
+           : policy->window != old.window               ? "window"
+           : policy->start != old.start                 ? "start"
+           : rule.capacity != old_rule.capacity         ? "capacity"
+           : rule.max_reserved != old_rule.max_reserved ? "max_reserved"
+           : rule.stripes != old_rule.stripes           ? "stripes"
+           : rule.flags != old_rule.flags               ? "flags"
+           : rule.near_limit != old_rule.near_limit     ? "near_limit"
+           : rule.jitter != old_rule.jitter             ? "jitter"
+                                                        : NULL;
+}
+
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
     uint32_t id = policy_count(limiter);
     char name[STINT_NAME_SIZE];
 
     name_of(policy, name);
-    if (find_name(limiter, id, name) >= 0)
-        return failed(EEXIST, "a policy of that name exists");
+    int old = find_name(limiter, id, name);
+    if (old >= 0) {
+        const char *what = difference(limiter, (uint32_t)old, policy);
+        return what == NULL
+                   ? old
+                   : failed_with(EEXIST,
+                                 "a policy named %s exists with another %s: if that is to be "
+                                 "changed, stint_policy_change does it",
+                                 name, what);
+    }
     if (id == limiter->max_policies)
         return failed(ENOSPC, "options.max_policies policies have been added");
     struct rule rule = rule_of(policy);
@@ -155,10 +212,6 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     memcpy(limiter->records[id].name, name, sizeof(name));
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
-    /* A window of its own for each key, two counts in one, or more slots than one: not the hot
-     * path's. */
-    bool hot = (rule.flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule.stripes == 1;
-    atomic_store_relaxed(&added->hot_window, hot ? policy->window : 0);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
     return (int)id;
@@ -168,12 +221,26 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
     if (limiter == NULL)
         return failed(EINVAL, "limiter is NULL");
     int error = policy_check(policy);
+    if (error == 0)
+        error = limiter_lock(limiter);
     if (error != 0)
         return error;
-    pthread_mutex_lock(&limiter->policy_lock);
     int id = add_locked(limiter, policy);
-    pthread_mutex_unlock(&limiter->policy_lock);
+    limiter_unlock(limiter);
     return id;
+}
+
+/* Whether what stays as it is in a policy that exists is the same in another. */
+static int change_check(const struct rule *old, const struct rule *rule) {
+    if (rule->stripes != old->stripes)
+        return failed(EINVAL, "policy.stripes cannot change: add another policy");
+    if (((rule->flags ^ old->flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
+        return failed(EINVAL, "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another "
+                              "policy");
+    if ((old->flags & STINT_COUNT_REFUSED) != 0 && rule_carries(rule))
+        return failed(EINVAL, "policy.capacity above the limit, and max_reserved, cannot come to a "
+                              "policy that counts refusals: they would be carried over as debts");
+    return 0;
 }
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
@@ -192,23 +259,58 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
         return failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
         return failed(EINVAL, "policy.start cannot change: add another policy");
-    struct rule rule = rule_of(policy);
-    pthread_mutex_lock(&limiter->policy_lock);
-    struct rule old = policy_rule(changed);
-    error =
-        rule.stripes != old.stripes
-            ? failed(EINVAL, "policy.stripes cannot change: add another policy")
-        : ((rule.flags ^ old.flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0
-            ? failed(EINVAL,
-                     "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another policy")
-        : (old.flags & STINT_COUNT_REFUSED) != 0 && rule_carries(&rule)
-            ? failed(EINVAL, "policy.capacity above the limit, and max_reserved, cannot come to a "
-                             "policy that counts refusals: they would be carried over as debts")
-            : 0;
+    error = limiter_lock(limiter);
+    if (error != 0)
+        return error;
+    struct rule rule = rule_of(policy), old = policy_rule(changed);
+    error = change_check(&old, &rule);
     if (error == 0)
         rule_write(limiter, id, &rule);
-    pthread_mutex_unlock(&limiter->policy_lock);
+    limiter_unlock(limiter);
     return error;
+}
+
+/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have made. */
+static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+
+    if (atomic_load_acquire(&policy->version) == 0 || record->largest > LARGEST_MAX ||
+        record->name[0] == '\0' || policy->length < 1 ||
+        policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
+        policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
+        return false;
+    const struct stint_policy read = policy_read(limiter, id);
+    struct rule rule = policy_rule(policy), right = rule_of(&read);
+    return policy_check(&read) == 0 && memcmp(&rule, &right, sizeof(rule)) == 0;
+}
+
+int policies_check(const struct stint_limiter *limiter) {
+    uint32_t count = policy_count(limiter);
+
+    if (atomic_load_acquire(&limiter->header->policy_count) > limiter->max_policies)
+        return failed(EPROTO, "the table is damaged: it has more policies than it can hold");
+    for (uint32_t id = 0; id < count; id++)
+        if (!policy_whole(limiter, id))
+            return failed_with(EPROTO, "the table is damaged: policy %u is none that stint makes",
+                               (unsigned)id);
+    return 0;
+}
+
+void policies_repair(struct stint_limiter *limiter) {
+    uint32_t count = policy_count(limiter);
+
+    for (uint32_t id = 0; id < count; id++) {
+        struct rule rule = policy_rule(&limiter->policies[id]);
+        policy_derive(limiter, id, &rule);
+    }
+    for (uint32_t id = count; id < limiter->max_policies; id++) {
+        if (atomic_load_relaxed(&limiter->policies[id].version) == 0)
+            continue;
+        memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
+        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+    }
 }
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
@@ -226,22 +328,9 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
         struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
-    const struct policy *got = limiter_policy(limiter, id);
-    if (got == NULL)
+    if (limiter_policy(limiter, id) == NULL)
         return failed(ENOENT, "there is no policy of that id");
-    struct rule rule = policy_rule(got);
-    struct stint_policy known = {
-        .limit = rule.limit,
-        .capacity = rule.capacity_given,
-        .max_reserved = rule.max_reserved,
-        .stripes = rule.stripes == 1 ? 0 : rule.stripes,
-        .window = tick_ns(got->length),
-        .start = got->start * (int64_t)STINT_TICK_NS,
-        .flags = rule.flags,
-        .near_limit = rule.near_limit,
-        .jitter = rule.jitter,
-    };
-    memcpy(known.name, limiter->records[id].name, sizeof(known.name));
+    const struct stint_policy known = policy_read(limiter, id);
     struct_write(policy, policy->size, &known, sizeof(known));
     return 0;
 }

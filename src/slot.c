@@ -80,8 +80,7 @@ static bool beyond_clock(struct decision *decision, uint64_t id, tick_t length) 
 static bool slot_reusable(struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
     bool key = place->tag != table_tombstone(table) && !state_pending(place->state);
-    const struct policy *policy =
-        key ? &decision->limiter->policies[tag_policy(table, place->tag)] : NULL;
+    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, place->tag) : NULL;
     tick_t now = tick_of(decision->now);
 
     if (end_of(state_id(place->state), now) <= now)
@@ -526,8 +525,10 @@ static enum progress decide_absent(struct decision *decision, struct place *plac
 
 /* Tokens that a slot of a key holds. */
 static uint64_t slot_tokens(const struct decision *decision, const struct place *place) {
-    uint32_t id = tag_policy(&decision->limiter->table, place->tag);
-    struct rule rule = policy_rule(&decision->limiter->policies[id]);
+    const struct policy *policy = limiter_tag_policy(decision->limiter, place->tag);
+    if (policy == NULL)
+        return 0;
+    struct rule rule = policy_rule(policy);
     uint64_t count = state_used(place->state);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }

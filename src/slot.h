@@ -210,9 +210,9 @@ static inline struct slot *table_find_displaced(const struct table *table, uint6
 bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t tag, tick_t now,
                        tick_t end);
 
-/* Whether what is left of a window that is over may still matter to its key. */
+/* Whether what is left of a window that is over may still matter to its key. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
-    if (LIKELY((atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) == 0))
+    if (policy == NULL || LIKELY((atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) == 0))
         return false;
     struct rule rule = policy_rule(policy);
     tick_t over = now - end_of(state_id(state), now);

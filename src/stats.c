@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * Counters: a stripe for each thread, summed when read (limiter.h). */
 #include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "slot.h"
 
 _Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
+#define NUMBER_NONE_LEFT (THREAD_NUMBERS - 1)
+
 /* Bit n is set while a thread has the number n, 1 to STRIPES_MAX - 1. */
 static uint64_t numbers_taken = 1;
 static_assert(STRIPES_MAX == 64, "a bit for each number");
+
+/* This process, as the owner of stripes in a table that it shares: its process id, and above it what tells
+ * its namespace of process ids from others (0: not known). */
+static uint64_t process;
 
 /* Gives a thread's number back when it ends, so that a server whose threads come and go does not run out
  * of stripes. The value of the key is the number. */
@@ -26,7 +35,26 @@ static void thread_ends(void *number) {
     number_release(number);
 }
 
-static void number_key_make(void) {
+static void process_begin(void) {
+    struct stat namespace;
+    uint64_t number = stat("/proc/self/ns/pid", &namespace) == 0 ? (uint32_t) namespace.st_ino : 0;
+    process = number << 32 | (uint32_t)getpid();
+}
+
+/* In a child after fork, which has this thread only. */
+static void child_begin(void) {
+    uint32_t number = stint_thread_number;
+    numbers_taken = 1;
+    if (number > 0 && number < STRIPES_MAX)
+        numbers_taken |= UINT64_C(1) << number;
+    process_begin();
+}
+
+static void numbers_begin(void) {
+    process_begin();
+    /* Without memory for it, children that share a table may count in their parent's name: what they leave
+     * behind is then made free too early or too late, and a count or two may be lost. */
+    (void)pthread_atfork(NULL, NULL, child_begin);
     if (pthread_key_create(&number_key, thread_ends) != 0)
         return;
     /* The C library keeps the values of the first 32 keys in the thread itself. Others it would
@@ -38,7 +66,7 @@ static void number_key_make(void) {
 
 void limiter_thread_numbers_begin(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, number_key_make);
+    (void)pthread_once(&once, numbers_begin);
 }
 
 /* A library that was unloaded must not be called when a thread ends. */
@@ -47,13 +75,13 @@ static __attribute__((destructor)) void number_key_delete(void) {
         pthread_key_delete(number_key);
 }
 
-uint32_t limiter_thread_number_new(void) {
+static uint32_t thread_number_new(void) {
     uint64_t taken = atomic_load_relaxed(&numbers_taken);
     uint32_t number;
 
     for (;;) {
         if (taken == UINT64_MAX)
-            return stint_thread_number = UINT32_MAX; /* shares stripe 0 */
+            return stint_thread_number = NUMBER_NONE_LEFT; /* shares stripe 0 */
         number = (uint32_t)__builtin_ctzll(~taken);
         /* Acquires what the thread that had the number before has counted. */
         if (atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number))
@@ -70,8 +98,69 @@ uint32_t limiter_thread_number_new(void) {
     return number;
 }
 
+static struct counters *stripe_rows(const struct stint_limiter *limiter, uint32_t stripe) {
+    return &limiter->counters[(size_t)stripe * (limiter->max_policies + 1)];
+}
+
+void limiter_stripes_begin(struct stint_limiter *limiter) {
+    for (uint32_t number = 1; number < STRIPES_MAX; number++) {
+        limiter->own->stripes[number] = (uint8_t)number;
+        if (number < limiter->stripes)
+            limiter->own->rows[number] = stripe_rows(limiter, number);
+    }
+}
+
+/* Takes a stripe of a shared table for this thread, if one is left. Signal handlers may do so in between:
+ * then the thread keeps theirs. */
+static void stripe_claim(struct stint_limiter *limiter, uint32_t number) {
+    struct own_stripes *own = limiter->own;
+    uint64_t *owners = limiter->header->stripe_owners;
+
+    for (uint32_t stripe = 1; stripe < limiter->stripes; stripe++) {
+        /* Acquires what its last owner has counted. */
+        if (atomic_load_relaxed(&owners[stripe]) != 0 ||
+            !atomic_cas_seq(&owners[stripe], 0, process))
+            continue;
+        if (own->rows[number] != NULL) {
+            atomic_store_release(&owners[stripe], 0);
+            return;
+        }
+        own->stripes[number] = (uint8_t)stripe;
+        own->rows[number] = stripe_rows(limiter, stripe);
+        return;
+    }
+    atomic_store_relaxed(&own->exhausted, 1);
+}
+
+uint32_t limiter_stripe(struct stint_limiter *limiter) {
+    uint32_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    struct own_stripes *own = limiter->own;
+
+    if (UNLIKELY(own->stripes[number] == 0 && number != NUMBER_NONE_LEFT &&
+                 atomic_load_relaxed(&own->exhausted) == 0))
+        stripe_claim(limiter, number);
+    return own->stripes[number] != 0 ? own->stripes[number] : number;
+}
+
+void limiter_stripes_release(struct stint_limiter *limiter) {
+    for (uint32_t number = 1; limiter->memory.shared && number < STRIPES_MAX; number++)
+        if (limiter->own->stripes[number] != 0)
+            atomic_store_release(&limiter->header->stripe_owners[limiter->own->stripes[number]], 0);
+}
+
+void limiter_stripes_reclaim(struct header *header, bool alone) {
+    for (uint32_t stripe = 1; stripe < STRIPES_MAX; stripe++) {
+        uint64_t owner = atomic_load_relaxed(&header->stripe_owners[stripe]);
+        bool gone = alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
+                              kill((pid_t)owner, 0) != 0 && errno == ESRCH);
+        if (owner != 0 && gone)
+            (void)atomic_cas_seq(&header->stripe_owners[stripe], owner, 0);
+    }
+}
+
 void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
-    if (limiter_thread_number() < limiter->stripes)
+    (void)limiter_stripe(limiter);
+    if (limiter->own->rows[stint_thread_number] != NULL)
         limiter_count(limiter, row, counter);
     else
         atomic_add_relaxed(&limiter->counters[row].count[counter], 1);
@@ -80,8 +169,7 @@ void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t 
 uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
     uint64_t total = 0;
     for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++) {
-        size_t index = (size_t)stripe * (limiter->max_policies + 1) + row;
-        total += atomic_load_relaxed(&limiter->counters[index].count[counter]);
+        total += atomic_load_relaxed(&stripe_rows(limiter, stripe)[row].count[counter]);
     }
     return total;
 }
@@ -92,7 +180,7 @@ static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_
     if (tag == 0 || tag == table_tombstone(table) || state_pending(state))
         return false;
     return end_of(state_id(state), now) > now ||
-           slot_carries(&limiter->policies[tag_policy(table, tag)], state, now);
+           slot_carries(limiter_tag_policy(limiter, tag), state, now);
 }
 
 int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
@@ -106,7 +194,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     const struct table *table = &limiter->table;
     uint32_t row = limiter->max_policies;
     struct stint_stats seen = {
-        .memory = limiter->mapping_size,
+        .memory = limiter->memory.size,
         .slots = table->line_count * LINE_SLOTS,
         .placed = limiter_counted(limiter, row, COUNT_PLACED),
         .replaced = limiter_counted(limiter, row, COUNT_REPLACED),

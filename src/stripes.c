@@ -56,12 +56,12 @@ static uint64_t sum_used(const struct decision *whole) {
  * window. If not, a stripe was in a newer one than others, because a window has just turned or because
  * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. */
 static bool gather(struct decision *whole, struct gathered *gathered) {
-    uint32_t stripes = whole->terms.rule.stripes;
+    uint32_t stripes = whole->terms.rule.stripes, first = limiter_stripe(whole->limiter);
     uint64_t cost = whole->terms.cost;
 
     *gathered = (struct gathered){0};
     for (uint32_t i = 0; i < stripes && gathered->total < cost; i++) {
-        uint32_t stripe = (limiter_thread_number() + i) % stripes;
+        uint32_t stripe = (first + i) % stripes;
         struct decision part =
             stripe_decision(whole, stripe, cost - gathered->total, STINT_PARTIAL);
         struct stint_verdict verdict;
@@ -115,7 +115,7 @@ static bool refuse(struct decision *whole, uint64_t now, struct stint_verdict *v
 static bool added_fits(struct decision *whole, struct slot *slot, uint64_t seen, uint64_t added,
                        struct stint_verdict *verdict) {
     uint32_t stripes = whole->terms.rule.stripes;
-    struct decision part = stripe_decision(whole, limiter_thread_number() % stripes, 1, 0);
+    struct decision part = stripe_decision(whole, limiter_stripe(whole->limiter) % stripes, 1, 0);
 
     if (!slot_added_ours(&part, slot, seen, added) || state_used(added) >= part.terms.capacity)
         return false;

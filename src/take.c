@@ -107,7 +107,7 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
                         uint64_t now, struct stint_verdict *verdict, uint64_t edges) {
     struct policy *policy = &limiter->policies[request->policy];
     uint32_t stripes = UINT32_C(1) << (edges >> EDGE_STRIPES & 7);
-    uint32_t stripe = limiter_thread_number() & (stripes - 1);
+    uint32_t stripe = limiter_stripe(limiter) & (stripes - 1);
     uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
     uint64_t share = stripe_share(capacity, stripes, stripe);
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);

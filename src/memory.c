@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "limiter.h"
+
+/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or a file's.
+ */
+static char *map(size_t size, size_t lines, uint32_t flags, int file) {
+    bool huge = size - lines >= HUGE_PAGE;
+    size_t slack = huge ? HUGE_PAGE : 0;
+    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (file >= 0 ? MAP_NORESERVE : 0), -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    if (huge) {
+        char *start = base + (HUGE_PAGE - (size_t)base % HUGE_PAGE) % HUGE_PAGE;
+        if (start != base)
+            munmap(base, (size_t)(start - base));
+        munmap(start + size, slack - (size_t)(start - base));
+        base = start;
+    }
+    if (file >= 0 &&
+        mmap(base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+        munmap(base, size);
+        return NULL;
+    }
+    /* Advice: without huge pages all is right, and slower out of cache. */
+    if (huge)
+        (void)madvise(base + lines, size - lines,
+                      (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    return base;
+}
+
+int memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
+    char *start = map(size, lines, flags, -1);
+    if (start == NULL)
+        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
+    *memory =
+        (struct memory){.start = start, .size = size, .file = -1, .mapped = true, .alone = true};
+    return 0;
+}
+
+bool memory_prefault(const struct memory *memory) {
+#ifdef MADV_POPULATE_WRITE
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
+    if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
+        return true;
+    if (errno != EINVAL) /* of a kernel before 5.14 */
+        return false;
+#endif
+    for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
+        atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
+    return true;
+}
+
+void memory_free(struct memory *memory) {
+    if (memory->mapped)
+        munmap(memory->start, memory->size);
+    if (memory->file >= 0)
+        close(memory->file);
+    *memory = (struct memory){.file = -1};
+}
+
+/* ---- Files ------------------------------------------------------------------------------------- */
+
+static int failed_file(const char *what, const char *path) {
+    int error = errno;
+    return failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
+}
+
+static int lock_file(int file, int operation) {
+    int result;
+    do
+        result = flock(file, operation);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+int memory_file_open(struct memory *memory, const char *path, size_t *size) {
+    struct stat about;
+    int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+    if (file < 0)
+        return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened:", path);
+    *memory = (struct memory){.file = file, .shared = true};
+    if (fstat(file, &about) != 0)
+        return failed_file("the table cannot be looked at:", path);
+    if (!S_ISREG(about.st_mode))
+        return failed_with(EPROTO, "%s is no table of stint: it is not even a file", path);
+    /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
+    memory->alone = lock_file(file, LOCK_EX | LOCK_NB) == 0;
+    if (!memory->alone && lock_file(file, LOCK_SH) != 0)
+        return failed_file("the table cannot be locked:", path);
+    *size = (size_t)about.st_size;
+    return 0;
+}
+
+int memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
+                     size_t length) {
+    if (size < length)
+        return failed_with(EPROTO, "%s is no table of stint, or cut off: it has %zu bytes", path,
+                           size);
+    return pread(memory->file, bytes, length, 0) == (ssize_t)length
+               ? 0
+               : failed_file("the table cannot be read:", path);
+}
+
+int memory_file_make(struct memory *memory, const char *path, size_t size) {
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX] = ".";
+    size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+
+    if (length >= sizeof(directory))
+        return failed(ENAMETOOLONG, "options.path is too long");
+    if (slash != NULL)
+        memcpy(directory, path, length);
+    directory[length] = '\0';
+    int file = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0)
+        return failed_file("no table can be made there:", path);
+    *memory = (struct memory){.file = file, .shared = true, .alone = true};
+    if (lock_file(file, LOCK_EX) != 0)
+        return failed_file("the table cannot be locked:", path);
+    /* All blocks now: later there might be none, and who wrote to the mapping would die of SIGBUS. */
+    errno = posix_fallocate(file, 0, (off_t)size);
+    return errno == 0 ? 0 : failed_file("there is no room for the table:", path);
+}
+
+int memory_file_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
+    memory->start = map(size, lines, flags, memory->file);
+    if (memory->start == NULL)
+        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
+    memory->size = size;
+    memory->mapped = true;
+    return 0;
+}
+
+int memory_file_publish(struct memory *memory, const char *path) {
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", memory->file);
+    if (linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name:", path);
+}
+
+int memory_file_share(struct memory *memory) {
+    if (memory->file < 0)
+        return 0;
+    if (lock_file(memory->file, LOCK_SH) != 0)
+        return failed(errno, "the table's file cannot be locked");
+    memory->alone = false;
+    return 0;
+}
+
+/* ---- What is the process's own ----------------------------------------------------------------- */
+
+struct own_stripes *own_stripes_map(bool shared) {
+    struct own_stripes *own =
+        mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED)
+        return NULL;
+    /* Where the kernel cannot (before 4.14), all threads share a stripe. */
+    if (shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
+        own->exhausted = 1;
+    return own;
+}
+
+void own_stripes_unmap(struct own_stripes *own) {
+    munmap(own, sizeof(*own));
+}

@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * One table for many processes: files, memory that the caller shares, restarts, forks, and everything that
+ * may be found where a table is expected. */
+#include "limiter.h" /* before cmocka, which defines fail() as well */
+
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Where the files are ---------------------------------------------------------------------- */
+
+static char directory[PATH_MAX], path[PATH_MAX + 16];
+
+static int directory_make(void **state) {
+    (void)state;
+    const char *parent = getenv("TMPDIR");
+    snprintf(directory, sizeof directory, "%s/stint-XXXXXX", parent == NULL ? "/tmp" : parent);
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/table", directory);
+    test_time = T0;
+    return 0;
+}
+
+/* Fails if anything but the table was left. */
+static int directory_remove(void **state) {
+    (void)state;
+    (void)unlink(path);
+    return rmdir(directory);
+}
+
+static struct stint_options shared_options(uint64_t max_keys) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.clock = test_clock;
+    options.path = path;
+    return options;
+}
+
+static struct stint_limiter *open_shared(uint64_t max_keys) {
+    struct stint_options options = shared_options(max_keys);
+    struct stint_limiter *limiter = NULL;
+    if (stint_open(&options, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    return limiter;
+}
+
+static void assert_refused(const struct stint_options *options, int error, const char *reason) {
+    struct stint_limiter *limiter = NULL;
+    int opened = stint_open(options, &limiter);
+    if (opened != -error || strstr(stint_reason(), reason) == NULL)
+        fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
+    assert_null(limiter);
+}
+
+static void *zeroed(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+static void take_granted(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                         uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
+}
+
+static uint32_t used(struct stint_limiter *limiter, uint32_t policy, stint_key key) {
+    struct stint_verdict verdict;
+    struct stint_request request = {.key = key, .policy = policy, .flags = STINT_PEEK};
+    stint_decide(limiter, &request, STINT_NOW, &verdict);
+    return verdict.used;
+}
+
+static void assert_child_good(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("the child ended with status %#x", (unsigned)status);
+}
+
+/* ---- Sharing ---------------------------------------------------------------------------------- */
+
+/* Two handles are two processes as far as the table can see. */
+static void test_two_see_one_table(void **state) {
+    (void)state;
+    struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    assert_int_equal(stint_policy_find(two, "minute"), minute);
+    stint_key key = stint_key_of(one, "client", 6);
+    assert_int_equal(stint_key_of(two, "client", 6), key);
+    take_granted(one, minute, key, 4);
+    take_granted(two, minute, key, 6);
+    assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
+    assert_false(stint_take(two, minute, key, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(one, minute).allowed, 10);
+    assert_int_equal(get_policy_stats(two, minute).refused, 2);
+
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    assert_int_equal((uint64_t)about.st_size, get_stats(one).memory);
+    assert_true((uint64_t)about.st_blocks * 512 >= get_stats(one).memory); /* reserved */
+    stint_close(one);
+    assert_false(stint_take(two, minute, key, 1, STINT_NOW, NULL));
+    stint_close(two);
+}
+
+static void test_policies_by_name(void **state) {
+    (void)state;
+    struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    uint32_t hour = add_policy(two, "hour", 100, HOUR, 0, STINT_START_PER_KEY);
+    assert_int_equal(add_policy(two, "minute", 10, MINUTE, 0, 0), minute);
+    assert_int_equal(add_policy(one, "hour", 100, HOUR, 0, STINT_START_PER_KEY), hour);
+    assert_int_equal(get_stats(one).policies, 2);
+
+    struct stint_policy other[] = {
+        make_policy("minute", 11, MINUTE, 0, 0),
+        make_policy("minute", 10, HOUR, 0, 0),
+        make_policy("minute", 10, MINUTE, (int64_t)SECOND, 0),
+        make_policy("minute", 10, MINUTE, 0, STINT_SHADOW),
+    };
+    static const char *const differs[] = {"limit", "window", "start", "flags"};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        char reason[64];
+        snprintf(reason, sizeof reason, "named minute exists with another %s", differs[i]);
+        assert_int_equal(stint_policy_add(two, &other[i]), -EEXIST);
+        if (strstr(stint_reason(), reason) == NULL)
+            fail_msg("\"%s\" does not say: %s", stint_reason(), reason);
+    }
+    struct stint_policy more[] = {
+        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
+        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
+        make_policy("minute", 10, MINUTE, 0, 0),
+    };
+    more[0].capacity = 20;
+    more[1].max_reserved = 5;
+    more[2].stripes = 2;
+    more[3].near_limit = 80;
+    more[4].jitter = 10;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        assert_int_equal(stint_policy_add(two, &more[i]), -EEXIST);
+    more[0].capacity = 10; /* says what is so anyway */
+    assert_int_equal(stint_policy_add(two, &more[0]), minute);
+
+    stint_key key = stint_key_of(one, "client", 6);
+    take_granted(one, minute, key, 10);
+    assert_int_equal(stint_policy_change(two, minute, &other[0]), 0);
+    take_granted(one, minute, key, 1);
+    assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
+    stint_close(one);
+    stint_close(two);
+}
+
+/* A daily quota survives that its process stops, and windows that end meanwhile are over. */
+static void test_restart(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_shared(1000);
+    uint32_t day = add_policy(limiter, "day", 100, DAY, 0, 0);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    stint_key key = stint_key_of(limiter, "client", 6);
+    take_granted(limiter, day, key, 70);
+    take_granted(limiter, minute, key, 10);
+    stint_close(limiter);
+
+    test_time += 2 * HOUR;
+    limiter = open_shared(1000);
+    assert_int_equal(add_policy(limiter, "minute", 10, MINUTE, 0, 0), minute);
+    assert_int_equal(add_policy(limiter, "day", 100, DAY, 0, 0), day);
+    assert_int_equal(stint_key_of(limiter, "client", 6), key);
+    assert_int_equal(used(limiter, day, key), 70);
+    take_granted(limiter, day, key, 30);
+    assert_false(stint_take(limiter, day, key, 1, STINT_NOW, NULL));
+    take_granted(limiter, minute, key, 10);
+    assert_false(stint_take(limiter, minute, key, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 20);
+    stint_close(limiter);
+    test_time = T0;
+}
+
+/* Who removes the file takes nothing from those who have it. */
+static void test_removed_file(void **state) {
+    (void)state;
+    struct stint_limiter *old = open_shared(1000);
+    uint32_t minute = add_policy(old, "minute", 10, MINUTE, 0, 0);
+    take_granted(old, minute, 1, 3);
+    assert_int_equal(unlink(path), 0);
+    struct stint_limiter *new = open_shared(1000);
+    assert_int_equal(stint_policy_find(new, "minute"), -ENOENT);
+    assert_int_equal(used(old, minute, 1), 3);
+    stint_close(old);
+    stint_close(new);
+}
+
+/* Many processes begin at once: one table comes of it. */
+static void test_made_once(void **state) {
+    (void)state;
+    enum { ROUNDS = 20, PROCESSES = 8 };
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        int start[2];
+        pid_t children[PROCESSES];
+        assert_int_equal(pipe(start), 0);
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] > 0)
+                continue;
+            char byte;
+            close(start[1]);
+            if (read(start[0], &byte, 1) != 0) /* all begin when the parent closes its end */
+                _exit(2);
+            struct stint_options options = shared_options(1000);
+            struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
+            struct stint_limiter *limiter;
+            if (stint_open(&options, &limiter) != 0)
+                _exit(3);
+            int id = stint_policy_add(limiter, &policy);
+            if (id != 0)
+                _exit(4);
+            for (unsigned n = 0; n < 5; n++)
+                (void)stint_take(limiter, (uint32_t)id, stint_key_of(limiter, "k", 1), 1, STINT_NOW,
+                                 NULL);
+            stint_close(limiter);
+            _exit(0);
+        }
+        close(start[0]);
+        close(start[1]);
+        for (unsigned i = 0; i < PROCESSES; i++)
+            assert_child_good(children[i]);
+        struct stint_limiter *limiter = open_shared(1000);
+        assert_int_equal(get_stats(limiter).policies, 1);
+        assert_int_equal(get_policy_stats(limiter, 0).allowed, 10);
+        assert_int_equal(get_policy_stats(limiter, 0).refused, PROCESSES * 5 - 10);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* ---- What else may be there ------------------------------------------------------------------- */
+
+static void write_file(const void *bytes, size_t size) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, bytes, size), size);
+    close(file);
+}
+
+/* The file must be what it was, to the byte. */
+static void assert_file(const unsigned char *bytes, size_t size) {
+    int file = open(path, O_RDONLY);
+    unsigned char *now = malloc(size + 1);
+    assert_true(file >= 0 && now != NULL);
+    assert_int_equal(read(file, now, size + 1), size);
+    assert_memory_equal(now, bytes, size);
+    free(now);
+    close(file);
+}
+
+/* A whole table of 100 keys with one policy, as bytes. */
+static unsigned char *whole_table(size_t *size) {
+    struct stint_limiter *limiter = open_shared(100);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    take_granted(limiter, minute, 1, 3);
+    *size = get_stats(limiter).memory;
+    stint_close(limiter);
+    unsigned char *bytes = malloc(*size);
+    int file = open(path, O_RDONLY);
+    assert_non_null(bytes);
+    assert_int_equal(read(file, bytes, *size), *size);
+    close(file);
+    return bytes;
+}
+
+static void test_not_a_table(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    size_t size;
+    unsigned char *table = whole_table(&size);
+
+    static const char text[] = "# not a table\n";
+    write_file(text, sizeof text);
+    assert_refused(&options, EPROTO, "no table of stint");
+    assert_file((const unsigned char *)text, sizeof text);
+    write_file("", 0);
+    assert_refused(&options, EPROTO, "it has 0 bytes");
+    assert_file((const unsigned char *)"", 0);
+    unsigned char *zeros = calloc(1, size);
+    write_file(zeros, size);
+    assert_refused(&options, EPROTO, "does not begin as one");
+    assert_file(zeros, size);
+    free(zeros);
+
+    static const size_t cuts[] = {1, 64, 1000, sizeof(struct header), 8192};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        write_file(table, cuts[i]);
+        assert_refused(&options, EPROTO, "cut off");
+        assert_file(table, cuts[i]);
+    }
+    write_file(table, size - 1);
+    assert_refused(&options, EPROTO, "cut off");
+    assert_file(table, size - 1);
+
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refused(&options, EISDIR, path);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/nowhere/at/all", path), 0);
+    assert_refused(&options, ELOOP, path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_refused(&options, EPROTO, "not even a file");
+    assert_int_equal(unlink(path), 0);
+
+    options.path = "";
+    assert_refused(&options, EINVAL, "options.path");
+    options.path = "/no/such/directory/table";
+    assert_refused(&options, ENOENT, "/no/such/directory/table");
+    write_file(table, size);
+    free(table);
+    stint_close(open_shared(100)); /* that one is good */
+}
+
+/* Every field that is checked, spoilt in turn. */
+static void test_damaged_table(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    size_t size;
+    unsigned char *table = whole_table(&size);
+    struct stint_limiter *limiter = open_shared(100);
+    size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
+    size_t record = (size_t)((char *)limiter->records - (char *)limiter->header);
+    size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
+    stint_close(limiter);
+
+    const struct {
+        size_t at;
+        unsigned char flip;
+        const char *reason;
+    } damages[] = {
+        {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
+        {offsetof(struct header, layout), 0x40,
+         "has layout 65, and this version of stint reads layout 1"},
+        {offsetof(struct header, shards), 0x02, "shards"},
+        {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
+        {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},
+        {offsetof(struct header, stripes), 0x01, "sizes"},
+        {offsetof(struct header, size) + 6, 0x01, "sizes"},
+        {offsetof(struct header, policy_count) + 4, 0x01, "policies"},
+        {offsetof(struct header, policy_count), 0x03, "policy 1"},
+        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
+        {policy + offsetof(struct policy, start) + 7, 0x40, "policy 0"},
+        {policy + offsetof(struct policy, rules) + 32 + 3, 0x80, "policy 0"},  /* limit */
+        {policy + offsetof(struct policy, rules) + 32 + 12, 0x02, "policy 0"}, /* stripes */
+        {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
+        {record, 0x80, "policy 0"},
+        {record + offsetof(struct policy_record, largest) + 4, 0x01, "policy 0"},
+        {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        table[damages[i].at] ^= damages[i].flip;
+        write_file(table, size);
+        if (damages[i].reason == NULL) {
+            stint_close(open_shared(100));
+        } else {
+            assert_refused(&options, EPROTO, damages[i].reason);
+            assert_file(table, size);
+        }
+        table[damages[i].at] ^= damages[i].flip;
+    }
+    for (size_t i = 0; i < 4; i++) { /* the other byte order */
+        unsigned char byte = table[i];
+        table[i] = table[7 - i];
+        table[7 - i] = byte;
+    }
+    write_file(table, size);
+    assert_refused(&options, EPROTO, "byte order");
+    free(table);
+}
+
+static void test_other_options(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    options.secret = test_secret();
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
+        struct stint_options other = options;
+        other.max_keys = 101;
+        assert_refused(&other, EPROTO, "max_keys 100, not 101");
+        other = options;
+        other.max_policies = 65;
+        assert_refused(&other, EPROTO, "max_policies 64, not 65");
+        other = options;
+        other.shards = 4;
+        assert_refused(&other, EPROTO, "made with 1 shards, not 4");
+        unsigned char secret[STINT_SECRET_SIZE];
+        memcpy(secret, options.secret, sizeof secret);
+        secret[191] ^= 1;
+        other.secret = secret;
+        other.shards = 0;
+        assert_refused(&other, EPROTO, "secret");
+        other = options;
+        other.secret = NULL; /* the table's */
+        other.on_full = STINT_FULL_REFUSE;
+        other.flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
+        struct stint_limiter *same;
+        assert_int_equal(stint_open(&other, &same), 0);
+        assert_int_equal(number_key(same, 7), number_key(limiter, 7));
+        stint_close(same);
+        if (attached == 0)
+            stint_close(limiter);
+        else
+            break;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+    }
+    stint_close(limiter);
+}
+
+/* A file and a directory that may not be written to: root may do everything, so another user tries. */
+static void test_rights(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    stint_close(open_shared(100));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) {
+        assert_child_good(child);
+        return;
+    }
+    struct stint_limiter *limiter;
+    const uid_t nobody = 65534;
+    if (geteuid() == 0 && (chown(directory, nobody, (gid_t)-1) != 0 ||
+                           chown(path, nobody, (gid_t)-1) != 0 || setuid(nobody) != 0))
+        _exit(2);
+    if (chmod(path, 0400) != 0 || stint_open(&options, &limiter) != -EACCES ||
+        strstr(stint_reason(), path) == NULL)
+        _exit(3);
+    if (unlink(path) != 0 || chmod(directory, 0500) != 0 ||
+        stint_open(&options, &limiter) != -EACCES || strstr(stint_reason(), path) == NULL)
+        _exit(4);
+    _exit(chmod(directory, 0700) == 0 ? 0 : 5);
+}
+
+/* ---- Memory that the caller shares ------------------------------------------------------------ */
+
+static void test_open_in(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(1000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    assert_true(size >= 32 * 1000 && size < 1 << 20);
+    unsigned char *memory = zeroed(size + 64);
+    struct stint_limiter *one = NULL, *two = NULL;
+
+    options.path = path;
+    assert_int_equal(stint_memory_size(&options), size);
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EINVAL);
+    options.path = NULL;
+    assert_int_equal(stint_open_in(&options, NULL, size, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory + 32, size, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory, size - 1, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory, size, NULL), -EINVAL);
+    assert_int_equal(stint_open_in(NULL, memory, size, &one), -EINVAL);
+    assert_null(one);
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(memory[i], 0);
+
+    assert_int_equal(stint_open_in(&options, memory, size, &one), 0);
+    assert_int_equal(stint_open_in(&options, memory, size + 64, &two), 0);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    take_granted(one, minute, 5, 6);
+    take_granted(two, minute, 5, 4);
+    assert_false(stint_take(one, minute, 5, 1, STINT_NOW, NULL));
+    stint_close(one);
+    stint_close(two);
+    assert_int_equal(stint_open_in(&options, memory, size, &one), 0);
+    assert_int_equal(used(one, minute, 5), 10);
+    stint_close(one);
+
+    options.max_keys = 999;
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
+    options.max_keys = 0;
+    assert_int_equal(stint_memory_size(&options), 0);
+    assert_non_null(strstr(stint_reason(), "max_keys"));
+    options.max_keys = 1000;
+
+    memset(memory, 0, sizeof(struct header));
+    memory[100] = 1;
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
+    memory[100] = 0;
+    memory[0] = 1; /* HEADER_MAKING: its maker died */
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY);
+    assert_int_equal(munmap(memory, size + 64), 0);
+}
+
+/* Memory of any alignment that is allowed: decisions swap pairs of words. */
+static void test_open_in_alignment(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    for (size_t offset = 0; offset <= 4096; offset += 64) {
+        if (offset > 192 && offset % 1024 != 0)
+            continue;
+        struct stint_limiter *limiter;
+        unsigned char *memory = zeroed(size + 4096);
+        assert_int_equal(stint_open_in(&options, memory + offset, size, &limiter), 0);
+        uint32_t minute = add_policy(limiter, "minute", 2, MINUTE, 0, 0);
+        for (uint64_t key = 0; key < 1000; key++) {
+            take_granted(limiter, minute, number_key(limiter, key), 2);
+            assert_false(stint_take(limiter, minute, number_key(limiter, key), 1, STINT_NOW, NULL));
+        }
+        stint_close(limiter);
+        assert_int_equal(munmap(memory, size + 4096), 0);
+    }
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------- */
+
+static void test_fork_private(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    take_granted(limiter, minute, 5, 4);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* has what was taken, and the rest for itself */
+        bool good = used(limiter, minute, 5) == 4;
+        for (unsigned i = 0; i < 6; i++)
+            good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
+        good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        good &= stint_policy_stats(limiter, minute, &stats) == 0 && stats.allowed == 10;
+        stint_close(limiter);
+        _exit(good ? 0 : 1);
+    }
+    assert_child_good(child);
+    assert_int_equal(used(limiter, minute, 5), 4);
+    take_granted(limiter, minute, 5, 6);
+    assert_false(stint_take(limiter, minute, 5, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 10);
+    stint_close(limiter);
+}
+
+/* Children decide through the handle that they inherited, and all their decisions are counted: none shares
+ * an unlocked counter with another. */
+static void fork_shared(struct stint_limiter *limiter) {
+    enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
+    uint32_t day = add_policy(limiter, "day", LIMIT, DAY, 0, 0);
+    uint32_t hot = add_policy(limiter, "hot", STINT_LIMIT_MAX, DAY, 0, 0);
+    take_granted(limiter, hot, 1, 1); /* the parent's thread has a stripe by now */
+    pid_t children[CHILDREN];
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            for (unsigned n = 0; n < TAKES; n++) {
+                (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
+                (void)stint_take(limiter, hot, number_key(limiter, n), 1, STINT_NOW, NULL);
+            }
+            stint_close(limiter);
+            _exit(0);
+        }
+    }
+    for (unsigned n = 0; n < TAKES; n++)
+        (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
+    for (unsigned i = 0; i < CHILDREN; i++)
+        assert_child_good(children[i]);
+    struct stint_policy_stats stats = get_policy_stats(limiter, day);
+    assert_int_equal(stats.allowed, LIMIT);
+    assert_int_equal(stats.refused, (CHILDREN + 1) * TAKES - LIMIT);
+    assert_int_equal(stats.first_refusals, 1);
+    assert_int_equal(get_policy_stats(limiter, hot).allowed, 1 + CHILDREN * TAKES);
+    assert_int_equal(get_stats(limiter).untracked, 0);
+}
+
+static void test_fork_shared(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_shared(100000);
+    fork_shared(limiter);
+    stint_close(limiter);
+
+    struct stint_options options = shared_options(100000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    void *memory = zeroed(size);
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    fork_shared(limiter);
+    stint_close(limiter);
+    assert_int_equal(munmap(memory, size), 0);
+}
+
+/* ---- Stripes of the counters ------------------------------------------------------------------ */
+
+static unsigned stripes_owned(const struct stint_limiter *limiter) {
+    unsigned owned = 0;
+    for (unsigned i = 0; i < STRIPES_MAX; i++)
+        owned += limiter->header->stripe_owners[i] != 0;
+    return owned;
+}
+
+/* A process gives its stripes back when it closes; those of one that was killed are found free by the next to
+ * attach. More users than stripes share one, and no count is lost. */
+static void test_stripe_owners(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(limiter, "minute", STINT_LIMIT_MAX, DAY, 0, 0);
+    assert_int_equal(stripes_owned(limiter), 0);
+    take_granted(limiter, minute, 1, 1);
+    take_granted(two, minute, 1, 1);
+    assert_int_equal(stripes_owned(limiter), 2);
+    stint_close(two);
+    assert_int_equal(stripes_owned(limiter), 1);
+
+    enum { DEAD = 70 };
+    for (unsigned i = 0; i < DEAD; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)stint_take(limiter, minute, 1, 1, STINT_NOW, NULL);
+            (void)raise(SIGKILL);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+    }
+    assert_int_equal(stripes_owned(limiter), STRIPES_MAX - 1);
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 2 + DEAD);
+    two = open_shared(1000);
+    assert_int_equal(stripes_owned(limiter), 1);
+    stint_close(two);
+    stint_close(limiter);
+    limiter = open_shared(1000);
+    assert_int_equal(stripes_owned(limiter), 0);
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 2 + DEAD);
+    stint_close(limiter);
+}
+
+/* ---- The lock for set-up ---------------------------------------------------------------------- */
+
+/* Somebody died who held the lock, in the middle of adding and changing policies. */
+static void test_lock_holder_dies(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_shared(1000);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (limiter_lock(limiter) != 0)
+            _exit(1);
+        limiter->policies[minute].hot_capacity = 1000; /* of a rule that was never published */
+        limiter->policies[minute].rules[0][0] = 1000;
+        limiter->policies[1].version = 7;
+        memcpy(limiter->records[1].name, "half", 5);
+        (void)raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    uint32_t hour = add_policy(limiter, "hour", 5, HOUR, 0, 0);
+    assert_int_equal(hour, 1);
+    take_granted(limiter, minute, 1, 10);
+    assert_false(stint_take(limiter, minute, 1, 1, STINT_NOW, NULL));
+    take_granted(limiter, hour, 1, 5);
+    assert_false(stint_take(limiter, hour, 1, 1, STINT_NOW, NULL));
+
+    /* The same where all died with the machine: nobody tells the next one. */
+    limiter->header->lock.__data.__lock = 0x7FFFFFFF;
+    stint_close(limiter);
+    limiter = open_shared(1000);
+    assert_int_equal(add_policy(limiter, "day", 50, DAY, 0, 0), 2);
+    stint_close(limiter);
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, directory_make, directory_remove)
+    const struct CMUnitTest tests[] = {
+        TEST(test_two_see_one_table), TEST(test_policies_by_name),  TEST(test_restart),
+        TEST(test_removed_file),      TEST(test_made_once),         TEST(test_not_a_table),
+        TEST(test_damaged_table),     TEST(test_other_options),     TEST(test_rights),
+        TEST(test_open_in),           TEST(test_open_in_alignment), TEST(test_fork_private),
+        TEST(test_fork_shared),       TEST(test_stripe_owners),     TEST(test_lock_holder_dies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
