@@ -240,9 +240,13 @@ int limiter_lock(struct stint_limiter *limiter) {
         case 0:
             return 0;
         case EOWNERDEAD:
-            policies_repair(limiter);
             (void)pthread_mutex_consistent(lock);
-            return 0;
+            int error = table_check(limiter);
+            if (error == 0)
+                policies_repair(limiter);
+            else
+                (void)pthread_mutex_unlock(lock);
+            return error;
         case EBUSY:
             (void)nanosleep(&pause, NULL);
             break;

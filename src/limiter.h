@@ -210,6 +210,12 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
+/* Policies that were added. Never more than there can be, even if the table was scribbled over. */
+static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
+    uint64_t count = atomic_load_acquire(&limiter->header->policy_count);
+    return count < limiter->max_policies ? (uint32_t)count : limiter->max_policies;
+}
+
 /* A policy that exists, or NULL. What was written before its version is visible to the caller. */
 static inline struct policy *limiter_policy(const struct stint_limiter *limiter, uint32_t id) {
     if (UNLIKELY(id >= limiter->max_policies))

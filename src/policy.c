@@ -140,14 +140,10 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
-static uint32_t policy_count(const struct stint_limiter *limiter) {
-    return (uint32_t)atomic_load_acquire(&limiter->header->policy_count);
-}
-
 /* Id of the policy of that name among the first `count`, or -1. */
 static int find_name(const struct stint_limiter *limiter, uint32_t count, const char *name) {
     for (uint32_t id = 0; id < count; id++)
-        if (strcmp(limiter->records[id].name, name) == 0)
+        if (strncmp(limiter->records[id].name, name, STINT_NAME_SIZE) == 0)
             return (int)id;
     return -1;
 }
@@ -191,7 +187,7 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
 }
 
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
-    uint32_t id = policy_count(limiter);
+    uint32_t id = limiter_policy_count(limiter);
     char name[STINT_NAME_SIZE];
 
     name_of(policy, name);
@@ -287,9 +283,9 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 }
 
 int policies_check(const struct stint_limiter *limiter) {
-    uint32_t count = policy_count(limiter);
+    uint32_t count = limiter_policy_count(limiter);
 
-    if (atomic_load_acquire(&limiter->header->policy_count) > limiter->max_policies)
+    if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return failed(EPROTO, "the table is damaged: it has more policies than it can hold");
     for (uint32_t id = 0; id < count; id++)
         if (!policy_whole(limiter, id))
@@ -299,7 +295,7 @@ int policies_check(const struct stint_limiter *limiter) {
 }
 
 void policies_repair(struct stint_limiter *limiter) {
-    uint32_t count = policy_count(limiter);
+    uint32_t count = limiter_policy_count(limiter);
 
     for (uint32_t id = 0; id < count; id++) {
         struct rule rule = policy_rule(&limiter->policies[id]);
@@ -316,7 +312,7 @@ void policies_repair(struct stint_limiter *limiter) {
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
     if (limiter == NULL || name == NULL)
         return failed(EINVAL, "limiter or name is NULL");
-    int id = find_name(limiter, policy_count(limiter), name);
+    int id = find_name(limiter, limiter_policy_count(limiter), name);
     return id >= 0 ? id : failed(ENOENT, "there is no policy of that name");
 }
 

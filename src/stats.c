@@ -203,7 +203,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
         .unknown_policy = limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
         .resets = limiter_counted(limiter, row, COUNT_RESET),
         .shards = UINT32_C(1) << table->shard_bits,
-        .policies = (uint32_t)atomic_load_acquire(&limiter->header->policy_count),
+        .policies = limiter_policy_count(limiter),
     };
     for (uint32_t id = 0; id < seen.policies; id++)
         seen.untracked += limiter_counted(limiter, id, COUNT_UNTRACKED);
