@@ -33,12 +33,14 @@ static bool all_fit(struct stint_limiter *limiter, const struct stint_request *r
  * is refused after all, gives back what the others took. */
 static bool all_take(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                      uint64_t now, struct stint_verdict *verdicts) {
-    uint64_t taken = 0; /* a bit for each request */
+    uint64_t taken = 0, last = 0; /* a bit for each request */
     size_t refused = n;
 
-    for (int last = 0; last < 2; last++)
+    for (size_t i = 0; i < n; i++) /* once: the policies may change */
+        last |= (uint64_t)carries(limiter, requests[i].policy) << i;
+    for (uint64_t round = 0; round < 2; round++)
         for (size_t i = 0; i < n && refused == n; i++) {
-            if (carries(limiter, requests[i].policy) != last)
+            if ((last >> i & 1) != round)
                 continue;
             if (decide_part(limiter, &requests[i], DECIDE_QUIET, now, &verdicts[i]))
                 taken |= UINT64_C(1) << i;
