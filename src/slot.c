@@ -612,10 +612,26 @@ static bool find_committed(const struct table *table, uint64_t hash, uint64_t ta
     return false;
 }
 
-uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
-                     uint32_t tokens, uint64_t most, bool smooth, tick_t length) {
+/* Tokens of a slot that may have been granted: where a fetch-add may have counted refused requests past a
+ * limit, what is above every limit that there ever was is none. */
+static uint64_t most_granted(const struct stint_limiter *limiter, uint32_t policy_id,
+                             const struct rule *rule, uint32_t stripe) {
+    if (rule_carries(rule))
+        return STINT_LIMIT_MAX;
+    uint64_t largest = atomic_load_relaxed(&limiter->records[policy_id].largest);
+    return stripe_share(largest, rule->stripes, stripe);
+}
+
+uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                     const struct rule *rule, uint64_t hash, uint32_t stripe, uint64_t id,
+                     uint32_t tokens) {
+    const struct table *table = &limiter->table;
+    uint64_t tag = table_tag(table, hash, policy_id);
+    bool smooth = (rule->flags & STINT_SMOOTH) != 0;
+    tick_t length = limiter->policies[policy_id].length;
     struct place place;
 
+    INSTANT(INSTANT_REFUND);
     while (find_committed(table, hash, tag, &place)) {
         /* Which of the two counts of a smooth policy; the only count of others. */
         uint32_t shift = 0;
@@ -626,6 +642,8 @@ uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uin
             shift = SMOOTH_BITS;
         }
         uint64_t count = state_used(place.state) >> shift & mask;
+        /* Loaded after the state, or tokens granted by a limit that was raised since would be cut off. */
+        uint64_t most = most_granted(limiter, policy_id, rule, stripe);
         uint64_t held = count < most ? count : most;
         uint64_t back = tokens < held ? tokens : held;
         if (back == 0)

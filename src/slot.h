@@ -239,11 +239,11 @@ bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t se
 bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                      uint64_t added);
 
-/* Gives tokens back to a key while its slot is in the window `id` (smooth: or in the next one).
- * Returns how many. `most` is what a slot can hold of granted tokens: more than that was refused.
- */
-uint32_t slot_refund(const struct table *table, uint64_t hash, uint64_t tag, uint64_t id,
-                     uint32_t tokens, uint64_t most, bool smooth, tick_t length);
+/* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is) while its
+ * slot is in the window `id` (smooth: or in the next one). Returns how many. */
+uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
+                     const struct rule *rule, uint64_t hash, uint32_t stripe, uint64_t id,
+                     uint32_t tokens);
 
 /* Sets what a key has used to 0. Returns whether it had a slot. */
 bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag);

@@ -25,18 +25,12 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
 }
 
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
-    const struct table *table = &whole->limiter->table;
-    uint64_t largest = atomic_load_relaxed(&whole->limiter->records[whole->policy_id].largest);
+    uint64_t id = id_of(tick_of(gathered->window));
 
-    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
-        if (gathered->taken[i] == 0)
-            continue;
-        stint_key hash = stripe_key(whole->hash, i);
-        uint64_t share = stripe_share(largest, whole->terms.rule.stripes, i);
-        (void)slot_refund(table, hash, table_tag(table, hash, whole->policy_id),
-                          id_of(tick_of(gathered->window)), gathered->taken[i], share, false,
-                          whole->policy->length);
-    }
+    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++)
+        if (gathered->taken[i] != 0)
+            (void)slot_refund(whole->limiter, whole->policy_id, &whole->terms.rule,
+                              stripe_key(whole->hash, i), i, id, gathered->taken[i]);
 }
 
 /* Sums what all stripes have used in the window of now. */

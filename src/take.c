@@ -335,19 +335,11 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
         return 0;
     struct rule rule = policy_rule(policy);
     uint64_t id = id_of(tick_of(window));
-    /* Where a fetch-add may have counted refused requests past a limit, what is above every limit
-     * that there ever was is none of the tokens taken. */
-    uint64_t largest = rule_carries(&rule)
-                           ? STINT_LIMIT_MAX
-                           : atomic_load_relaxed(&limiter->records[policy_id].largest);
     uint32_t back = 0;
 
-    for (uint32_t stripe = 0; stripe < rule.stripes && back < tokens; stripe++) {
-        stint_key hash = stripe_key(key, stripe);
-        uint64_t most = stripe_share(largest, rule.stripes, stripe);
-        back += slot_refund(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id), id,
-                            tokens - back, most, (rule.flags & STINT_SMOOTH) != 0, policy->length);
-    }
+    for (uint32_t stripe = 0; stripe < rule.stripes && back < tokens; stripe++)
+        back += slot_refund(limiter, policy_id, &rule, stripe_key(key, stripe), stripe, id,
+                            tokens - back);
     return back;
 }
 

@@ -230,6 +230,75 @@ static void test_refund_of_lowered_limit(void **state) {
     assert_int_equal(more, 1);
 }
 
+static void raise_and_take(void) {
+    struct stint_policy about = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, brief, &about), 0);
+    about.limit = 25;
+    assert_int_equal(stint_policy_change(limiter, brief, &about), 0);
+    for (unsigned i = 0; i < 15; i++)
+        assert_true(stint_take(limiter, brief, KEY, 1, test_time, NULL));
+}
+
+/* A refund is under way when the limit is raised and more is granted: none of that is lost. */
+static void test_refund_while_raised(void **state) {
+    (void)state;
+    open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
+    struct stint_verdict verdict;
+    assert_true(stint_take(limiter, brief, KEY, 10, STINT_NOW, &verdict));
+    awaited = INSTANT_REFUND;
+    meanwhile = raise_and_take;
+    assert_int_equal(stint_refund(limiter, brief, KEY, 1, verdict.window), 1);
+    assert_null(meanwhile);
+    unsigned more = 0;
+    for (unsigned i = 0; i < 25; i++)
+        more += stint_take(limiter, brief, KEY, 1, STINT_NOW, NULL);
+    assert_int_equal(more, 1);
+}
+
+/* ---- Several requests as one ---------------------------------------------------------------- */
+
+static void carry_no_more(void) {
+    struct stint_policy about = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, brief, &about), 0);
+    about.capacity = 0;
+    assert_int_equal(stint_policy_change(limiter, brief, &about), 0);
+}
+
+static void carry_again(void) {
+    struct stint_policy about = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, brief, &about), 0);
+    about.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, brief, &about), 0);
+}
+
+/* Requests that carry over are taken last. A policy that changes in between is still charged once. */
+static void check_all_while_changed(bool carries_at_first) {
+    open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
+    if (carries_at_first)
+        carry_again();
+    const struct stint_request requests[2] = {{.key = KEY, .policy = brief, .cost = 3},
+                                              {.key = KEY, .policy = policy, .cost = 1}};
+    struct stint_verdict verdicts[2];
+    awaited = INSTANT_CLAIMED;
+    meanwhile = carries_at_first ? carry_no_more : carry_again;
+    assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+    assert_null(meanwhile);
+    const struct stint_request look = {.key = KEY, .policy = brief, .cost = 1, .flags = STINT_PEEK};
+    struct stint_verdict verdict;
+    assert_true(stint_decide(limiter, &look, STINT_NOW, &verdict));
+    assert_int_equal(verdict.used, 3);
+}
+
+static void test_all_while_changed(void **state) {
+    (void)state;
+    check_all_while_changed(true);
+}
+
+static void test_all_while_changed_back(void **state) {
+    (void)state;
+    check_all_while_changed(false);
+}
+
 /* ---- Stripes -------------------------------------------------------------------------------- */
 
 static uint32_t striped;
@@ -274,6 +343,9 @@ int main(void) {
         cmocka_unit_test_teardown(test_late_commit, close_line),
         cmocka_unit_test_teardown(test_refund_of_own_limit, close_line),
         cmocka_unit_test_teardown(test_refund_of_lowered_limit, close_line),
+        cmocka_unit_test_teardown(test_refund_while_raised, close_line),
+        cmocka_unit_test_teardown(test_all_while_changed, close_line),
+        cmocka_unit_test_teardown(test_all_while_changed_back, close_line),
         cmocka_unit_test_teardown(test_stripes_give_back, close_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
