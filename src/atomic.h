@@ -6,9 +6,20 @@
  * races that are none and misses real ones. So sanitizer builds (STINT_BUILTIN_ATOMICS) use the
  * compiler's builtins, with the same names and the same orders.
  *
- * ConcurrencyKit's read-modify-write operations are sequentially consistent on x86-64 and relaxed
- * on aarch64; the fences here make them sequentially consistent everywhere, and are nothing on
- * x86-64. */
+ * The contract, on which slot.h ("Memory order") builds:
+ *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
+ *   acquire   the load is done before all loads and stores that follow in the program.
+ *   release   all loads and stores that precede in the program are done before the store.
+ *   seq       all that precedes is done before the operation, which is done before all that follows,
+ *             also when a compare-and-swap fails: a full barrier. That is more than C11's seq_cst gives,
+ *             whose operations order nothing against relaxed loads: on aarch64 a load may be done
+ *             before the store of an earlier ldaxr/stlxr.
+ *
+ * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the fences
+ * here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write operations are
+ * loops of ldxr/stxr, of no order at all, so each stands between two fences, both `dmb ish`: a full
+ * barrier, as are its acquire and release fences. (Its variants for LSE do not compile in 0.7.1; the
+ * loops are right on processors that have LSE, too.) */
 #ifndef STINT_ATOMIC_H
 #define STINT_ATOMIC_H
 
@@ -21,6 +32,10 @@
 
 #ifdef __SSE2__
 #include <emmintrin.h>
+#endif
+
+#if defined(__aarch64__) && !defined(CK_MD_RMO)
+#error "ck_md.h is another machine's, whose fences are nothing: the build machine's libck-dev?"
 #endif
 
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
@@ -38,10 +53,6 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
-/* Nothing that follows is done before the loads that precede: here each of them is an acquire,
- * because ThreadSanitizer does not know fences. */
-static inline void atomic_fence_acquire(void) {}
-
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
@@ -51,12 +62,12 @@ static inline void atomic_store_release(uint64_t *word, uint64_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
+static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
     return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_SEQ_CST);
 }
 
-static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
+static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
     return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);
 }
 
@@ -77,11 +88,6 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return value;
 }
 
-/* Nothing that follows is done before the loads that precede. */
-static inline void atomic_fence_acquire(void) {
-    ck_pr_fence_acquire();
-}
-
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
     ck_pr_store_64(word, value);
 }
@@ -92,18 +98,12 @@ static inline void atomic_store_release(uint64_t *word, uint64_t value) {
     ck_pr_store_64(word, value);
 }
 
-static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
-    ck_pr_fence_load_atomic();
-    bool swapped = ck_pr_cas_64(word, expected, desired);
-    ck_pr_fence_atomic_load();
-    return swapped;
+static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
+    return ck_pr_cas_64(word, expected, desired);
 }
 
-static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
-    ck_pr_fence_load_atomic();
-    uint64_t old = ck_pr_faa_64(word, value);
-    ck_pr_fence_atomic_load();
-    return old;
+static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
+    return ck_pr_faa_64(word, value);
 }
 
 static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
@@ -112,11 +112,32 @@ static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
 
 #endif
 
-/* Raises a word to at least a value. */
+/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences: loads
+ * on which it must see plain accesses depend are acquires. */
+static inline void atomic_fence_acquire(void) {
+    ck_pr_fence_acquire();
+}
+
+static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
+    ck_pr_fence_load_atomic();
+    bool swapped = atomic_cas_unordered(word, expected, desired);
+    ck_pr_fence_atomic_load();
+    return swapped;
+}
+
+static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
+    ck_pr_fence_load_atomic();
+    uint64_t old = atomic_fetch_add_unordered(word, value);
+    ck_pr_fence_atomic_load();
+    return old;
+}
+
+/* Raises a word to at least a value. All that follows in the program is done after the word has it,
+ * whoever raised it. */
 static inline void atomic_raise(uint64_t *word, uint64_t value) {
-    uint64_t seen = atomic_load_relaxed(word);
+    uint64_t seen = atomic_load_acquire(word);
     while (seen < value && !atomic_cas_seq(word, seen, value))
-        seen = atomic_load_relaxed(word);
+        seen = atomic_load_acquire(word);
 }
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
@@ -147,7 +168,7 @@ static inline uint32_t match4_offset(uint32_t match) {
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     uint32_t match = 0;
     for (uint32_t i = 0; i < 4; i++)
-        match |= (uint32_t)(atomic_load_acquire(&line[2 * i]) == value) << i;
+        match |= (uint32_t)(atomic_load_relaxed(&line[2 * i]) == value) << i;
     return match;
 }
 
