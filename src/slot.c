@@ -256,8 +256,9 @@ static enum progress decide_found(struct decision *decision, struct place *place
     const struct policy *policy = decision->policy;
     struct slot *slot = place->slot;
 
-    uint64_t state = atomic_load_acquire(&slot->state); /* before the tag: see "Find" */
-    if (atomic_load_relaxed(&slot->tag) != decision->tag)
+    /* The state, then the tag, then whatever confirms the two: see "Find". */
+    uint64_t state = atomic_load_acquire(&slot->state);
+    if (atomic_load_acquire(&slot->tag) != decision->tag)
         return STALE;
     if (UNLIKELY(state_pending(state))) {
         place->state = state;
