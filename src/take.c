@@ -226,8 +226,11 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
                                                      tick_t end) {
     struct table *table = &limiter->table;
     uint64_t tag = table_tag(table, key, policy_id);
-    uint64_t edges = atomic_load_relaxed(&limiter->policies[policy_id].edges);
 
+    /* That window was stored by somebody who had found the policy: `edges` must not be from before the
+     * policy was added. */
+    atomic_fence_acquire();
+    uint64_t edges = atomic_load_relaxed(&limiter->policies[policy_id].edges);
     if (line_match(&table->lines[table_home(table, key)], 0) != 0 && /* so it is nowhere (I5) */
         atomic_load_relaxed(&limiter->policies[policy_id].edge_capacity) > 0) {
         if (!slot_claim_unused(limiter, key, tag, tick_of(now), end))
