@@ -194,7 +194,10 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. */
+/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of ldxp and
+ * stxp. If the store succeeds, both words were loaded, and are stored, at once. If they differ from what
+ * is expected, the two may have been loaded at different instants; but at the instant at which the one that
+ * differs was loaded, the pair was not as expected, which is all that a failure says. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #if defined(STINT_BUILTIN_ATOMICS) && !defined(STINT_THREAD_SANITIZER) && defined(__x86_64__)

@@ -90,11 +90,70 @@
  * Commit is one CAS, whatever `used` is by then: a stray add into a pending slot must
  * not hold it up, and is dropped.
  *
- * Memory order. Everything that changes a slot, and every raise of a watermark, is sequentially
- * consistent. Loads of tags and states are acquires, so that the order in which this comment loads
- * is the order in which they are done: "tag, state, tag" and "look, then watermark" would be wrong
- * the other way round. "Claim, then look" is an RMW before loads: the fence after it (atomic.h)
- * keeps it.
+ * Memory order. The machine may do a thread's loads and stores in another order than the program's, as
+ * aarch64 does. But what one other thread has seen, all see; and a double-width CAS changes tag and state
+ * at once, whichever of the two is loaded. So there is one order in which all operations are done, and
+ * "before" and "after" above mean that order. It keeps those of the program's orders that are here, and no
+ * more is needed. atomic.h has what the named orders give; on x86-64 loads and stores do all of it but M5
+ * of themselves. tests/model/weak.pml has every one, and what goes wrong without it.
+ *
+ *   M1   state, then the tag again            the load of the state is an acquire
+ *   M2   that tag, then what confirms both    fetch-add and CAS are barriers; before a second load of the
+ *                                             state, the load of the tag is an acquire
+ *   M3   fetch-add, then the tag              the fetch-add is a barrier
+ *   M4   that tag, then the state             the load of the tag is an acquire
+ *   M5   claim, then the look: reach, tags,   the CAS is a barrier: a store before loads
+ *        never-used slots
+ *   M6   another's claim seen, then the look  the load of its state is an acquire
+ *        in its place
+ *   M7   reach and watermark raised, or seen  the CAS is a barrier
+ *        high enough, then the claim
+ *   M8   look, then the watermark             a fence, whatever the look was made of
+ *   M9   all slots seen live, then the        the loads of their states are acquires
+ *        second search and its reach
+ *   M10  a policy's largest limit raised, or  atomic_raise: its CAS is a barrier, its load an acquire; and
+ *        seen high enough, then the limit     what charges is a barrier
+ *        stored, or a charge made by it
+ *   M11  state, then the largest limit        the load of the state is an acquire
+ *   M12  a policy's words, then its version   the store of the version is a release
+ *   M13  a rule's words, then the version     the loads of the words are acquires
+ *        again
+ *   M14  a version, then the words of the     the stores of the words are releases
+ *        next
+ *   M15  what names a policy, its             a fence (take_displaced); the load of the tag is an acquire
+ *        current_end or a slot's tag, then
+ *        its words
+ *
+ * Operation by operation:
+ *   Find.      The tags of a line are compared relaxed: a match is a hint, which M1 and M2 check; a key
+ *              that was missed has a claim to make, whose look sees it (M5), or is looked for again (M9).
+ *              The reach is an acquire; relaxed would do: a search that ends short of a claim is one that
+ *              was made before that claim. Two loads of one word never go back, so a key that stays in
+ *              its slot is not missed.
+ *   Take.      The second load of the tag is relaxed, as a fetch-add or CAS follows (M2). After a fetch-add
+ *              that returns what was expected, nothing is loaded: only M3 needs the barrier after it.
+ *   Refuse.    Without a write: M1, M2, by acquires. The refused bit: a CAS, as in decide.
+ *   Decide,    (refund, reset, a new window) one CAS, which compares the tag itself. What it writes comes
+ *              from the state, and from the largest limit by M11. Nothing of the slot is loaded after it.
+ *   Claim.     M7 before, M5 after. The tag and the state of a slot that seems reusable may be of two
+ *              occupants: the CAS compares both. The policy that the tag names is read by M15.
+ *   Look.      Relaxed comparisons, each after the claim; what they find is loaded as in find, by acquires.
+ *              Nor need they be in order among themselves, or after the reach.
+ *   Cancel,    CAS, which compares both; what is loaded after a failure (the tag relaxed) decides only
+ *   commit     whether it is tried again. The commit's window is computed from the watermark, so it comes
+ *              after it. A pending slot is nobody's count, so what was charged before the commit is none.
+ *   Clock.     Read after the state: an acquire. Clocks may be read a little early all the same: by
+ *              nanoseconds, where the allowance is 60 s.
+ *   Policies.  current_end, and what the hot path reads of a policy, are relaxed: 0, or no window that
+ *              holds now, leads to the long way, which begins with the version (M12); whether an older
+ *              or a newer limit is read is the same as to be earlier or later; but see M15. A policy's
+ *              length, start and name are plain: written once, before the version.
+ *   Counters.  Relaxed: each is a word of its own, and sums are of no one instant. A thread's number goes
+ *              from one thread to the next by two CAS, so that the next sees what the last has added
+ *              without atomicity (x86-64; elsewhere the adds are atomic).
+ *
+ * A CAS that is a loop of exclusive loads and stores is lock-free (E) as far as the machine promises that
+ * some such loop succeeds; between the two there is nothing but arithmetic, which is all that ARMv8 asks.
  *
  * What a stale read costs: a stale tag or state makes a CAS fail or an end differ, and the decision
  * starts over. A stale watermark is impossible to tell from an earlier one, and harmless: it was
