@@ -4,10 +4,12 @@
 
     metrics.py METRICS_DUMP
 
-METRICS_DUMP (metrics_dump.c) prints the metrics of a limiter whose counts are known here. Needs
-Debian's python3-prometheus-client; skipped (77) without it.
+METRICS_DUMP (metrics_dump.c) prints the metrics of a limiter whose counts are known here. In a cross
+build meson says what runs it. Needs Debian's python3-prometheus-client; skipped (77) without it.
 """
+import os
 import re
+import shlex
 import subprocess
 import sys
 import unittest
@@ -19,6 +21,7 @@ except ImportError:
     sys.exit(77)
 
 DUMP = "metrics_dump"
+WRAPPER = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))
 
 # In the order in which they were added: name, limit, window in seconds.
 PLAIN, ODD, UNUSED = '3/minute', 'a "b\\n\\', "{unused},"
@@ -37,7 +40,7 @@ def decisions(policy, **outcomes):
 
 
 def dump(*arguments):
-    return subprocess.run([DUMP, *arguments], check=True, stdout=subprocess.PIPE,
+    return subprocess.run([*WRAPPER, DUMP, *arguments], check=True, stdout=subprocess.PIPE,
                           timeout=30).stdout.decode("ascii")
 
 
