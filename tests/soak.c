@@ -321,7 +321,7 @@ static void decide_noise(const struct handle *handle, struct random *random) {
 struct place {
     unsigned worker, thread;
     struct handle *handle;
-    uint64_t rounds; /* after which the process opens the table anew; 0: none */
+    uint64_t rounds; /* after which the process opens the table anew */
 };
 
 static void *work(void *argument) {
@@ -330,7 +330,8 @@ static void *work(void *argument) {
     struct random random = {options.seed ^ load(&worker->started) << 8 ^
                             (uint64_t)place->worker << 4 ^ place->thread};
 
-    for (uint64_t round = 0; place->rounds == 0 || round < place->rounds; round++) {
+    __atomic_store_n(&worker->paused[place->thread], 0, __ATOMIC_SEQ_CST);
+    for (uint64_t round = 0; round < place->rounds; round++) {
         if (load(&shared->stop) != 0)
             break;
         if (load(&shared->pause) != 0) {
@@ -427,11 +428,18 @@ static void step_back(struct random *random) {
 }
 
 static void turn_clock(struct random *random) {
+    static uint64_t epoch, latest; /* time of this epoch */
     uint64_t now = load(&shared->time);
 
+    if (epoch != load(&shared->epoch) || latest < now) {
+        epoch = load(&shared->epoch);
+        latest = now;
+    }
     switch (random_below(random, 400)) {
-    case 0: /* what NTP may do */
+    case 0: /* what NTP may do: never more than the allowance of 60 s behind what was shown once */
         now -= random_below(random, 20 * SECOND);
+        if (latest - now > 50 * SECOND)
+            now = latest - 50 * SECOND;
         break;
     case 1: /* a machine that slept */
         now += random_below(random, 3 * 3600 * SECOND);
