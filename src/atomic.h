@@ -24,6 +24,7 @@
 #define STINT_ATOMIC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <ck_cc.h>
@@ -141,28 +142,36 @@ static inline void atomic_raise(uint64_t *word, uint64_t value) {
 }
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
- * is equal; else match4_offset gives the offset of the first that is. No order: like four relaxed
- * loads, each whole in itself (aligned halves of a 16-byte load are, on every x86-64). */
+ * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others. No
+ * order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on every
+ * x86-64).
+ *
+ * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers that
+ * run out first while the processor works ahead of a miss. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
     __m128i low = _mm_unpacklo_epi64(_mm_load_si128(pair), _mm_load_si128(pair + 1));
     __m128i high = _mm_unpacklo_epi64(_mm_load_si128(pair + 2), _mm_load_si128(pair + 3));
-    /* SSE2 compares 32-bit halves: 16-bit results are packed, two for each word and two mask bits
-     * for each of these, and a word is equal where both of its halves are. */
+    /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a word is
+     * equal where both are all ones: four bits of the mask. */
     __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
-    uint32_t mask = (uint32_t)_mm_movemask_epi8(halves);
-    return mask & mask >> 2 & 0x1111;
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi32(halves, _mm_set1_epi32(-1)));
 }
 
 static inline uint32_t match4_index(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match) >> 2; /* four mask bits for each */
+    return (uint32_t)__builtin_ctz(match) / 4;
 }
 
 /* The same in bytes. */
-static inline uint32_t match4_offset(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match) << 2;
+static inline size_t match4_offset(uint32_t match) {
+    return (size_t)__builtin_ctzll(match) * 4;
+}
+
+static inline uint32_t match4_rest(uint32_t match) {
+    uint32_t each = match & 0x1111;
+    return each & (each - 1);
 }
 #else
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
@@ -177,8 +186,12 @@ static inline uint32_t match4_index(uint32_t match) {
 }
 
 /* The same in bytes. */
-static inline uint32_t match4_offset(uint32_t match) {
-    return (uint32_t)__builtin_ctz(match) << 4;
+static inline size_t match4_offset(uint32_t match) {
+    return (size_t)__builtin_ctzll(match) * 16;
+}
+
+static inline uint32_t match4_rest(uint32_t match) {
+    return match & (match - 1);
 }
 #endif
 

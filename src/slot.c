@@ -413,7 +413,8 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
 
     for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
         struct line *line = sequence_line(&sequence, i);
-        for (uint32_t match = line_match(line, decision->tag); match != 0; match &= match - 1) {
+        for (uint32_t match = line_match(line, decision->tag); match != 0;
+             match = match4_rest(match)) {
             uint32_t position = i * LINE_SLOTS + match4_index(match);
             if (position != claim->position &&
                 !claim_outranks(decision, claim, sequence_slot(&sequence, position), position))
@@ -486,8 +487,7 @@ bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t ta
     limiter_count_table(limiter, COUNT_PLACED);
     INSTANT(INSTANT_CLAIMED);
     /* The look: a slot that is still unused ends the sequence in this line (I5). */
-    uint32_t claims = line_match(line, tag);
-    if ((claims & (claims - 1)) != 0 || line_match(line, 0) == 0)
+    if (match4_rest(line_match(line, tag)) != 0 || line_match(line, 0) == 0)
         return false;
     atomic_fence_acquire();
     INSTANT(INSTANT_LOOKED);

@@ -92,7 +92,7 @@ static inline struct shard *table_shard_of(const struct table *table, uint64_t h
 }
 
 static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {
-    return hash << table->policy_bits | (policy + 1);
+    return (hash << table->policy_bits) + policy + 1;
 }
 
 /* The policy of a tag that is neither never used nor a tombstone. */
