@@ -12,6 +12,10 @@
 #include "slot.h"
 #include "stripes.h"
 
+static inline struct line *home_of(const struct stint_limiter *limiter, stint_key key) {
+    return &limiter->table.lines[table_home(&limiter->table, key)];
+}
+
 /* Verdict of a decision that could not begin. */
 static const struct stint_verdict unknown_policy = {
     .flags = STINT_UNKNOWN_POLICY,
@@ -88,16 +92,17 @@ static CK_CC_FORCE_INLINE bool take_granted(struct stint_limiter *limiter, uint3
                                             uint64_t now, struct stint_verdict *verdict, tick_t end,
                                             uint64_t capacity, uint64_t used) {
     limiter_count(limiter, policy_id, COUNT_ALLOWED);
-    if (verdict != NULL)
-        *verdict = (struct stint_verdict){
-            .allowed = true,
-            .capacity = (uint32_t)capacity,
-            .used = (uint32_t)used,
-            .remaining = (uint32_t)(capacity - used),
-            .granted = 1,
-            .window = tick_ns(end),
-            .reset_after = tick_ns(end) - now,
-        };
+    if (verdict != NULL) { /* field by field: each byte is written once */
+        verdict->allowed = true;
+        verdict->flags = 0;
+        verdict->capacity = (uint32_t)capacity;
+        verdict->used = (uint32_t)used;
+        verdict->remaining = (uint32_t)(capacity - used);
+        verdict->granted = 1;
+        verdict->window = tick_ns(end);
+        verdict->reset_after = tick_ns(end) - now;
+        verdict->retry_after = 0;
+    }
     return true;
 }
 
@@ -138,6 +143,8 @@ static __attribute__((noinline)) bool take_rest(struct stint_limiter *limiter, u
                                                 struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
 
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
     if (cost == 1 && policy < limiter->max_policies) {
         uint64_t edges = atomic_load_relaxed(&limiter->policies[policy].edges);
         if ((edges & EDGE_STRIPED) != 0)
@@ -197,24 +204,39 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
     return take_rest(limiter, policy_id, key, 1, now, verdict);
 }
 
-/* The second half of the hot path: the key's tag was seen in `slot`, and `end` is the window's. */
+/* What the hot path knows of a policy and of the window that holds `now`. */
+struct hot {
+    tick_t end;        /* of the window */
+    uint64_t window;   /* state of a slot in that window in which nothing is used */
+    uint64_t capacity; /* tokens up to which a fetch-add counts */
+};
+
+/* Returns whether a policy is the hot path's and its hint is of the window that holds `now`. */
+static CK_CC_FORCE_INLINE bool hot_begin(const struct policy *policy, uint64_t now,
+                                         struct hot *hot) {
+    hot->end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    hot->window = state_of(hot->end, 0);
+    hot->capacity = atomic_load_relaxed(&policy->hot_capacity);
+    /* end > now >= end - window, or the hint is of another window (or of no policy). */
+    return LIKELY(tick_ns(hot->end) - now - 1 < atomic_load_relaxed(&policy->hot_window));
+}
+
+/* The second half of the hot path: the key's tag was seen in `slot`. */
 static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id,
                                        stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                       struct slot *slot, uint64_t tag, tick_t end) {
+                                       const struct hot *hot, struct slot *slot, uint64_t tag) {
     /* The state, then the tag again (slot.h, "Find"). A state of this window, neither pending nor
      * refused, is `used` when its window is subtracted; any other is far more than a limit. */
-    uint64_t window = state_of(end, 0);
-    uint64_t capacity = atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity);
     uint64_t state = atomic_load_acquire(&slot->state);
-    if (state - window >= capacity || atomic_load_relaxed(&slot->tag) != tag)
-        return take_edge(limiter, policy_id, key, now, verdict, slot, end);
+    if (UNLIKELY(state - hot->window >= hot->capacity || atomic_load_relaxed(&slot->tag) != tag))
+        return take_edge(limiter, policy_id, key, now, verdict, slot, hot->end);
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
-    uint64_t used = added - window;
-    if (UNLIKELY(used >= capacity))
+    uint64_t used = added - hot->window;
+    if (UNLIKELY(used >= hot->capacity))
         return take_added(limiter, policy_id, key, now, verdict, slot, state, added);
 
-    return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
+    return take_granted(limiter, policy_id, now, verdict, hot->end, hot->capacity, used + 1);
 }
 
 /* The hot path of a key that is not in its home line: a new one, or one that found it full when it
@@ -240,36 +262,42 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
     struct slot *slot = table_find_displaced(table, key, tag);
     if (slot == NULL)
         return take_rest(limiter, policy_id, key, 1, now, verdict);
-    return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
+    struct hot hot = {end, state_of(end, 0),
+                      atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity)};
+    return take_in(limiter, policy_id, key, now, verdict, &hot, slot, tag);
 }
 
-/* One request, by the hot path if it can. `now` is a time, not STINT_NOW. */
+/* The hot path of a request of cost 1: `home` is the key's home line. */
+static CK_CC_FORCE_INLINE bool take_hot(struct stint_limiter *limiter, uint32_t policy_id,
+                                        stint_key key, struct line *home, uint64_t now,
+                                        struct stint_verdict *verdict, const struct hot *hot) {
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    struct slot *slot = line_find(home, tag);
+    if (UNLIKELY(slot == NULL))
+        return take_displaced(limiter, policy_id, key, now, verdict, hot->end);
+    return take_in(limiter, policy_id, key, now, verdict, hot, slot, tag);
+}
+
+/* One request, by the hot path if it can. */
 static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id,
                                     stint_key key, uint32_t cost, uint64_t now,
                                     struct stint_verdict *verdict) {
+    struct line *home = home_of(limiter, key);
+    struct hot hot;
+
     if (UNLIKELY(cost != 1 || policy_id >= limiter->max_policies))
         return take_rest(limiter, policy_id, key, cost, now, verdict);
-
-    /* The window: end > now >= end - window, or the hint is of another window (or of no policy). */
-    struct policy *policy = &limiter->policies[policy_id];
-    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    if (UNLIKELY(tick_ns(end) - now - 1 >= atomic_load_relaxed(&policy->hot_window)))
-        return take_rest(limiter, policy_id, key, cost, now, verdict);
-
-    /* The line, and the key's slot in it. */
-    uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    struct slot *slot = line_find(&limiter->table.lines[table_home(&limiter->table, key)], tag);
-    if (UNLIKELY(slot == NULL))
-        return take_displaced(limiter, policy_id, key, now, verdict, end);
-    return take_in(limiter, policy_id, key, now, verdict, slot, tag, end);
+    if (LIKELY(now == STINT_NOW)) {
+        __builtin_prefetch(home); /* the line comes while the clock is read */
+        now = limiter_now(limiter);
+    }
+    if (UNLIKELY(!hot_begin(&limiter->policies[policy_id], now, &hot)))
+        return take_rest(limiter, policy_id, key, 1, now, verdict);
+    return take_hot(limiter, policy_id, key, home, now, verdict, &hot);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    if (now == STINT_NOW) {
-        stint_prefetch(limiter, key); /* the line comes while the clock is read */
-        now = limiter_now(limiter);
-    }
     return take(limiter, policy, key, cost, now, verdict);
 }
 
@@ -278,15 +306,16 @@ static CK_CC_FORCE_INLINE bool decide(struct stint_limiter *limiter,
                                       struct stint_verdict *verdict) {
     assert((request->flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
                                          DECIDE_MARK | DECIDE_QUIET)) == 0);
-    if (UNLIKELY((request->limit | request->flags) != 0))
+    if (UNLIKELY((request->limit | request->flags) != 0)) {
+        if (now == STINT_NOW)
+            now = limiter_now(limiter);
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
+    }
     return take(limiter, request->policy, request->key, request->cost, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    if (now == STINT_NOW)
-        now = limiter_now(limiter);
     return decide(limiter, request, now, verdict);
 }
 
