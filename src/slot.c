@@ -514,6 +514,7 @@ static enum progress decide_absent(struct decision *decision, struct place *plac
     if (peek || (charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms))))
         return decide_nothing(decision, &charge, verdict, allowed);
     if (!pending) {
+        INSTANT(INSTANT_ABSENT);
         if (place->tag != 0)
             watermark_raise(decision);
         if (!claim_slot(decision, place))

@@ -9,6 +9,7 @@
 
 enum stint_test_instant {
     INSTANT_LOADED,  /* room was seen; the fetch-add comes next */
+    INSTANT_ABSENT,  /* a slot to claim was found; the claim comes next */
     INSTANT_CLAIMED, /* a slot was claimed; the look at the others comes next */
     INSTANT_LOOKED,  /* the claim stands; the commit comes next */
     INSTANT_REFUND,  /* tokens are given back; the search for the slot comes next */

@@ -175,9 +175,17 @@ static void race_body(unsigned member, void *shared) {
     }
 }
 
-/* Lets another thread run between a claim and what follows it. */
-static void yield_after_claim(enum stint_test_instant instant) {
+static uint32_t claimers; /* of this race */
+
+/* Lets other threads run before a claim, until one of them is about to claim, too; and between a claim and
+ * what follows it. */
+static void yield_at_claims(enum stint_test_instant instant) {
     if (instant == INSTANT_CLAIMED)
+        sched_yield();
+    if (instant != INSTANT_ABSENT)
+        return;
+    __atomic_fetch_add(&claimers, 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < 100 && __atomic_load_n(&claimers, __ATOMIC_RELAXED) < 2; i++)
         sched_yield();
 }
 
@@ -199,6 +207,7 @@ static unsigned run_races(unsigned races) {
         set_time(race.boundary - 1);
         stint_take(race.limiter, occupant, (stint_key)i << 8 | 2, 1, STINT_NOW, NULL);
         set_time(race.boundary);
+        claimers = 0;
         run_team(race_body, &race);
         wrong += race.allowed != RACE_LIMIT;
     }
@@ -208,7 +217,7 @@ static unsigned run_races(unsigned races) {
 
 static void test_claim_race(void **state) {
     (void)state;
-    stint_test_hook = yield_after_claim;
+    stint_test_hook = yield_at_claims;
     unsigned wrong = run_races((unsigned)test_rounds(20000));
     stint_test_hook = NULL;
     assert_int_equal(wrong, 0);
@@ -219,7 +228,7 @@ static void test_claim_race_needs_pending(void **state) {
     (void)state;
     unsigned wrong = 0;
 
-    stint_test_hook = yield_after_claim;
+    stint_test_hook = yield_at_claims;
     stint_test_removed = GUARD_PENDING;
     for (unsigned i = 0; i < 100 && wrong == 0; i++)
         wrong = run_races(500);
