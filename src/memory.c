@@ -16,6 +16,7 @@
 static char *map(size_t size, size_t lines, uint32_t flags, int file) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
     char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | (file >= 0 ? MAP_NORESERVE : 0), -1, 0);
     if (base == MAP_FAILED)
@@ -24,7 +25,7 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file) {
         char *start = base + (HUGE_PAGE - (size_t)base % HUGE_PAGE) % HUGE_PAGE;
         if (start != base)
             munmap(base, (size_t)(start - base));
-        munmap(start + size, slack - (size_t)(start - base));
+        munmap(start + whole, slack - (size_t)(start - base));
         base = start;
     }
     if (file >= 0 &&
