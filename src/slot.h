@@ -148,9 +148,12 @@
  *              holds now, leads to the long way, which begins with the version (M12); whether an older
  *              or a newer limit is read is the same as to be earlier or later; but see M15. A policy's
  *              length, start and name are plain: written once, before the version.
+ *              A table's header is plain, too: written before its magic (a release), read after (an
+ *              acquire).
  *   Counters.  Relaxed: each is a word of its own, and sums are of no one instant. A thread's number goes
- *              from one thread to the next by two CAS, so that the next sees what the last has added
- *              without atomicity (x86-64; elsewhere the adds are atomic).
+ *              from one thread to the next by two CAS, a stripe of a shared table from one process to the
+ *              next by a release or CAS and a CAS: so the next sees what the last has added without
+ *              atomicity (x86-64; elsewhere the adds are atomic).
  *
  * A CAS that is a loop of exclusive loads and stores is lock-free (E) as far as the machine promises that
  * some such loop succeeds; between the two there is nothing but arithmetic, which is all that ARMv8 asks.
