@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include "common.h"
+#include "pages.h"
 
 enum {
     ZIPF_PERIOD_MIN = 1 << 18,
@@ -85,10 +85,7 @@ static void floor_open(struct bed *bed) {
     stint_stats(bed->target.limiter, &stats);
     bed->target.line_count = (stats.slots + 3) / 4;
     bed->floor_bytes = bed->target.line_count * sizeof(struct line);
-    bed->target.lines = must_have(
-        mmap(NULL, bed->floor_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    madvise(bed->target.lines, bed->floor_bytes, MADV_HUGEPAGE); /* as the limiter does */
-    memset(bed->target.lines, 0, bed->floor_bytes);
+    bed->target.lines = must_have(pages_map(bed->floor_bytes));
 }
 
 static void chunks_open(struct bed *bed) {
@@ -151,7 +148,7 @@ void bed_close(struct bed *bed) {
     for (unsigned i = 0; i < bed->threads; i++)
         free(bed->chunks[i].bytes);
     free(bed->chunks);
-    munmap(bed->target.lines, bed->floor_bytes);
+    pages_unmap(bed->target.lines, bed->floor_bytes);
     stint_close(bed->target.limiter);
 }
 
