@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "common.h"
 
+#include <stint.h>
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +19,40 @@ int usage_error(const char *command, const char *format, ...) {
     return EXIT_USAGE;
 }
 
+int limit_error(const char *command, const char *text, const char *wrong) {
+    char shown[512], before[512];
+    size_t length = strlen(text);
+
+    if (wrong == NULL || wrong < text || wrong > text + length)
+        wrong = text;
+    printable(shown, sizeof(shown), text, length);
+    printable(before, sizeof(before), text, (size_t)(wrong - text));
+    return usage_error(command, "--limit '%s': %s\n    %s\n    %*s^", shown, stint_reason(), shown,
+                       (int)strlen(before), "");
+}
+
 uint64_t monotonic_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+uint64_t thread_cpu_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void summarize(double *values, size_t n, double *median, double *min, double *max) {
+    qsort(values, n, sizeof(*values), compare_doubles);
+    *median = values[n / 2];
+    *min = values[0];
+    *max = values[n - 1];
 }
 
 void progress_start(struct progress *progress, const char *label, uint64_t total) {
@@ -51,6 +83,27 @@ void progress_end(struct progress *progress) {
     if (progress->on)
         fprintf(stderr, "\r%85s\r", "");
     progress->on = false;
+}
+
+char *printable(char *buffer, size_t size, const char *bytes, size_t length) {
+    size_t at = 0, whole = 0; /* whole: where to cut so that "..." still fits */
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        char piece[5];
+        size_t piece_length = (size_t)snprintf(
+            piece, sizeof(piece), byte >= 0x20 && byte < 0x7F ? "%c" : "\\x%02x", byte);
+        if (at + piece_length >= size) {
+            strcpy(buffer + whole, "...");
+            return buffer;
+        }
+        memcpy(buffer + at, piece, piece_length);
+        at += piece_length;
+        if (at + sizeof("...") <= size)
+            whole = at;
+    }
+    buffer[at] = '\0';
+    return buffer;
 }
 
 /* Length of the UTF-8 sequence at bytes (RFC 3629), 0 if there is none. */

@@ -140,13 +140,6 @@ static void count(struct field *field, uint64_t index, bool granted) {
         ck_pr_add_32(&field->granted[index], 1);
 }
 
-static uint64_t thread_cpu_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* What reading the two clocks adds to the CPU time of a stretch. */
 static uint64_t stretch_overhead(void) {
     uint64_t least = UINT64_MAX;
@@ -347,18 +340,10 @@ static bool repeat(struct field *field, unsigned nth) {
     return true;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void conclude(struct field *field, struct entrant *entrant, const struct contest *contest) {
     uint64_t granted = 0;
 
-    qsort(field->ns, REPEATS, sizeof(field->ns[0]), compare_doubles);
-    entrant->ns_per_op = field->ns[REPEATS / 2];
-    entrant->ns_min = field->ns[0];
-    entrant->ns_max = field->ns[REPEATS - 1];
+    summarize(field->ns, REPEATS, &entrant->ns_per_op, &entrant->ns_min, &entrant->ns_max);
     entrant->per_second = contest->threads * 1e9 / entrant->ns_per_op;
     entrant->cpu_seconds = (double)field->cpu_ns / 1e9 / (double)field->ops * 1e6;
     for (uint64_t i = 0; i < contest->keys; i++)

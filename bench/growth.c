@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common.h"
+#include "keys.h"
 #include "options.h"
 #include "plan.h"
 
@@ -11,8 +12,6 @@ enum series { KEYS, LOAD, THREADS, KEY_LENGTH, POLICIES, REFUSED, SERIES };
 static const char *const series_names[SERIES] = {
     "keys", "load", "threads", "key-length", "policies", "refused",
 };
-
-#define KEYS_MAX UINT64_C(4000000000) /* key indices are drawn as 32 bits */
 
 enum {
     KEYS_DEFAULT = 100000000, /* a table of 3.2 GB */

@@ -13,6 +13,7 @@ extern const char *const distribution_names[DISTRIBUTIONS];
 
 /* The order in which every thread asks for keys. It is a function of (thread, position) and nothing
  * else, so that a check can ask again and count what each key was asked for. */
+#define KEYS_MAX UINT64_C(4000000000) /* indices are drawn as 32 bits */
 struct sequence {
     enum distribution distribution;
     uint64_t keys;

@@ -32,7 +32,6 @@ enum {
 };
 
 #define RATE_MAX  UINT64_C(10000000) /* timed one by one, a core decides about so many */
-#define KEYS_MAX  UINT64_C(4000000000)
 #define WAKE_NS   UINT64_C(1000000)
 #define LATE_NS   (2 * WAKE_NS) /* a wake-up was missed */
 #define START_NS  UINT64_C(10000000)
@@ -86,11 +85,6 @@ static void print_help(FILE *out) {
 
 /* ---- Options ---- */
 
-static int limit_error(const char *text, const char *wrong) {
-    return usage_error(command, "--limit '%s': %s\n    %s\n    %*s^", text, stint_reason(), text,
-                       wrong != NULL ? (int)(wrong - text) : 0, "");
-}
-
 static int read_option(const struct option *option, struct options *options) {
     struct stint_policy policy = STINT_POLICY_INIT;
     const char *value = option->value, *wrong = NULL;
@@ -110,7 +104,7 @@ static int read_option(const struct option *option, struct options *options) {
         break;
     case 3:
         if (stint_policy_parse(value, &policy, &wrong) != 0)
-            return limit_error(value, wrong);
+            return limit_error(command, value, wrong);
         if (options->limits_n == POLICIES_MAX)
             return usage_error(command, "--limit '%s': more than %d", value, POLICIES_MAX);
         options->limits[options->limits_n++] = value;
@@ -200,13 +194,6 @@ static uint64_t serve(const struct load *load, struct served *served, unsigned t
     served->allowed += allowed;
     served->arrivals++;
     return started;
-}
-
-static uint64_t thread_cpu_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * SECOND_NS + (uint64_t)time.tv_nsec;
 }
 
 /* Thread t serves the arrivals t, t + threads, t + 2 * threads... */
@@ -452,7 +439,7 @@ static int open_limiter(struct load *load) {
         stint_policy_parse(options->limits[i], &policy, NULL); /* it was read once before */
         int id = stint_policy_add(load->limiter, &policy);
         if (id < 0)
-            return usage_error(command, "--limit '%s': %s", options->limits[i], stint_reason());
+            return limit_error(command, options->limits[i], NULL);
         if (id < (int)i)
             return usage_error(command, "--limit '%s' is given twice", options->limits[i]);
         load->policies[i] = (uint32_t)id;

@@ -6,6 +6,7 @@
 
 #include "bed.h"
 #include "check.h"
+#include "common.h"
 #include "ticks.h"
 
 enum {
@@ -19,11 +20,6 @@ enum {
 
 const double tail_percents[TAIL_POINTS] = {50, 90, 99, 99.9, 99.99, 100};
 const char *const tail_names[TAIL_POINTS] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* ---- The state that a workload starts from ---- */
 
@@ -305,14 +301,6 @@ static void context_close(struct context *context) {
     free(context->timings);
     free(context->repeat);
     free(context->total);
-}
-
-/* The median of the repeats, the least and the most. */
-static void summarize(double *values, unsigned n, double *median, double *min, double *max) {
-    qsort(values, n, sizeof(*values), compare_doubles);
-    *median = values[n / 2];
-    *min = values[0];
-    *max = values[n - 1];
 }
 
 static void row_result(struct context *context) {

@@ -16,7 +16,7 @@
 
 static const char command[] = "peers";
 
-#define KEYS_MAX UINT64_C(1000000000)
+#define PEER_KEYS_MAX UINT64_C(1000000000)
 
 /* In the order of the table: each after what it is to be compared with. */
 static const struct peer *const peers[] = {
@@ -102,7 +102,8 @@ static int read_options(int argc, char **argv, struct options *options) {
                 return usage_error(command, "--peer: '%s' is no peer", wrong);
             break;
         case 1:
-            if (!list_read(&options->keys, option.value, NULL, 0, KEYS_MAX, wrong, sizeof(wrong)))
+            if (!list_read(&options->keys, option.value, NULL, 0, PEER_KEYS_MAX, wrong,
+                           sizeof(wrong)))
                 return usage_error(command, "--keys: '%s' is not a count from 1 to 1G", wrong);
             break;
         case 2:
@@ -202,13 +203,6 @@ static void table_foot(FILE *out) {
         fprintf(out, "%s\n", versions);
 }
 
-static void json_number(FILE *out, const char *name, bool known, double value) {
-    if (known)
-        fprintf(out, ", \"%s\": %.6g", name, value);
-    else
-        fprintf(out, ", \"%s\": null", name);
-}
-
 static void json_row(FILE *out, const void *item) {
     const struct shown *shown = item;
     const struct contest *contest = shown->contest;
@@ -222,14 +216,14 @@ static void json_row(FILE *out, const void *item) {
             entrant->peer->name, (unsigned long long)contest->keys, contest->threads,
             entrant->peer->depth, (unsigned long long)contest->window,
             entrant->absent ? "true" : "false");
-    json_number(out, "decisions_per_second", good, entrant->per_second);
-    json_number(out, "ns_per_op", good, entrant->ns_per_op);
-    json_number(out, "ns_min", good, entrant->ns_min);
-    json_number(out, "ns_max", good, entrant->ns_max);
-    json_number(out, "cpu_seconds_per_million", good, entrant->cpu_seconds);
-    json_number(out, "bytes_per_key", good && !entrant->peer->one_count, entrant->bytes_per_key);
-    json_number(out, "ratio_take", ratios.take != 0, ratios.take);
-    json_number(out, "ratio_batch", ratios.batch != 0, ratios.batch);
+    put_json_real(out, "decisions_per_second", good, entrant->per_second);
+    put_json_real(out, "ns_per_op", good, entrant->ns_per_op);
+    put_json_real(out, "ns_min", good, entrant->ns_min);
+    put_json_real(out, "ns_max", good, entrant->ns_max);
+    put_json_real(out, "cpu_seconds_per_million", good, entrant->cpu_seconds);
+    put_json_real(out, "bytes_per_key", good && !entrant->peer->one_count, entrant->bytes_per_key);
+    put_json_real(out, "ratio_take", ratios.take != 0, ratios.take);
+    put_json_real(out, "ratio_batch", ratios.batch != 0, ratios.batch);
     fprintf(out, ", \"granted\": %llu, \"refused\": %llu, \"version\": ",
             (unsigned long long)entrant->granted, (unsigned long long)entrant->refused);
     put_json_string(out, entrant->version, strlen(entrant->version));

@@ -101,19 +101,6 @@ static bool parse_word(const char *text, const char *const *words, int count, in
     return false;
 }
 
-/* Names the wrong character of a limit by a caret under it. */
-static int limit_error(const char *text, const char *wrong) {
-    char shown[512], before[512];
-    size_t length = strlen(text);
-
-    if (wrong == NULL || wrong < text || wrong > text + length)
-        wrong = text;
-    replay_printable(shown, sizeof(shown), text, length);
-    replay_printable(before, sizeof(before), text, (size_t)(wrong - text));
-    return usage_error(command, "--limit '%s': %s\n    %s\n    %*s^", shown, stint_reason(), shown,
-                       (int)strlen(before), "");
-}
-
 /* Returns EXIT_GOOD, EXIT_USAGE, or -1 if there is nothing more to do. */
 static int parse_options(struct replay *replay, int argc, char **argv) {
     static const char *const times[] = {"clf", "epoch", "none"};
@@ -138,7 +125,7 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
         switch (option) {
         case LIMIT:
             if (stint_policy_parse(optarg, &policy, &wrong) != 0)
-                return limit_error(optarg, wrong);
+                return limit_error(command, optarg, wrong);
             replay->limits[replay->limit_count++] = optarg;
             break;
         case KEY:
@@ -411,7 +398,7 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         int id = stint_policy_add(limiter, policy);
         if (id < 0) {
             stint_close(limiter);
-            return limit_error(result->notation, NULL);
+            return limit_error(command, result->notation, NULL);
         }
         stint_policy_get(limiter, (uint32_t)id, &added);
         memcpy(result->name, added.name, sizeof(result->name));

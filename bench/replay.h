@@ -59,8 +59,4 @@ void replay_print_table(FILE *out, const struct log_summary *log, const struct l
 void replay_print_json(FILE *out, const struct log_summary *log, const struct limit_result *limits,
                        size_t count);
 
-/* Bytes made safe for a terminal: printable ASCII stays, all else becomes \xHH; what does not fit
- * in `size` is cut, which "..." at the end shows. Returns `buffer`. */
-char *replay_printable(char *buffer, size_t size, const char *bytes, size_t length);
-
 #endif

@@ -9,27 +9,6 @@
 
 enum { COLUMNS = 100, LABEL = 14 };
 
-char *replay_printable(char *buffer, size_t size, const char *bytes, size_t length) {
-    size_t at = 0, whole = 0; /* whole: where to cut so that "..." still fits */
-
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)bytes[i];
-        char piece[5];
-        size_t piece_length = (size_t)snprintf(
-            piece, sizeof(piece), byte >= 0x20 && byte < 0x7F ? "%c" : "\\x%02x", byte);
-        if (at + piece_length >= size) {
-            strcpy(buffer + whole, "...");
-            return buffer;
-        }
-        memcpy(buffer + at, piece, piece_length);
-        at += piece_length;
-        if (at + sizeof("...") <= size)
-            whole = at;
-    }
-    buffer[at] = '\0';
-    return buffer;
-}
-
 /* 1234567 -> 1,234,567 */
 static const char *grouped(char buffer[32], uint64_t number) {
     char *at = buffer + 31;
@@ -98,7 +77,7 @@ static void print_log(FILE *out, const struct log_summary *log) {
 
     fprintf(out, "%-*s%s\n", LABEL, "Log",
             standard_input ? "standard input"
-                           : replay_printable(text, COLUMNS - LABEL, log->file, strlen(log->file)));
+                           : printable(text, COLUMNS - LABEL, log->file, strlen(log->file)));
     fprintf(out, "%-*s%s", LABEL, "Lines", grouped(a, log->lines));
     if (unreadable == 0)
         fputs(", all readable\n", out);
@@ -171,15 +150,14 @@ static void print_top(FILE *out, const struct limit_result *limit) {
         return;
     for (size_t i = 0; i < limit->top_count; i++) {
         const struct refused_key *key = &limit->top[i];
-        size_t length =
-            strlen(replay_printable(name, sizeof(name), key->name.bytes, key->name.length));
+        size_t length = strlen(printable(name, sizeof(name), key->name.bytes, key->name.length));
         width = length > width ? length : width;
     }
     fprintf(out, "\n  %-*s %14s %14s\n", (int)width, heading, "refused", "allowed");
     for (size_t i = 0; i < limit->top_count; i++) {
         const struct refused_key *key = &limit->top[i];
         fprintf(out, "  %-*s %14s %14s\n", (int)width,
-                replay_printable(name, sizeof(name), key->name.bytes, key->name.length),
+                printable(name, sizeof(name), key->name.bytes, key->name.length),
                 grouped(a, key->refused), grouped(b, key->allowed));
     }
 }
@@ -188,8 +166,7 @@ static void print_limit(FILE *out, const struct log_summary *log,
                         const struct limit_result *limit) {
     char a[40], text[COLUMNS];
 
-    fprintf(out, "\n%s\n",
-            replay_printable(text, COLUMNS, limit->notation, strlen(limit->notation)));
+    fprintf(out, "\n%s\n", printable(text, COLUMNS, limit->notation, strlen(limit->notation)));
     print_count(out, "Requests", log->readable, log->readable);
     print_count(out, "Allowed", limit->allowed, log->readable);
     print_count(out, "Refused", limit->refused, log->readable);

@@ -221,8 +221,7 @@ static void tails_foot(FILE *out) {
 
 /* ---- JSON ---- */
 
-/* A number, or null: a row with wrong answers has none. */
-static void put_json_real(FILE *out, const char *name, bool known, double value) {
+void put_json_real(FILE *out, const char *name, bool known, double value) {
     if (known)
         fprintf(out, ", \"%s\": %.6g", name, value);
     else

@@ -44,6 +44,9 @@ void report_other(struct report *report, const void *row);
 /* Ends it: draws and compares, if that is asked for. Returns an exit code. */
 int report_end(struct report *report);
 
+/* Writes a member of a JSON object, after a comma: a number, or null if it is not known. */
+void put_json_real(FILE *out, const char *name, bool known, double value);
+
 /* Writes a count as 1k, 10M or, if it is not round, as it is. */
 void format_count(uint64_t count, char *text, size_t size);
 

@@ -6,14 +6,13 @@
 #include <string.h>
 
 #include "common.h"
+#include "keys.h"
 #include "machine.h"
 #include "options.h"
 #include "output.h"
 #include "plan.h"
 #include "report.h"
 #include "team.h"
-
-#define KEYS_MAX UINT64_C(4000000000) /* key indices are drawn as 32 bits */
 
 struct options {
     struct list workloads, keys, threads, distributions;
