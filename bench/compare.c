@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * One result beside an earlier one. Rows are paired by what was asked, as far as both say it, so
+ * One result beside an earlier one of the same subcommand. Rows are paired by what was asked, as far as both say it, so
  * that results of older versions can be read; a row that has no partner is only counted. */
 #include "output.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "row.h"
+#include "tail.h"
 
-/* Arrays of rows in a result, and what in them can be compared. */
-static const char *const arrays[] = {"rows", "tails", "goals"};
+/* What rows are paired by. */
 static const char *const asked[] = {
-    "series",  "workload",   "distribution", "limiter",  "point",   "goal",         "keys",
-    "threads", "key_length", "load",         "policies", "stripes", "refused_part",
+    "series",  "workload",     "distribution", "peer",       "point", "goal",
+    "rate",    "keys",         "threads",      "key_length", "load",  "policies",
+    "stripes", "refused_part", "latency",      "limits",
 };
 
 struct value {
@@ -44,7 +44,7 @@ static const json_t *find_row(const json_t *rows, const json_t *like) {
     return NULL;
 }
 
-/* "take uniform, 1000 keys, 1 thread": what is usual is left out. */
+/* "take uniform 1000 keys threads=2": what is usual is left out. */
 static void name_row(const json_t *row, char *text, size_t size) {
     size_t at = 0;
 
@@ -57,6 +57,8 @@ static void name_row(const json_t *row, char *text, size_t size) {
                          json_string_value(value));
         else if (json_is_number(value) && strcmp(asked[i], "keys") == 0)
             n = snprintf(text + at, size - at, " %.0f keys", json_number_value(value));
+        else if (json_is_number(value) && strcmp(asked[i], "rate") == 0)
+            n = snprintf(text + at, size - at, " %.0f/s", json_number_value(value));
         else if (json_is_number(value) && strcmp(asked[i], "point") == 0)
             n = snprintf(text + at, size - at, "%.0f", json_number_value(value));
         else if (json_is_number(value)) {
@@ -105,7 +107,7 @@ static void compare_values(struct tallied *tallied, const char *name, const char
             fputs("null", out);
         fprintf(out, ", \"change\": \"%s\"}", change);
     } else {
-        fprintf(out, "%-44.44s %-9s ", name, what);
+        fprintf(out, "%-44.44s %-11s ", name, what);
         fprintf(out, "%8.4g [%.4g, %.4g] ", old.value, old.min, old.max);
         fprintf(out, "%8.4g [%.4g, %.4g]", new.value, new.min, new.max);
         if (old.value != 0)
@@ -117,8 +119,21 @@ static void compare_values(struct tallied *tallied, const char *name, const char
     tallied->slower += slower;
 }
 
+static void compare_tails(struct tallied *tallied, const char *name, const char *tail,
+                          const json_t *old, const json_t *new) {
+    const json_t *a = json_object_get(old, tail), *b = json_object_get(new, tail);
+    struct value then, now;
+    char what[16];
+
+    for (unsigned i = 0; i < TAIL_POINTS; i++) {
+        snprintf(what, sizeof(what), "%s %s", tail, tail_names[i]);
+        if (read_value(json_object_get(a, tail_names[i]), "ns", "min", "max", &then) &&
+            read_value(json_object_get(b, tail_names[i]), "ns", "min", "max", &now))
+            compare_values(tallied, name, what, then, now, false);
+    }
+}
+
 static void compare_rows(struct tallied *tallied, const json_t *old, const json_t *new) {
-    const json_t *old_call = json_object_get(old, "call"), *new_call = json_object_get(new, "call");
     const char *better = json_string_value(json_object_get(new, "better"));
     struct value a, b;
     char name[160];
@@ -131,10 +146,8 @@ static void compare_rows(struct tallied *tallied, const json_t *old, const json_
         read_value(new, "measured", "measured_min", "measured_max", &b))
         compare_values(tallied, name, "measured", a, b,
                        better != NULL && strcmp(better, "higher") == 0);
-    for (unsigned i = 0; i < TAIL_POINTS; i++)
-        if (read_value(json_object_get(old_call, tail_names[i]), "ns", "min", "max", &a) &&
-            read_value(json_object_get(new_call, tail_names[i]), "ns", "min", "max", &b))
-            compare_values(tallied, name, tail_names[i], a, b, false);
+    compare_tails(tallied, name, "call", old, new);
+    compare_tails(tallied, name, "late", old, new);
 }
 
 static const char *text_of(const json_t *result, const char *object, const char *name) {
@@ -161,22 +174,19 @@ void compare_results(FILE *out, enum output_format format, const char *old_path,
     } else {
         fprintf(out, "\nCompared with %s, %s, commit %s%s:\n", old_path, date, commit,
                 same_machine ? "" : " (ANOTHER MACHINE)");
-        fprintf(out, "%-44s %-9s %8s [min, max] %8s [min, max]  ratio\n", "row", "what", "old",
+        fprintf(out, "%-44s %-11s %8s [min, max] %8s [min, max]  ratio\n", "row", "what", "old",
                 "new");
     }
-    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++) {
-        const json_t *olds = json_object_get(old, arrays[i]);
-        const json_t *news = json_object_get(result, arrays[i]);
-        for (size_t at = 0; at < json_array_size(news); at++) {
-            const json_t *new = json_array_get(news, at), *pair = find_row(olds, new);
-            if (pair == NULL)
-                tallied.only_new++;
-            else
-                compare_rows(&tallied, pair, new);
-        }
-        for (size_t at = 0; at < json_array_size(olds); at++)
-            tallied.only_old += find_row(news, json_array_get(olds, at)) == NULL;
+    const json_t *olds = json_object_get(old, "rows"), *news = json_object_get(result, "rows");
+    for (size_t at = 0; at < json_array_size(news); at++) {
+        const json_t *new = json_array_get(news, at), *pair = find_row(olds, new);
+        if (pair == NULL)
+            tallied.only_new++;
+        else
+            compare_rows(&tallied, pair, new);
     }
+    for (size_t at = 0; at < json_array_size(olds); at++)
+        tallied.only_old += find_row(news, json_array_get(olds, at)) == NULL;
     if (format == FORMAT_JSON)
         fprintf(out, "\n    ], \"faster\": %u, \"slower\": %u, \"only_old\": %u, \"only_new\": %u}",
                 tallied.faster, tallied.slower, tallied.only_old, tallied.only_new);

@@ -125,8 +125,7 @@ static void goals_foot(FILE *out) {
         out);
 }
 
-static const struct report_format format = {"goals", goals_head, goals_table, goals_json,
-                                            goals_foot};
+static const struct report_format format = {goals_head, goals_table, goals_json, goals_foot};
 
 /* ---- The goals ---- */
 

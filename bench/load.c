@@ -19,6 +19,7 @@
 #include "machine.h"
 #include "options.h"
 #include "report.h"
+#include "tail.h"
 #include "team.h"
 #include "ticks.h"
 
@@ -29,6 +30,7 @@ enum {
     KEY_LENGTH = 16,
     PERIOD_MAX = 1 << 22, /* zipf draws a thread, 16 MiB, read in order */
     CONTROL_SECONDS = 10, /* at most, of the run without stint */
+    PARTS = 10,           /* of a run, see struct part */
 };
 
 #define RATE_MAX  UINT64_C(10000000) /* timed one by one, a core decides about so many */
@@ -57,16 +59,13 @@ static void print_help(FILE *out) {
         "tells the share of a core that the decisions take, how long they take, and how late\n"
         "they were begun.\n"
         "\n"
-        "  --rate N        arrivals a second, all threads together, 1 to 10M (400k)\n"
-        "  --seconds S     0.001 to 3600 (60)\n"
-        "  --keys N        keys, drawn with weight 1/n^0.99 (zipf), 1 to 4G (1M)\n"
-        "  --threads N     that share the arrivals, each pinned to a core of its own (1)\n"
-        "  --limit L       a policy in stint's notation; up to 16 times. An arrival asks for one "
-        "of\n"
-        "                  them, equally often (10/second, 100/minute, 2000/hour)\n"
-        "  --format F      table or json (table)\n"
-        "  --help\n"
-        "\n"
+        "  --rate N             arrivals a second, all threads together, 1 to 10M (400k)\n"
+        "  --seconds S          0.001 to 3600 (60), and a control run of at most 10 before\n"
+        "  --keys N             keys, drawn with weight 1/n^0.99 (zipf), 1 to 4G (1M)\n"
+        "  --threads N          that share the arrivals, each pinned to a core of its own (1)\n"
+        "  --limit L            a policy in stint's notation; up to 16 times. An arrival asks for\n"
+        "                       one of them, equally often (10/second, 100/minute, "
+        "2000/hour)\n" OUTPUT_HELP "\n"
         "Arrival n is due at start + n / rate. The generator wakes every millisecond and serves\n"
         "what is due by then in order. An arrival is late if its decision began more than 2 ms\n"
         "after it was due.\n"
@@ -76,7 +75,8 @@ static void print_help(FILE *out) {
         "the time-stamp counter, with fences, what timing itself takes subtracted; so no decision\n"
         "overlaps the next, as it would in a loop, and what a decision was interrupted for is in\n"
         "it. Beside it stands the CPU time of the whole thread, with the decisions and in a\n"
-        "control run without them (the same arrivals, keys and timing).\n"
+        "control run without them (the same arrivals, keys and timing). The noise is how far\n"
+        "tenths of the run differ.\n"
         "\n"
         "Every arrival is counted: what was allowed and refused must be what the limiter counted.\n"
         "Exit codes: 0 good, 1 wrong counts or not measured, 2 wrong usage.\n",
@@ -116,8 +116,8 @@ static int read_option(const struct option *option, struct options *options) {
 }
 
 static int read_options(int argc, char **argv, struct options *options) {
-    static const char *const known[] = {"--rate",  "--keys",    "--threads",
-                                        "--limit", "--seconds", "--format"};
+    static const char *const known[] = {"--rate",    "--keys",   "--threads", "--limit",
+                                        "--seconds", "--format", "--plot",    "--compare"};
     struct option option;
     int result = EXIT_GOOD;
 
@@ -132,12 +132,18 @@ static int read_options(int argc, char **argv, struct options *options) {
 
 /* ---- Generator ---- */
 
+/* A tenth of the arrivals, in the order in which they are due: how far tenths differ is the noise. */
+struct part {
+    uint64_t arrivals;
+    uint64_t ticks;                  /* of all decisions, without what timing takes */
+    struct histogram took, lateness; /* ns */
+};
+
 /* What one thread did. */
 struct served {
     uint64_t arrivals, allowed, late;
-    uint64_t decision_ticks; /* of all decisions, without what timing takes */
     uint64_t cpu_ns, ended_ns;
-    struct histogram took, lateness; /* ns */
+    struct part parts[PARTS];
 };
 
 struct load {
@@ -151,12 +157,15 @@ struct load {
     struct progress progress;
 };
 
-/* What came of a run. */
+/* What came of a run, all threads together. */
 struct outcome {
     uint64_t wall_ns;
     double cpu_share; /* CPU time of the threads / wall_ns */
     uint64_t preempted;
-    struct served sum;
+    uint64_t arrivals, allowed, late;
+    double ns, ns_min, ns_max; /* of a decision: the mean, and the least and the most of a part */
+    double share;              /* time of all decisions / wall_ns */
+    struct tail took, lateness;
 };
 
 /* ns after the start at which the nth arrival is due. */
@@ -179,6 +188,7 @@ static uint64_t serve(const struct load *load, struct served *served, unsigned t
     const struct options *options = load->options;
     uint64_t position = nth / options->threads;
     size_t policy = scale64(mix64(nth), options->limits_n);
+    struct part *part = &served->parts[nth * PARTS / load->arrivals];
     bool allowed = false;
     struct stint_verdict verdict;
 
@@ -189,8 +199,9 @@ static uint64_t serve(const struct load *load, struct served *served, unsigned t
                              stint_key_of(load->limiter, key, sizeof(key)), 1, STINT_NOW, &verdict);
     uint64_t took = ticks_stop() - started;
     took = took > ticks.overhead ? took - ticks.overhead : 0;
-    served->decision_ticks += took;
-    histogram_add(&served->took, (uint64_t)((double)took * ticks.ns + 0.5));
+    part->ticks += took;
+    part->arrivals++;
+    histogram_add(&part->took, (uint64_t)((double)took * ticks.ns + 0.5));
     served->allowed += allowed;
     served->arrivals++;
     return started;
@@ -212,7 +223,7 @@ static void generate(struct member *member, void *context) {
             uint64_t began = serve(load, served, member->thread, nth);
             uint64_t late =
                 passed - due(load, nth) + (uint64_t)((double)(began - now_ticks) * ticks.ns);
-            histogram_add(&served->lateness, late);
+            histogram_add(&served->parts[nth * PARTS / load->arrivals].lateness, late);
             served->late += late > LATE_NS;
         }
         if (member->thread == 0 && passed - shown > SHOW_NS) {
@@ -228,9 +239,44 @@ static void generate(struct member *member, void *context) {
     served->ended_ns = monotonic_ns();
 }
 
+static void add_part(struct part *sum, const struct part *part) {
+    sum->arrivals += part->arrivals;
+    sum->ticks += part->ticks;
+    histogram_merge(&sum->took, &part->took);
+    histogram_merge(&sum->lateness, &part->lateness);
+}
+
+static void sum_parts(const struct load *load, struct outcome *outcome) {
+    struct part *all = must_have(calloc(1, sizeof(*all))), *part = must_have(malloc(sizeof(*part)));
+
+    for (unsigned i = 0; i < PARTS; i++) {
+        memset(part, 0, sizeof(*part));
+        for (uint64_t thread = 0; thread < load->options->threads; thread++)
+            add_part(part, &load->served[thread].parts[i]);
+        if (part->arrivals == 0)
+            continue; /* of less than ten */
+        bool first = all->arrivals == 0;
+        double ns = (double)part->ticks * ticks.ns / (double)part->arrivals;
+        if (first || ns < outcome->ns_min)
+            outcome->ns_min = ns;
+        if (first || ns > outcome->ns_max)
+            outcome->ns_max = ns;
+        tail_add(&outcome->took, &part->took, first);
+        tail_add(&outcome->lateness, &part->lateness, first);
+        add_part(all, part);
+    }
+    tail_total(&outcome->took, &all->took);
+    tail_total(&outcome->lateness, &all->lateness);
+    outcome->ns = (double)all->ticks * ticks.ns / (double)all->arrivals;
+    outcome->share = outcome->ns * (double)all->arrivals / (double)outcome->wall_ns;
+    free(all);
+    free(part);
+}
+
 static void run(struct load *load, double seconds, const char *label, struct outcome *outcome) {
     struct rusage before, after;
     unsigned threads = (unsigned)load->options->threads;
+    uint64_t cpu_ns = 0;
 
     load->arrivals = (uint64_t)((double)load->options->rate * seconds + 0.5);
     load->served = must_have(calloc(threads, sizeof(*load->served)));
@@ -244,24 +290,21 @@ static void run(struct load *load, double seconds, const char *label, struct out
     progress_end(&load->progress);
 
     *outcome = (struct outcome){.preempted = (uint64_t)(after.ru_nivcsw - before.ru_nivcsw)};
-    struct served *sum = &outcome->sum;
     for (unsigned i = 0; i < threads; i++) {
         const struct served *served = &load->served[i];
-        sum->arrivals += served->arrivals;
-        sum->allowed += served->allowed;
-        sum->late += served->late;
-        sum->decision_ticks += served->decision_ticks;
-        sum->cpu_ns += served->cpu_ns;
+        outcome->arrivals += served->arrivals;
+        outcome->allowed += served->allowed;
+        outcome->late += served->late;
+        cpu_ns += served->cpu_ns;
         if (served->ended_ns > load->start_ns + outcome->wall_ns)
             outcome->wall_ns = served->ended_ns - load->start_ns;
-        histogram_merge(&sum->took, &served->took);
-        histogram_merge(&sum->lateness, &served->lateness);
     }
     /* The last arrival is due before the end of the last interval. */
     uint64_t scheduled = due(load, load->arrivals);
     if (outcome->wall_ns < scheduled)
         outcome->wall_ns = scheduled;
-    outcome->cpu_share = (double)sum->cpu_ns / (double)outcome->wall_ns;
+    outcome->cpu_share = (double)cpu_ns / (double)outcome->wall_ns;
+    sum_parts(load, outcome);
     free(load->served);
     load->served = NULL;
 }
@@ -273,33 +316,28 @@ struct result {
     struct outcome with, without;
     struct stint_stats stats;
     struct stint_policy_stats policies[POLICIES_MAX];
-    double share, ns_mean;
     bool checked;
 };
-
-static const struct {
-    const char *name, *json;
-    double percent;
-} percentiles[] = {
-    {"p50", "p50", 50},       {"p90", "p90", 90},          {"p99", "p99", 99},
-    {"p99.9", "p99_9", 99.9}, {"p99.99", "p99_99", 99.99}, {"max", "max", 100},
-};
-enum { PERCENTILES = sizeof(percentiles) / sizeof(percentiles[0]) };
 
 static void table_head(FILE *out, double seconds) {
     (void)seconds;
     fputs("every decision is timed by itself\n\n", out);
 }
 
+/* The share of a core that so many ns a decision make. */
+static double share_of(const struct result *result, double ns) {
+    return result->with.share * ns / result->with.ns;
+}
+
 static void table_report(FILE *out, const void *item) {
     const struct result *result = item;
     const struct options *options = result->options;
-    const struct served *sum = &result->with.sum;
+    const struct outcome *with = &result->with;
     char keys[24];
 
     format_count(options->keys, keys, sizeof(keys));
     fprintf(out, "arrivals  %llu in %.3f s, %llu a second; %s keys, zipf; %llu %s\n",
-            (unsigned long long)sum->arrivals, (double)result->with.wall_ns / 1e9,
+            (unsigned long long)with->arrivals, (double)with->wall_ns / 1e9,
             (unsigned long long)options->rate, keys, (unsigned long long)options->threads,
             options->threads == 1 ? "thread" : "threads");
     for (size_t i = 0; i < options->limits_n; i++)
@@ -309,28 +347,28 @@ static void table_report(FILE *out, const void *item) {
     if (result->stats.untracked != 0)
         fprintf(out, "          %llu of them without a slot, the table being full\n",
                 (unsigned long long)result->stats.untracked);
-    fprintf(out,
-            "\ndecisions %7.3f %% of one core   (%.1f ns each, %s, %.1f ns of timing subtracted)\n",
-            100 * result->share, result->ns_mean, ticks_name(), ticks.overhead_ns);
+    fprintf(out, "\ndecisions %7.3f %% of one core, %.3f to %.3f %% in a tenth of the run\n",
+            100 * with->share, 100 * share_of(result, with->ns_min),
+            100 * share_of(result, with->ns_max));
+    fprintf(out, "          %7.1f ns each, %.1f to %.1f (%s, %.1f ns of timing subtracted)\n",
+            with->ns, with->ns_min, with->ns_max, ticks_name(), ticks.overhead_ns);
     fprintf(out,
             "threads   %7.3f %% of one core with the decisions, %.3f %% without, %.3f %% apart\n",
-            100 * result->with.cpu_share, 100 * result->without.cpu_share,
-            100 * (result->with.cpu_share - result->without.cpu_share));
+            100 * with->cpu_share, 100 * result->without.cpu_share,
+            100 * (with->cpu_share - result->without.cpu_share));
     fprintf(out, "\n%-14s", "");
-    for (size_t i = 0; i < PERCENTILES; i++)
-        fprintf(out, "%12s", percentiles[i].name);
+    for (size_t i = 0; i < TAIL_POINTS; i++)
+        fprintf(out, "%12s", tail_names[i]);
     fprintf(out, "\n%-14s", "decision, ns");
-    for (size_t i = 0; i < PERCENTILES; i++)
-        fprintf(out, "%12llu",
-                (unsigned long long)histogram_percentile(&sum->took, percentiles[i].percent));
+    for (size_t i = 0; i < TAIL_POINTS; i++)
+        fprintf(out, "%12llu", (unsigned long long)with->took.ns[i]);
     fprintf(out, "\n%-14s", "begun, us late");
-    for (size_t i = 0; i < PERCENTILES; i++)
-        fprintf(out, "%12.1f",
-                (double)histogram_percentile(&sum->lateness, percentiles[i].percent) / 1e3);
+    for (size_t i = 0; i < TAIL_POINTS; i++)
+        fprintf(out, "%12.1f", (double)with->lateness.ns[i] / 1e3);
     fprintf(
         out,
         "\n\nlate      %llu arrivals (%.4f %%) were begun more than %.0f ms after they were due\n",
-        (unsigned long long)sum->late, 100 * (double)sum->late / (double)sum->arrivals,
+        (unsigned long long)with->late, 100 * (double)with->late / (double)with->arrivals,
         (double)LATE_NS / 1e6);
 }
 
@@ -338,49 +376,60 @@ static void table_foot(FILE *out) {
     (void)out;
 }
 
-static void json_percentiles(FILE *out, const char *name, const struct histogram *histogram) {
-    fprintf(out, ", \"%s\": {", name);
-    for (size_t i = 0; i < PERCENTILES; i++)
-        fprintf(out, "%s\"%s\": %llu", i == 0 ? "" : ", ", percentiles[i].json,
-                (unsigned long long)histogram_percentile(histogram, percentiles[i].percent));
-    fputc('}', out);
+static void json_limits(FILE *out, const struct result *result) {
+    const struct options *options = result->options;
+
+    fputs(", \"limits\": [", out);
+    for (size_t i = 0; i < options->limits_n; i++) {
+        fputs(i == 0 ? "" : ", ", out);
+        put_json_string(out, options->limits[i], strlen(options->limits[i]));
+    }
+    fputs("], \"by_limit\": [", out);
+    for (size_t i = 0; i < options->limits_n; i++)
+        fprintf(out, "%s{\"allowed\": %llu, \"refused\": %llu}", i == 0 ? "" : ", ",
+                (unsigned long long)(result->policies[i].allowed + result->policies[i].shadowed),
+                (unsigned long long)result->policies[i].refused);
+    fputc(']', out);
 }
 
 static void json_report(FILE *out, const void *item) {
     const struct result *result = item;
     const struct options *options = result->options;
-    const struct served *sum = &result->with.sum;
+    const struct outcome *with = &result->with, *without = &result->without;
 
     fprintf(out,
-            "{\"rate\": %llu, \"seconds\": %g, \"keys\": %llu, \"threads\": %llu, \"limits\": [",
-            (unsigned long long)options->rate, options->seconds, (unsigned long long)options->keys,
-            (unsigned long long)options->threads);
-    for (size_t i = 0; i < options->limits_n; i++) {
-        fprintf(out, "%s{\"limit\": ", i == 0 ? "" : ", ");
-        put_json_string(out, options->limits[i], strlen(options->limits[i]));
-        fprintf(out, ", \"allowed\": %llu, \"refused\": %llu}",
-                (unsigned long long)(result->policies[i].allowed + result->policies[i].shadowed),
-                (unsigned long long)result->policies[i].refused);
-    }
+            "{\"workload\": \"arrivals\", \"distribution\": \"%s\", \"rate\": %llu, "
+            "\"keys\": %llu, \"threads\": %llu, \"key_length\": %d",
+            distribution_names[ZIPF], (unsigned long long)options->rate,
+            (unsigned long long)options->keys, (unsigned long long)options->threads, KEY_LENGTH);
+    json_limits(out, result);
     fprintf(out,
-            "], \"arrivals\": %llu, \"allowed\": %llu, \"refused\": %llu, \"untracked\": %llu, "
-            "\"wall_seconds\": %.6f, \"core_share\": %.6g, \"ns_per_decision\": %.6g, "
-            "\"cpu_share_with\": %.6g, \"cpu_share_without\": %.6g, \"timer\": \"%s\", "
-            "\"timer_overhead_ns\": %.4g",
-            (unsigned long long)sum->arrivals, (unsigned long long)sum->allowed,
-            (unsigned long long)(sum->arrivals - sum->allowed),
-            (unsigned long long)result->stats.untracked, (double)result->with.wall_ns / 1e9,
-            result->share, result->ns_mean, result->with.cpu_share, result->without.cpu_share,
-            ticks_name(), ticks.overhead_ns);
-    json_percentiles(out, "decision_ns", &sum->took);
-    json_percentiles(out, "lateness_ns", &sum->lateness);
-    fprintf(out, ", \"late\": %llu, \"late_after_ns\": %llu, \"preempted\": %llu, \"checked\": %s}",
-            (unsigned long long)sum->late, (unsigned long long)LATE_NS,
-            (unsigned long long)result->with.preempted, result->checked ? "true" : "false");
+            ", \"arrivals\": %llu, \"allowed\": %llu, \"refused\": %llu, \"untracked\": %llu, "
+            "\"wall_seconds\": %.6f, \"parts\": %d",
+            (unsigned long long)with->arrivals, (unsigned long long)with->allowed,
+            (unsigned long long)(with->arrivals - with->allowed),
+            (unsigned long long)result->stats.untracked, (double)with->wall_ns / 1e9, PARTS);
+    put_json_real(out, "core_share", true, with->share);
+    put_json_real(out, "core_share_min", true, share_of(result, with->ns_min));
+    put_json_real(out, "core_share_max", true, share_of(result, with->ns_max));
+    put_json_real(out, "ns_per_op", true, with->ns);
+    put_json_real(out, "ns_min", true, with->ns_min);
+    put_json_real(out, "ns_max", true, with->ns_max);
+    put_json_real(out, "cpu_share_with", true, with->cpu_share);
+    put_json_real(out, "cpu_share_without", true, without->cpu_share);
+    tail_put_json(out, "call", &with->took);
+    tail_put_json(out, "empty", &without->took);
+    tail_put_json(out, "late", &with->lateness);
+    tail_put_json(out, "late_without", &without->lateness);
+    fprintf(out,
+            ", \"late_arrivals\": %llu, \"late_after_ns\": %llu, \"timer\": \"%s\", "
+            "\"overhead_ns\": %.4g, \"step_ns\": %.4g, \"preempted\": %llu, \"checked\": %s}",
+            (unsigned long long)with->late, (unsigned long long)LATE_NS, ticks_name(),
+            ticks.overhead_ns, ticks.step_ns, (unsigned long long)with->preempted,
+            result->checked ? "true" : "false");
 }
 
 static const struct report_format report_format = {
-    .array = "rows",
     .head = table_head,
     .table = table_report,
     .json = json_report,
@@ -450,7 +499,7 @@ static int open_limiter(struct load *load) {
 /* What we counted is what the limiter counted. */
 static bool check(const struct load *load, struct result *result) {
     uint64_t allowed = 0, refused = 0;
-    const struct served *sum = &result->with.sum;
+    const struct outcome *sum = &result->with;
 
     result->stats = (struct stint_stats)STINT_STATS_INIT;
     stint_stats(load->limiter, &result->stats);
@@ -490,9 +539,6 @@ static int run_load(struct options *options, const struct machine *machine) {
         load.limiter = limiter;
         run(&load, options->seconds, "load", &result->with);
         result->checked = check(&load, result);
-        double ns = (double)result->with.sum.decision_ticks * ticks.ns;
-        result->share = ns / (double)result->with.wall_ns;
-        result->ns_mean = ns / (double)result->with.sum.arrivals;
         struct report report;
         report_start_other(&report, &report_format, &options->output, machine, options->seconds);
         /* A row is taken for about a second there. */
@@ -525,5 +571,10 @@ int bench_load(int argc, char **argv) {
     }
     machine_read(&machine);
     code = refuse_impossible(&options, &machine);
-    return code != EXIT_GOOD ? code : run_load(&options, &machine);
+    if (code == EXIT_GOOD)
+        code = output_open(&options.output, command);
+    if (code == EXIT_GOOD)
+        code = run_load(&options, &machine);
+    output_close(&options.output);
+    return code;
 }

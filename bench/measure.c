@@ -18,9 +18,6 @@ enum {
     FAR = 4,          /* a table of so many caches is far beyond the cache */
 };
 
-const double tail_percents[TAIL_POINTS] = {50, 90, 99, 99.9, 99.99, 100};
-const char *const tail_names[TAIL_POINTS] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
-
 /* ---- The state that a workload starts from ---- */
 
 struct use_up {
@@ -97,16 +94,6 @@ struct context {
 static void repeat_start(const struct context *context, unsigned repeat) {
     if (context->progress != NULL)
         context->progress(context->progress_context, (repeat + 1.0) / (context->row->repeats + 1));
-}
-
-static void tail_add(struct tail *tail, const struct histogram *histogram, bool first) {
-    for (unsigned i = 0; i < TAIL_POINTS; i++) {
-        uint64_t ns = histogram_percentile(histogram, tail_percents[i]);
-        if (first || ns < tail->min[i])
-            tail->min[i] = ns;
-        if (first || ns > tail->max[i])
-            tail->max[i] = ns;
-    }
 }
 
 static void repeat_end(struct context *context, unsigned repeat) {
@@ -309,10 +296,8 @@ static void row_result(struct context *context) {
     unsigned running = row->threads < team_cores() ? row->threads : team_cores();
 
     if (row->latency) {
-        for (unsigned i = 0; i < TAIL_POINTS; i++) {
-            row->call.ns[i] = histogram_percentile(&context->total->call, tail_percents[i]);
-            row->empty.ns[i] = histogram_percentile(&context->total->empty, tail_percents[i]);
-        }
+        tail_total(&row->call, &context->total->call);
+        tail_total(&row->empty, &context->total->empty);
         row->calls = context->total->call.count;
         return;
     }

@@ -60,23 +60,33 @@ static int open_plot(const char *command, const char *directory) {
     return EXIT_FAILED;
 }
 
-int output_open(struct output *output, const char *command) {
-    if (output->plot != NULL) {
-        int result = open_plot(command, output->plot);
-        if (result != EXIT_GOOD)
-            return result;
-    }
-    if (output->compare == NULL)
-        return EXIT_GOOD;
+static int open_old(struct output *output) {
     json_error_t error;
+
     errno = 0;
     output->old = json_load_file(output->compare, 0, &error);
     if (output->old == NULL)
-        return usage_error(command, "--compare '%s': %s", output->compare, error.text);
-    if (json_object_get(output->old, "machine") == NULL)
-        return usage_error(command, "--compare '%s': it is no result of stint-bench",
+        return usage_error(output->command, "--compare '%s': %s", output->compare, error.text);
+    const char *command = json_string_value(json_object_get(output->old, "command"));
+    if (command == NULL || json_object_get(output->old, "machine") == NULL ||
+        !json_is_array(json_object_get(output->old, "rows")))
+        return usage_error(output->command, "--compare '%s': it is no result of stint-bench",
                            output->compare);
+    if (strcmp(command, output->command) != 0)
+        return usage_error(output->command, "--compare '%s': it is a result of stint-bench %s",
+                           output->compare, command);
     return EXIT_GOOD;
+}
+
+int output_open(struct output *output, const char *command) {
+    int result = EXIT_GOOD;
+
+    output->command = command;
+    if (output->plot != NULL)
+        result = open_plot(command, output->plot);
+    if (result == EXIT_GOOD && output->compare != NULL)
+        result = open_old(output);
+    return result;
 }
 
 void output_close(struct output *output) {

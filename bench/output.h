@@ -11,6 +11,7 @@
 #include "options.h"
 
 struct output {
+    const char *command; /* the subcommand */
     enum output_format format;
     const char *plot;    /* directory; NULL: no pictures */
     const char *compare; /* file; NULL: nothing to compare with */

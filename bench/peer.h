@@ -24,6 +24,7 @@ struct peer_setup {
 
 struct peer {
     const char *name;
+    const char *label; /* in a picture */
     const char *help;
     const char *program;    /* NULL, or the server's, which must be installed */
     unsigned depth;         /* requests in flight of each thread */

@@ -156,6 +156,7 @@ PEER_DECIDE(locks, rwlock_one)
 
 const struct peer peer_mutex = {
     .name = "mutex",
+    .label = "uthash, one mutex",
     .help = "a mutex around a hash table (uthash)",
     .depth = 1,
     .bytes_per_key = 128,
@@ -166,6 +167,7 @@ const struct peer peer_mutex = {
 
 const struct peer peer_mutex_64 = {
     .name = "mutex-64",
+    .label = "uthash, 64 mutexes",
     .help = "the same in 64 shards",
     .depth = 1,
     .bytes_per_key = 128,
@@ -176,6 +178,7 @@ const struct peer peer_mutex_64 = {
 
 const struct peer peer_rwlock = {
     .name = "rwlock",
+    .label = "uthash, reader-writer lock",
     .help = "a reader-writer lock around a hash table (uthash) of atomic counts",
     .depth = 1,
     .bytes_per_key = 128,

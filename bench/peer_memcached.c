@@ -219,6 +219,7 @@ static bool decide(void *state, unsigned thread, const char *keys, size_t n, uns
 
 const struct peer peer_memcached = {
     .name = "memcached",
+    .label = "memcached",
     .help = "memcached: incr, or add where there is none, one request at a time",
     .depth = 1,
     MEMCACHED_PEER,
@@ -226,6 +227,7 @@ const struct peer peer_memcached = {
 
 const struct peer peer_memcached_16 = {
     .name = "memcached-16",
+    .label = "memcached, 16 pipelined",
     .help = "the same, 16 requests pipelined",
     .depth = PEER_DEPTH,
     MEMCACHED_PEER,

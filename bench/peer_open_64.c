@@ -101,6 +101,7 @@ PEER_DECIDE(open_table, open_one)
 
 const struct peer peer_open_64 = {
     .name = "open-64",
+    .label = "open addressing, 64 mutexes",
     .help = "a pre-sized open-addressing table on huge pages behind 64 mutexes, xxhash",
     .depth = 1,
     .bytes_per_key = 40,

@@ -233,6 +233,7 @@ static bool decide_lua(void *state, unsigned thread, const char *keys, size_t n,
 
 const struct peer peer_redis_incr = {
     .name = "redis-incr",
+    .label = "Redis INCR",
     .help = "Redis: INCR and EXPIRE sent together, one request at a time",
     .depth = 1,
     REDIS_PEER(decide_incr),
@@ -240,6 +241,7 @@ const struct peer peer_redis_incr = {
 
 const struct peer peer_redis_incr_16 = {
     .name = "redis-incr-16",
+    .label = "Redis INCR, 16 pipelined",
     .help = "the same, 16 requests pipelined",
     .depth = PEER_DEPTH,
     REDIS_PEER(decide_incr),
@@ -247,6 +249,7 @@ const struct peer peer_redis_incr_16 = {
 
 const struct peer peer_redis_lua = {
     .name = "redis-lua",
+    .label = "Redis script",
     .help = "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA), one request at a time",
     .depth = 1,
     REDIS_PEER(decide_lua),
@@ -254,6 +257,7 @@ const struct peer peer_redis_lua = {
 
 const struct peer peer_redis_lua_16 = {
     .name = "redis-lua-16",
+    .label = "Redis script, 16 pipelined",
     .help = "the same, 16 requests pipelined",
     .depth = PEER_DEPTH,
     REDIS_PEER(decide_lua),

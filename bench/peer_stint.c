@@ -85,6 +85,7 @@ _Static_assert(PEER_ANSWERS % PEER_DEPTH == 0, "a batch does not straddle two wo
 
 const struct peer peer_stint = {
     .name = "stint",
+    .label = "stint, one at a time",
     .help = "one request at a time; the limiter reads its clock",
     .depth = 1,
     .bytes_per_key = 64,
@@ -95,6 +96,7 @@ const struct peer peer_stint = {
 
 const struct peer peer_stint_batch = {
     .name = "stint-batch",
+    .label = "stint, 16 in a call",
     .help = "16 requests in one call",
     .depth = PEER_DEPTH,
     .bytes_per_key = 64,
@@ -129,6 +131,7 @@ PEER_DECIDE(counter, counter_one)
 
 const struct peer peer_counter = {
     .name = "counter",
+    .label = "floor: one count for all keys",
     .help = "floor: one atomic add to one count for all; no keys, no limit, no clock",
     .depth = 1,
     .one_count = true,

@@ -41,20 +41,17 @@ static void print_help(FILE *out) {
           "same policy, by turns in one run. Every peer's answers are checked: each key must be\n"
           "granted the smaller of its demand and its limit, counted key by key.\n"
           "\n"
-          "  --peer P,..     (all)\n",
+          "  --peer P,..          (all)\n",
           out);
     for (size_t i = 0; i < PEERS; i++)
         fprintf(out, "      %-13s %s\n", peers[i]->name, peers[i]->help);
     fputs(
         "      stint and stint-batch are always measured, for the ratios.\n"
-        "  --keys N,..     keys that are live, 1 to 1G, as in 500, 1k, 10M (1k,1M)\n"
-        "  --threads N,..  that ask, each pinned to a core of its own (1, and 2 where there are "
-        "2)\n"
-        "  --seconds S     timed work a row, 0.001 to 3600 (0.5). Filling a server with a million\n"
-        "                  keys takes several seconds more.\n"
-        "  --format F      table or json (table)\n"
-        "  --help\n"
-        "\n"
+        "  --keys N,..          keys that are live, 1 to 1G, as in 500, 1k, 10M (1k,1M)\n"
+        "  --threads N,..       that ask, each pinned to a core of its own (1, and 2 where there\n"
+        "                       are 2)\n"
+        "  --seconds S          timed work a row, 0.001 to 3600 (0.5). Filling a server with a\n"
+        "                       million keys takes several seconds more.\n" OUTPUT_HELP "\n"
         "Servers are found in PATH, started on unix sockets in temporary directories, with no\n"
         "configuration but what keeps them off the network and the disk, and stopped at the\n"
         "end, Ctrl-C included. A server that is not installed is reported as absent;\n"
@@ -86,7 +83,8 @@ static bool choose_peers(struct options *options, const char *text, char *wrong,
 }
 
 static int read_options(int argc, char **argv, struct options *options) {
-    static const char *const known[] = {"--peer", "--keys", "--threads", "--seconds", "--format"};
+    static const char *const known[] = {"--peer",   "--keys", "--threads", "--seconds",
+                                        "--format", "--plot", "--compare"};
     struct option option;
     char wrong[64];
     int result = EXIT_GOOD;
@@ -211,10 +209,10 @@ static void json_row(FILE *out, const void *item) {
     struct ratios ratios = ratios_of(shown);
 
     fprintf(out,
-            "{\"peer\": \"%s\", \"keys\": %llu, \"threads\": %u, \"depth\": %u, "
+            "{\"peer\": \"%s\", \"label\": \"%s\", \"keys\": %llu, \"threads\": %u, \"depth\": %u, "
             "\"window\": %llu, \"absent\": %s",
-            entrant->peer->name, (unsigned long long)contest->keys, contest->threads,
-            entrant->peer->depth, (unsigned long long)contest->window,
+            entrant->peer->name, entrant->peer->label, (unsigned long long)contest->keys,
+            contest->threads, entrant->peer->depth, (unsigned long long)contest->window,
             entrant->absent ? "true" : "false");
     put_json_real(out, "decisions_per_second", good, entrant->per_second);
     put_json_real(out, "ns_per_op", good, entrant->ns_per_op);
@@ -236,7 +234,6 @@ static void json_row(FILE *out, const void *item) {
 }
 
 static const struct report_format report_format = {
-    .array = "rows",
     .head = table_head,
     .table = table_row,
     .json = json_row,
@@ -354,5 +351,10 @@ int bench_peers(int argc, char **argv) {
         if (options.chosen[i])
             entrants[n++] = (struct entrant){.peer = peers[i]};
     result = refuse_impossible(&options, &machine, entrants, n);
-    return result != EXIT_GOOD ? result : run_contests(&options, &machine, entrants, n);
+    if (result == EXIT_GOOD)
+        result = output_open(&options.output, command);
+    if (result == EXIT_GOOD)
+        result = run_contests(&options, &machine, entrants, n);
+    output_close(&options.output);
+    return result;
 }

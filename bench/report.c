@@ -59,11 +59,11 @@ static void json_text(FILE *out, const char *text) {
 }
 
 static void json_start(FILE *out, const struct machine *machine, double seconds,
-                       const char *array) {
+                       const char *command) {
     char date[32];
 
     today(date, sizeof(date));
-    fputs("{\n  \"machine\": {\"cpu\": ", out);
+    fprintf(out, "{\n  \"command\": \"%s\",\n  \"machine\": {\"cpu\": ", command);
     json_text(out, machine->cpu);
     fprintf(out,
             ", \"cores\": %u, \"memory\": %llu, \"cache\": %llu, \"huge_pages\": ", machine->cores,
@@ -79,7 +79,7 @@ static void json_start(FILE *out, const struct machine *machine, double seconds,
     json_text(out, build_compiler);
     fputs(", \"flags\": ", out);
     json_text(out, build_flags);
-    fprintf(out, "},\n  \"date\": \"%s\",\n  \"seconds\": %g,\n  \"%s\": [", date, seconds, array);
+    fprintf(out, "},\n  \"date\": \"%s\",\n  \"seconds\": %g,\n  \"rows\": [", date, seconds);
 }
 
 /* ---- Rows, as a table ---- */
@@ -235,11 +235,12 @@ static void json_asked(FILE *out, const struct row *row) {
     fprintf(out,
             "\"workload\": \"%s\", \"distribution\": \"%s\", \"keys\": %llu, \"threads\": %u, "
             "\"key_length\": %zu, \"load\": %g, \"policies\": %u, \"stripes\": %u, "
-            "\"refused_part\": %g",
+            "\"refused_part\": %g, \"latency\": %s",
             workloads[row->workload].name, distribution_names[row->distribution],
             (unsigned long long)row->keys, row->threads, row->key_length, row->load, row->policies,
             row->stripes > 1 ? row->stripes : 1,
-            workloads[row->workload].used_up ? 1 : row->refused_part);
+            workloads[row->workload].used_up ? 1 : row->refused_part,
+            row->latency ? "true" : "false");
 }
 
 static void json_counts(FILE *out, const struct row *row) {
@@ -273,22 +274,13 @@ static void rows_json(FILE *out, const void *item) {
     json_counts(out, row);
 }
 
-static void json_tail(FILE *out, const char *name, const struct tail *tail) {
-    fprintf(out, ", \"%s\": {", name);
-    for (unsigned i = 0; i < TAIL_POINTS; i++)
-        fprintf(out, "%s\"%s\": {\"ns\": %llu, \"min\": %llu, \"max\": %llu}", i == 0 ? "" : ", ",
-                tail_names[i], (unsigned long long)tail->ns[i], (unsigned long long)tail->min[i],
-                (unsigned long long)tail->max[i]);
-    fputc('}', out);
-}
-
 static void tails_json(FILE *out, const void *item) {
     const struct row *row = item;
 
     json_asked(out, row);
     if (row->checked) {
-        json_tail(out, "call", &row->call);
-        json_tail(out, "empty", &row->empty);
+        tail_put_json(out, "call", &row->call);
+        tail_put_json(out, "empty", &row->empty);
     }
     fprintf(out, ", \"calls\": %llu, \"timer\": \"%s\", \"overhead_ns\": %.4g, \"step_ns\": %.4g",
             (unsigned long long)row->calls, ticks_name(), ticks.overhead_ns, ticks.step_ns);
@@ -298,9 +290,9 @@ static void tails_json(FILE *out, const void *item) {
 /* ---- Either ---- */
 
 static const struct report_format formats[] = {
-    [REPORT_ROWS] = {"rows", rows_head, rows_table, rows_json, rows_foot},
-    [REPORT_TAILS] = {"tails", tails_head, tails_table, tails_json, tails_foot},
-    [REPORT_SERIES] = {"rows", series_head, series_table, rows_json, rows_foot},
+    [REPORT_ROWS] = {rows_head, rows_table, rows_json, rows_foot},
+    [REPORT_TAILS] = {tails_head, tails_table, tails_json, tails_foot},
+    [REPORT_SERIES] = {series_head, series_table, rows_json, rows_foot},
 };
 
 void report_start_other(struct report *report, const struct report_format *format,
@@ -308,10 +300,10 @@ void report_start_other(struct report *report, const struct report_format *forma
     *report = (struct report){.output = output, .format = *format};
     if (output->plot != NULL || output->compare != NULL) {
         report->copy = must_have(open_memstream(&report->copy_text, &report->copy_size));
-        json_start(report->copy, machine, seconds, format->array);
+        json_start(report->copy, machine, seconds, output->command);
     }
     if (output->format == FORMAT_JSON) {
-        json_start(stdout, machine, seconds, format->array);
+        json_start(stdout, machine, seconds, output->command);
     } else {
         table_start(stdout, machine, seconds);
         format->head(stdout, seconds);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Rows as a table for people, of at most 100 columns, or as one JSON object. */
+ * Rows as a table for people, of at most 100 columns, or as one JSON object, of one shape whatever
+ * was measured: command, machine, build, date, seconds, rows. */
 #ifndef STINT_BENCH_REPORT_H
 #define STINT_BENCH_REPORT_H
 
@@ -13,7 +14,6 @@
 
 /* A row of another kind than struct row is printed by its subcommand. */
 struct report_format {
-    const char *array; /* the rows' name in the JSON object */
     void (*head)(FILE *out, double seconds);
     void (*table)(FILE *out, const void *row);
     void (*json)(FILE *out, const void *row);

@@ -8,15 +8,8 @@
 #include <stdint.h>
 
 #include "keys.h"
+#include "tail.h"
 #include "workload.h"
-
-/* Percentiles of all calls of a row, ns, and the least and the most that a repeat showed. */
-enum { TAIL_POINTS = 6 };
-extern const double tail_percents[TAIL_POINTS]; /* 50 to 100 */
-extern const char *const tail_names[TAIL_POINTS];
-struct tail {
-    uint64_t ns[TAIL_POINTS], min[TAIL_POINTS], max[TAIL_POINTS];
-};
 
 struct row {
     /* what is asked */

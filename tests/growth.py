@@ -121,7 +121,7 @@ class Latency(unittest.TestCase):
     def test_calls_beside_empty_sections(self):
         threads = min(2, CORES)
         tails = result("run", "--latency", *SMALL, "--threads", str(threads),
-                       "--workload", "take,take-at,refuse,first-seen,roll,churn,roll-all")["tails"]
+                       "--workload", "take,take-at,refuse,first-seen,roll,churn,roll-all")["rows"]
         self.assertEqual(len(tails), 7)
         for row in tails:
             with self.subTest(row=row):
@@ -150,7 +150,7 @@ class Latency(unittest.TestCase):
 class Goals(unittest.TestCase):
     def test_every_point_and_the_exit_code(self):
         done = call("goals", *SMALL, "--format", "json")
-        goals = json.loads(done.stdout)["goals"]
+        goals = json.loads(done.stdout)["rows"]
         self.assertEqual([goal["point"] for goal in goals], [1, 2, 3, 4, 4, 4, 5, 5, 5, 6])
         for goal in goals:
             with self.subTest(goal=goal):
@@ -222,21 +222,49 @@ class Compare(unittest.TestCase):
         """Every command's own JSON is read back, and each row finds its partner."""
         for arguments, metrics in ((["run", "--latency", *SMALL], 6),
                                    (["growth", "--by", "keys,policies,load", *SMALL], 1),
-                                   (["goals", *SMALL], 1)):
+                                   (["goals", *SMALL], 1),
+                                   (["peers", "--peer", "mutex,open-64", "--keys", "10,100",
+                                     "--seconds", "0.01"], 1),
+                                   (["load", "--rate", "9k", "--keys", "100", "--seconds", "0.1",
+                                     "--limit", "5/s", "--limit", "9/min"], 13)):
             with self.subTest(arguments=arguments):
                 done = call(*arguments, "--format", "json")
                 path = self.write(done.stdout)
                 again = json.loads(call(*arguments, "--format", "json", "--compare", path).stdout)
                 old = json.loads(done.stdout)
-                rows = next(old[name] for name in ("rows", "tails", "goals") if name in old)
-                rows = [row for row in rows if row.get("measured", 0) is not None]
+                rows = [row for row in old["rows"] if row.get("measured", 0) is not None]
                 compare = again["compare"]
                 self.assertEqual((compare["only_old"], compare["only_new"]), (0, 0))
                 self.assertEqual(len(compare["pairs"]), metrics * len(rows))
                 self.assertEqual(compare["commit"], old["build"]["commit"])
 
+    def test_a_result_of_another_command(self):
+        """Every measuring command has one shape of result, and says whose it is."""
+        quick = {"run": ["--workload", "take", "--keys", "9", "--seconds", "0.001"],
+                 "growth": ["--by", "keys", *SMALL],
+                 "peers": ["--peer", "counter", "--keys", "9", "--threads", "1", "--seconds",
+                           "0.001"],
+                 "load": ["--rate", "1k", "--keys", "9", "--seconds", "0.01"]}
+        for command, arguments in quick.items():
+            with self.subTest(command=command):
+                old = result(command, *arguments)
+                self.assertEqual(list(old), ["command", "machine", "build", "date", "seconds",
+                                             "rows"])
+                self.assertEqual(old["command"], command)
+                other = "goals" if command == "run" else "run"
+                done = call(other, "--compare", self.write(old))
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("it is a result of stint-bench %s" % command, done.stderr)
+
+    def test_rows_with_other_limits_are_no_pair(self):
+        arguments = ["load", "--rate", "1k", "--keys", "9", "--seconds", "0.01", "--limit"]
+        path = self.write(result(*arguments, "5/s"))
+        compare = result(*arguments, "6/s", "--compare", path)["compare"]
+        self.assertEqual((compare["pairs"], compare["only_old"], compare["only_new"]), ([], 1, 1))
+
     def test_what_is_no_result(self):
-        for text in ("", "{", "[1]", "{}", '{"rows": []}'):
+        for text in ("", "{", "[1]", "{}", '{"command": "run", "rows": []}',
+                     '{"machine": {}, "rows": []}', '{"command": "run", "machine": {}, "rows": {}}'):
             with self.subTest(text=text):
                 done = call(*self.RUN, "--compare", self.write(text))
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

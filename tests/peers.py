@@ -336,26 +336,36 @@ class Load(unittest.TestCase):
         self.assertIs(result["checked"], True)
         self.assertEqual(result["arrivals"], arrivals)
         self.assertEqual(result["allowed"] + result["refused"], arrivals)
-        self.assertEqual(sum(policy["allowed"] for policy in result["limits"]), result["allowed"])
-        self.assertEqual(sum(policy["refused"] for policy in result["limits"]), result["refused"])
+        self.assertEqual(sum(policy["allowed"] for policy in result["by_limit"]), result["allowed"])
+        self.assertEqual(sum(policy["refused"] for policy in result["by_limit"]), result["refused"])
         self.assertEqual(result["untracked"], 0)
-        for name in ("decision_ns", "lateness_ns"):
-            values = [result[name][p] for p in ("p50", "p90", "p99", "p99_9", "p99_99", "max")]
+        for name in ("call", "empty", "late", "late_without"):
+            tail = result[name]
+            self.assertEqual(list(tail), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
+            values = [point["ns"] for point in tail.values()]
             self.assertEqual(values, sorted(values))
-        self.assertGreater(result["decision_ns"]["p50"], 0)
-        self.assertLessEqual(result["late"], arrivals)
-        self.assertEqual(result["late"] > 0,
-                         result["lateness_ns"]["max"] > result["late_after_ns"])
+            for point in tail.values():
+                self.assertLessEqual(point["min"], point["max"])
+            # The largest of all is the largest of a part.
+            self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
+        self.assertGreater(result["call"]["p50"]["ns"], 0)
+        self.assertLessEqual(result["late_arrivals"], arrivals)
+        self.assertEqual(result["late_arrivals"] > 0,
+                         result["late"]["max"]["ns"] > result["late_after_ns"])
         self.assertGreater(result["core_share"], 0)
-        share = result["ns_per_decision"] * arrivals / 1e9 / result["wall_seconds"]
+        share = result["ns_per_op"] * arrivals / 1e9 / result["wall_seconds"]
         self.assertAlmostEqual(result["core_share"] / share, 1, places=3)
+        # Of all is between what the tenths of the run show.
+        for low, all, high in (("ns_min", "ns_per_op", "ns_max"),
+                               ("core_share_min", "core_share", "core_share_max")):
+            self.assertLessEqual(result[low], result[all])
+            self.assertLessEqual(result[all], result[high])
         self.assertGreater(result["cpu_share_without"], 0)
 
     def test_a_second_at_a_low_rate(self):
         result = self.load("--rate", "5000", "--seconds", "1", "--keys", "1k")
         self.check(result, 5000)
-        self.assertEqual([policy["limit"] for policy in result["limits"]],
-                         ["10/second", "100/minute", "2000/hour"])
+        self.assertEqual(result["limits"], ["10/second", "100/minute", "2000/hour"])
         # It keeps to the schedule, and it sleeps.
         self.assertGreaterEqual(result["wall_seconds"], 1)
         self.assertLess(result["cpu_share_with"], 0.9)
@@ -367,15 +377,20 @@ class Load(unittest.TestCase):
                            str(threads), "--limit", "7/day", "--limit", "3/day name=x")
         self.check(result, 1667)
         # Every key was asked for more than its limit.
-        self.assertEqual([policy["allowed"] for policy in result["limits"]], [70, 30])
+        self.assertEqual([policy["allowed"] for policy in result["by_limit"]], [70, 30])
+
+    def test_fewer_arrivals_than_parts(self):
+        for arrivals in (1, 7):
+            result = self.load("--rate", str(10 * arrivals), "--seconds", "0.1", "--keys", "10")
+            self.check(result, arrivals)
 
     def test_what_cannot_be_served_in_time_is_late(self):
         # The arrivals of 0.1 s, of which one core serves less than half in that time.
         result = self.load("--rate", "10M", "--seconds", "0.1", "--keys", "100k")
         self.check(result, 1000000)
         if result["wall_seconds"] > 0.11:
-            self.assertGreater(result["late"], 0)
-            self.assertGreater(result["lateness_ns"]["max"], 5000000)
+            self.assertGreater(result["late_arrivals"], 0)
+            self.assertGreater(result["late"]["max"]["ns"], 5000000)
 
     def test_the_table(self):
         done = call("load", "--rate", "1k", "--seconds", "0.2", "--keys", "100")
