@@ -17,7 +17,7 @@
 #include "row.h"
 #include "team.h"
 
-enum { CURVES_MAX = 16, POINTS_MAX = 64 };
+enum { CURVES_MAX = 16, POINTS_MAX = 64, WIDTH = 880, HEIGHT = 420 };
 
 /* Mid-tones, apart in hue and in lightness, legible on white and on black. */
 static const char *const colours[] = {"#3b82c4", "#d9822b", "#3a9d5d",
@@ -35,14 +35,17 @@ struct curve {
     char name[64];
     bool faint; /* a floor, or noise */
     unsigned colour, n;
+    unsigned dash; /* gnuplot's number; 1: a line */
     struct point {
         double x, y, low, high;
     } points[POINTS_MAX];
 };
 
 struct picture {
-    const char *file, *title, *x, *y;
-    char setup[1024]; /* gnuplot's, of the axes */
+    const char *file, *title, *x, *y; /* y: NULL: the axis needs none */
+    unsigned height;                  /* 0: HEIGHT */
+    bool across;                      /* points with errors in x, without lines */
+    char setup[2048];                 /* gnuplot's, of the axes */
     struct curve curves[CURVES_MAX];
     unsigned n;
 };
@@ -65,8 +68,13 @@ static struct curve *curve_of(struct picture *picture, const char *name, bool fa
             return &picture->curves[i];
     if (picture->n == CURVES_MAX)
         return NULL;
-    struct curve *curve = &picture->curves[picture->n++];
+    struct curve *curve = &picture->curves[picture->n];
     *curve = (struct curve){.faint = faint, .colour = colour == GREY ? GREY : colour % COLOURS};
+    curve->dash = 1;
+    for (unsigned i = 0; i < picture->n; i++)
+        curve->dash += faint && picture->curves[i].colour == curve->colour;
+    curve->dash += faint && curve->dash == 1;
+    picture->n++;
     snprintf(curve->name, sizeof(curve->name), "%s", name);
     return curve;
 }
@@ -90,39 +98,66 @@ static bool in_series(const json_t *row, const char *series) {
            number(row, "policies") == 1;
 }
 
+static bool is_uniform_alone(const json_t *row) {
+    return number(row, "threads") == 1 && strcmp(text(row, "distribution"), "uniform") == 0;
+}
+
+static const struct {
+    const char *workload, *name;
+} named[] = {{"take", "take: one at a time"}, {"batch", "batch: 16 in a call"}};
+enum { NAMED = sizeof(named) / sizeof(named[0]) };
+
+static struct curve *keys_curve(struct picture *picture, const json_t *row) {
+    const char *name = text(row, "workload");
+
+    for (unsigned i = 0; i < NAMED; i++)
+        if (strcmp(name, named[i].workload) == 0)
+            name = named[i].name;
+    return curve_of(picture, name, false, picture->n);
+}
+
+/* What no limiter can beat, in the colour of what it is the floor of. */
+static void keys_floor(struct picture *picture, const json_t *row) {
+    const char *floor = text(row, "floor");
+    const struct curve *of = keys_curve(picture, row);
+    double y = 1000 / number(row, "floor_ns");
+    char name[64];
+
+    if (of == NULL)
+        return;
+    snprintf(name, sizeof(name), "floor: %s",
+             strcmp(floor, floors[FLOOR_TAKE].name) == 0   ? "clock, hash, atomic add"
+             : strcmp(floor, floors[FLOOR_XADD].name) == 0 ? "atomic add"
+                                                           : floor);
+    put_point(curve_of(picture, name, true, of->colour), number(row, "keys"), y, y, y);
+}
+
 static void keys_picture(struct picture *picture, const json_t *rows) {
     *picture = (struct picture){
         .file = "keys",
-        .title = "Decisions per second of one core, as the keys grow",
+        .title = "Decisions a second of one core, as the keys grow",
         .x = "keys in the table",
         .y = "millions a second",
-        .setup = "set logscale xy\nset format y '%g'\nset autoscale xfix\nset offsets graph "
-                 "0.04,graph 0.04,0,0\n"
-                 "set xtics (\"1k\" 1e3,\"10k\" 1e4,\"100k\" 1e5,\"1M\" "
-                 "1e6,\"10M\" 1e7,"
-                 "\"100M\" 1e8,\"1G\" 1e9)\nset ytics (1,2,5,10,20,50,100,200,500,1000)\n",
+        .setup = "set logscale xy\nset format y '%g'\nset autoscale fix\n"
+                 "set offsets graph 0.04,graph 0.04,graph 0.08,graph 0.08\n"
+                 "set xtics ('10' 10,'100' 100,'1k' 1e3,'10k' 1e4,'100k' 1e5,"
+                 "'1M' 1e6,'10M' 1e7,'100M' 1e8,'1G' 1e9)\n"
+                 "set ytics (0.5,1,2,5,10,20,50,100,200,500,1000)\n",
     };
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        const char *workload = text(row, "workload");
-        if (!in_series(row, "keys") || number(row, "threads") != 1 ||
-            strcmp(text(row, "distribution"), "uniform") != 0)
-            continue;
-        struct curve *curve = curve_of(picture, workload, false, picture->n);
-        put_point(curve, number(row, "keys"), 1000 / number(row, "ns_per_op"),
-                  1000 / number(row, "ns_max"), 1000 / number(row, "ns_min"));
+        if (in_series(row, "keys") && is_uniform_alone(row))
+            put_point(keys_curve(picture, row), number(row, "keys"),
+                      1000 / number(row, "ns_per_op"), 1000 / number(row, "ns_max"),
+                      1000 / number(row, "ns_min"));
     }
-    /* What no limiter can beat: the floor that is the same at all sizes. */
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        if (!in_series(row, "keys") || number(row, "threads") != 1 ||
-            strcmp(text(row, "distribution"), "uniform") != 0 ||
-            strcmp(text(row, "workload"), "batch") != 0)
-            continue;
-        double y = 1000 / number(row, "floor_ns");
-        put_point(curve_of(picture, "nothing but the atomic add", true, GREY), number(row, "keys"),
-                  y, y, y);
-    }
+    for (unsigned k = 0; k < NAMED; k++)
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+            const json_t *row = json_array_get(rows, i);
+            if (in_series(row, "keys") && is_uniform_alone(row) &&
+                strcmp(text(row, "workload"), named[k].workload) == 0)
+                keys_floor(picture, row);
+        }
 }
 
 static double alone_mops(const json_t *rows, const json_t *like) {
@@ -147,7 +182,7 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
 
     *picture = (struct picture){
         .file = "threads",
-        .title = "Decisions per second, as the threads grow",
+        .title = "Decisions a second, as the threads grow",
         .x = "threads, each on a core of its own",
         .y = "times one thread alone",
         .setup = "set yrange [0:*]\nset xtics 1\nset autoscale xfix\nset offsets 0.2,0.2,0.1,0\n",
@@ -178,42 +213,139 @@ static void threads_picture(struct picture *picture, const json_t *rows) {
     put_point(ideal, most, most, most, most);
 }
 
+#define PERCENTILE_AXES                                                                            \
+    "set logscale xy\nset xrange [1.6:1.3e5]\n"                                                    \
+    "set ytics ('1 ns' 1,'10 ns' 10,'100 ns' 100,'1 µs' 1e3,'10 µs' 1e4,"                        \
+    "'100 µs' 1e5,'1 ms' 1e6,'10 ms' 1e7,'100 ms' 1e8,'1 s' 1e9)\n"                               \
+    "set xtics ('50%%' 2,'90%%' 10,'99%%' 100,'99.9%%' 1e3,'99.99%%' 1e4,'max' 1e5)\n"
+
+static void put_tail(struct picture *picture, const json_t *row, const char *tail, const char *name,
+                     bool faint, unsigned colour) {
+    const json_t *points = json_object_get(row, tail);
+
+    if (points == NULL)
+        return;
+    struct curve *curve = curve_of(picture, name, faint, colour);
+    for (unsigned p = 0; p < TAIL_POINTS; p++) {
+        const json_t *point = json_object_get(points, tail_names[p]);
+        double x = tail_percents[p] < 100 ? 100 / (100 - tail_percents[p]) : 1e5;
+        /* Nothing is below 1 on a logarithmic axis. */
+        double y = number(point, "ns"), low = number(point, "min"), high = number(point, "max");
+        put_point(curve, x, y < 1 ? 1 : y, low < 1 ? 1 : low, high < 1 ? 1 : high);
+    }
+}
+
 static void tails_picture(struct picture *picture, const json_t *rows) {
     *picture = (struct picture){
         .file = "tails",
         .title = "Time of a single call, and of an empty section",
         .x = "percentile",
         .y = "time",
-        .setup = "set logscale xy\nset xrange [1.6:1.3e5]\n"
-                 "set ytics (\"1 ns\" 1,\"10 ns\" 10,\"100 ns\" 100,\"1 µs\" 1e3,"
-                 "\"10 µs\" 1e4,\"100 µs\" 1e5,\"1 ms\" 1e6,\"10 ms\" 1e7,\"100 ms\" 1e8,"
-                 "\"1 s\" 1e9)\n"
-                 "set xtics (\"50%%\" 2,\"90%%\" 10,\"99%%\" 100,\"99.9%%\" 1e3,\"99.99%%\" 1e4,"
-                 "\"max\" 1e5)\n",
+        .setup = PERCENTILE_AXES,
     };
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        static const char *const sections[] = {"call", "empty"};
-        for (unsigned s = 0; s < 2; s++) {
-            const json_t *tail = json_object_get(row, sections[s]);
-            char name[64], keys[24];
-            if (tail == NULL)
-                continue;
-            format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
-            snprintf(name, sizeof(name), "%s %s, %s keys, %.0f thr%s", text(row, "workload"),
-                     text(row, "distribution"), keys, number(row, "threads"),
-                     s == 0 ? "" : ": empty");
-            struct curve *curve = curve_of(picture, name, s == 1, (unsigned)i);
-            for (unsigned p = 0; p < TAIL_POINTS; p++) {
-                const json_t *point = json_object_get(tail, tail_names[p]);
-                double x = tail_percents[p] < 100 ? 100 / (100 - tail_percents[p]) : 1e5;
-                /* Nothing is below 1 on a logarithmic axis. */
-                double y = number(point, "ns"), low = number(point, "min");
-                double high = number(point, "max");
-                put_point(curve, x, y < 1 ? 1 : y, low < 1 ? 1 : low, high < 1 ? 1 : high);
-            }
-        }
+        char name[48], empty[64], keys[24];
+        if (!json_is_true(json_object_get(row, "latency")))
+            continue;
+        format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
+        bool uniform = strcmp(text(row, "distribution"), "uniform") == 0;
+        snprintf(name, sizeof(name), "%s%s%s, %s keys, %.0f thr", text(row, "workload"),
+                 uniform ? "" : " ", uniform ? "" : text(row, "distribution"), keys,
+                 number(row, "threads"));
+        snprintf(empty, sizeof(empty), "%s: empty", name);
+        put_tail(picture, row, "call", name, false, (unsigned)i);
+        put_tail(picture, row, "empty", empty, true, (unsigned)i);
     }
+}
+
+static void load_picture(struct picture *picture, const json_t *rows) {
+    *picture = (struct picture){
+        .file = "load",
+        .title = "Arrivals on a schedule: how late each was begun, and how long it took",
+        .x = "percentile",
+        .y = "time",
+        .setup = PERCENTILE_AXES,
+    };
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(text(row, "workload"), "arrivals") != 0)
+            continue;
+        put_tail(picture, row, "call", "a decision", false, 0);
+        put_tail(picture, row, "empty", "no decision in its place", true, 0);
+        put_tail(picture, row, "late", "begun after it was due", false, 1);
+        put_tail(picture, row, "late_without", "begun, without decisions", true, 1);
+    }
+}
+
+/* ---- Peers ---- */
+
+static unsigned line_of(const char *labels[], unsigned *n, const char *label) {
+    unsigned line = 0;
+
+    while (line < *n && strcmp(labels[line], label) != 0)
+        line++;
+    if (line == *n && *n < POINTS_MAX)
+        labels[(*n)++] = label;
+    return line;
+}
+
+static void peers_axes(struct picture *picture, const char *const labels[], const bool absent[],
+                       unsigned lines) {
+    enum { LINE = 34, AROUND = 100 }; /* pixels */
+    size_t at, size = sizeof(picture->setup);
+
+    at = (size_t)snprintf(
+        picture->setup, size,
+        "set logscale x\nset autoscale xfix\nset offsets graph 0.03,graph 0.03,0,0\n"
+        "set xtics ('1k' 1e3,'10k' 1e4,'100k' 1e5,'1M' 1e6,'10M' 1e7,'100M' 1e8,'1G' 1e9,"
+        "'10G' 1e10)\nset yrange [%u.5:-0.5]\nset ytics scale 0 (",
+        lines - 1);
+    for (unsigned i = 0; i < lines && at < size; i++)
+        at += (size_t)snprintf(picture->setup + at, size - at, "%s'%.40s%s' %u", i == 0 ? "" : ",",
+                               labels[i], absent[i] ? " (not installed)" : "", i);
+    if (at < size)
+        snprintf(picture->setup + at, size - at, ")\n");
+    picture->height = AROUND + LINE * lines;
+}
+
+/* Each peer has a line of the picture, in the order of the rows, and on it a point for each number
+ * of keys and threads. */
+static void peers_picture(struct picture *picture, const json_t *rows) {
+    const char *labels[POINTS_MAX];
+    bool absent[POINTS_MAX] = {false};
+    unsigned lines = 0;
+
+    *picture = (struct picture){
+        .file = "peers",
+        .title = "Decisions a second, stint beside others",
+        .x = "decisions a second, all threads together",
+        .across = true,
+    };
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (json_object_get(row, "peer") == NULL)
+            return;
+        unsigned line = line_of(labels, &lines, text(row, "label"));
+        if (line == lines)
+            continue;
+        absent[line] = json_is_true(json_object_get(row, "absent"));
+        if (!json_is_number(json_object_get(row, "ns_per_op")))
+            continue;
+        double threads = number(row, "threads"), second = threads * 1e9;
+        char name[64], keys[24];
+        format_count((uint64_t)number(row, "keys"), keys, sizeof(keys));
+        snprintf(name, sizeof(name), "%s keys, %.0f %s", keys, threads,
+                 threads > 1 ? "threads" : "thread");
+        put_point(curve_of(picture, name, false, picture->n), second / number(row, "ns_per_op"),
+                  line, second / number(row, "ns_max"), second / number(row, "ns_min"));
+    }
+    /* Points of one line stand one above the other. */
+    for (unsigned i = 0; i < picture->n; i++)
+        for (unsigned p = 0; p < picture->curves[i].n; p++)
+            picture->curves[i].points[p].y += 0.6 * ((i + 0.5) / picture->n - 0.5);
+    if (picture->n != 0)
+        peers_axes(picture, labels, absent, lines);
 }
 
 /* ---- From curves to SVG ---- */
@@ -229,23 +361,7 @@ static void quoted(FILE *out, const char *value) {
     fputc('\'', out);
 }
 
-static void write_script(FILE *out, const struct picture *picture, const char *caption) {
-    fputs("set encoding utf8\nset terminal svg size 1000,480 dynamic font 'sans-serif,14' "
-          "noenhanced\n"
-          "set pointintervalbox 0\nset border 3 lc rgb '#808080'\nset tics nomirror\n"
-          "set grid lc rgb '#808080' lw 0.4 dt 3\n"
-          "set key outside right top Left reverse samplen 2\nset bmargin 5\n",
-          out);
-    fputs(picture->setup, out);
-    fputs("set title ", out);
-    quoted(out, picture->title);
-    fputs(" font ',17'\nset xlabel ", out);
-    quoted(out, picture->x);
-    fputs("\nset ylabel ", out);
-    quoted(out, picture->y);
-    fputs("\nset label 1 ", out);
-    quoted(out, caption);
-    fputs(" at screen 0.01,0.02 font ',11'\n", out);
+static void write_data(FILE *out, const struct picture *picture) {
     for (unsigned i = 0; i < picture->n; i++) {
         fprintf(out, "$c%u << EOD\n", i);
         for (unsigned p = 0; p < picture->curves[i].n; p++)
@@ -254,19 +370,74 @@ static void write_script(FILE *out, const struct picture *picture, const char *c
                     picture->curves[i].points[p].high);
         fputs("EOD\n", out);
     }
+}
+
+/* Error bars are always of both axes: those of one are drawn with a white ring around the point. */
+static void write_curve(FILE *out, const struct picture *picture, unsigned at) {
+    static const unsigned shapes[] = {7, 5, 9, 13}; /* circle, square, triangle, diamond; filled */
+    const struct curve *curve = &picture->curves[at];
+    const char *colour = curve->colour < COLOURS ? colours[curve->colour] : "#808080";
+
+    if (picture->across) {
+        fprintf(out, "$c%u using 1:2:3:4:2:2 with xyerrorbars lc rgb '%s' lw 1 pt %u ps 0.8 title ",
+                at, colour, shapes[at % 4]);
+        quoted(out, curve->name);
+        return;
+    }
+    fprintf(out, "$c%u using 1:2 with lines lc rgb '%s' lw %s dt %u title ", at, colour,
+            curve->faint ? "1.2" : "2.2", curve->dash);
+    quoted(out, curve->name);
+    fprintf(out, ", $c%u using 1:2:1:1:%s with xyerrorbars notitle lc rgb '%s' lw 1 pt 7 ps %s", at,
+            curve->faint ? "2:2" : "3:4", colour, curve->faint ? "0.3" : "0.5");
+}
+
+/* Title, then the legend in as many columns as it has room for, then what it is of. */
+static void write_frame(FILE *out, const struct picture *picture, const char *caption) {
+    enum { LETTER = 10, SAMPLE = 60, LINE = 20, TITLE = 38, AXIS = 20 }; /* pixels */
+    size_t longest = 1;
+
+    for (unsigned i = 0; i < picture->n; i++)
+        if (strlen(picture->curves[i].name) > longest)
+            longest = strlen(picture->curves[i].name);
+    unsigned columns = (unsigned)(WIDTH / (longest * LETTER + SAMPLE));
+    columns = columns < 1 ? 1 : columns > picture->n ? picture->n : columns;
+    unsigned head = TITLE + LINE * ((picture->n + columns - 1) / columns);
+    unsigned height = (picture->height != 0 ? picture->height : HEIGHT) + head;
+    fprintf(out,
+            "set terminal svg size %d,%u dynamic font 'sans-serif,14' noenhanced\n"
+            "set label 2 ",
+            WIDTH, height);
+    quoted(out, picture->title);
+    fprintf(out,
+            " at screen 0.5,%.4f center font ',17'\n"
+            "set key at screen 0.5,%.4f center top horizontal maxcols %u Left reverse samplen 2\n"
+            "set tmargin at screen %.4f\nset bmargin 5\nset label 1 ",
+            1 - 18.0 / height, 1 - (double)TITLE / height, columns,
+            1 - (double)(head + AXIS) / height);
+    quoted(out, caption);
+    fputs(" at character 1,0.8 font ',11'\n", out);
+}
+
+static void write_script(FILE *out, const struct picture *picture, const char *caption) {
+    fputs("set encoding utf8\n", out);
+    write_frame(out, picture, caption);
+    fprintf(out,
+            "set border %d lc rgb '#808080'\nset tics nomirror\n"
+            "set grid lc rgb '#808080' lw 0.4 dt 3\nset errorbars small\n",
+            picture->across ? 1 : 3);
+    fputs(picture->setup, out);
+    fputs("set xlabel ", out);
+    quoted(out, picture->x);
+    if (picture->y != NULL) {
+        fputs("\nset ylabel ", out);
+        quoted(out, picture->y);
+    }
+    fputc('\n', out);
+    write_data(out, picture);
     fputs("plot ", out);
     for (unsigned i = 0; i < picture->n; i++) {
-        const struct curve *curve = &picture->curves[i];
-        const char *colour = curve->colour < COLOURS ? colours[curve->colour] : "#808080";
-        if (i > 0)
-            fputs(", ", out);
-        fprintf(out, "$c%u using 1:2 with lines lc rgb '%s' %s title ", i, colour,
-                curve->faint ? "lw 1.2 dt 2" : "lw 2.2");
-        quoted(out, curve->name);
-        if (!curve->faint)
-            fprintf(out,
-                    ", $c%u using 1:2:3:4 with yerrorbars notitle lc rgb '%s' lw 1 pt 7 ps 0.5", i,
-                    colour);
+        fputs(i == 0 ? "" : ", ", out);
+        write_curve(out, picture, i);
     }
     fputs("\n", out);
 }
@@ -347,8 +518,14 @@ static int draw(const struct picture *picture, const char *directory, const char
     return good ? EXIT_GOOD : EXIT_FAILED;
 }
 
+/* Each takes the rows that it has a place for, which may be none. */
+static void (*const all_pictures[])(struct picture *, const json_t *) = {
+    keys_picture, threads_picture, tails_picture, load_picture, peers_picture,
+};
+enum { PICTURES = sizeof(all_pictures) / sizeof(all_pictures[0]) };
+
 int plot_result(const json_t *result, const char *directory) {
-    static struct picture pictures[3];
+    static struct picture pictures[PICTURES];
     const json_t *machine = json_object_get(result, "machine");
     char caption[256];
     int outcome = EXIT_GOOD;
@@ -358,10 +535,8 @@ int plot_result(const json_t *result, const char *directory) {
              text(machine, "cpu"), number(machine, "cores"), text(result, "date"),
              text(json_object_get(result, "build"), "version"),
              text(json_object_get(result, "build"), "commit"));
-    keys_picture(&pictures[0], json_object_get(result, "rows"));
-    threads_picture(&pictures[1], json_object_get(result, "rows"));
-    tails_picture(&pictures[2], json_object_get(result, "tails"));
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < PICTURES; i++) {
+        all_pictures[i](&pictures[i], json_object_get(result, "rows"));
         if (pictures[i].n == 0)
             continue;
         errno = 0;

@@ -284,10 +284,18 @@ class Plot(unittest.TestCase):
     def test_pictures(self):
         grown = result("growth", "--by", "keys,threads", *SMALL, "--plot", self.path)
         result("run", "--latency", *SMALL, "--plot", self.path)
+        result("peers", "--peer", "mutex", "--keys", "9,2k", "--threads", "1", "--seconds", "0.01",
+               "--plot", self.path)
+        result("load", "--rate", "1k", "--keys", "9", "--seconds", "0.1", "--plot", self.path)
         pictures = sorted(os.listdir(self.path))
-        self.assertEqual(pictures, ["keys.svg", "tails.svg"] + ["threads.svg"] * (CORES > 1))
-        wanted = {"keys.svg": ["take", "batch", "1k", "10k"],
-                  "tails.svg": ["99.99%", "first-seen uniform, 10k keys, 1 thr", "1 µs"],
+        self.assertEqual(pictures, ["keys.svg", "load.svg", "peers.svg", "tails.svg"] +
+                         ["threads.svg"] * (CORES > 1))
+        wanted = {"keys.svg": ["take", "batch", "1k", "10k", "floor: clock, hash, atomic add",
+                               "floor: atomic add"],
+                  "load.svg": ["99.99%", "a decision", "begun after it was due"],
+                  "peers.svg": ["stint, one at a time", "stint, 16 in a call", "uthash, one mutex",
+                                "9 keys, 1 thread", "2k keys, 1 thread", "10M"],
+                  "tails.svg": ["99.99%", "first-seen, 10k keys, 1 thr", "1 µs"],
                   "threads.svg": ["take zipf, 10k keys", "refuse hot, 10k keys"]}
         for name in pictures:
             with self.subTest(name=name):
@@ -302,6 +310,22 @@ class Plot(unittest.TestCase):
                 self.assertIn(grown["build"]["commit"], texts)
                 self.assertIn(grown["date"][:8], texts)
                 self.assertIn("prefers-color-scheme", svg)
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    def test_an_absent_peer_has_its_line(self):
+        os.symlink(shutil.which("gnuplot"), os.path.join(self.directory.name, "gnuplot"))
+        done = call("peers", "--peer", "redis-incr", "--keys", "9", "--threads", "1", "--seconds",
+                    "0.01", "--plot", self.path, env={"PATH": self.directory.name})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(self.path, "peers.svg"), encoding="utf-8") as file:
+            self.assertIn("Redis INCR (not installed)", file.read())
+
+    def test_what_makes_no_picture_is_told(self):
+        if shutil.which("gnuplot"):
+            done = call("run", "--workload", "take", "--distribution", "zipf", "--keys", "9",
+                        "--seconds", "0.001", "--plot", self.path)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("no picture", done.stderr)
 
     def test_without_gnuplot_nothing_is_measured(self):
         done = call("growth", "--plot", self.path, env={"PATH": self.directory.name})
