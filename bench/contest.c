@@ -18,7 +18,6 @@
 #include "team.h"
 
 enum {
-    REPEATS = 15, /* short turns, so that a disturbance is in a few of them for each peer */
     REHEARSAL_KEYS = 2000,
     REHEARSAL_KEYS_SERVER = 300, /* one request at a time is slow there */
     REHEARSAL_LIMIT = 3,
@@ -79,7 +78,6 @@ struct field {
         fill; /* every key once, each thread its part; else the sequence, until budget or max_ops */
     uint64_t budget_ns, max_ops; /* of each thread */
 
-    double ns[REPEATS];
     uint64_t ops, cpu_ns; /* of all repeats */
 };
 
@@ -336,14 +334,16 @@ static bool repeat(struct field *field, unsigned nth) {
         field->cpu_ns += process_cpu_ns(server) - server_ns;
     field->cpu_ns += sum.cpu_ns;
     field->ops += sum.ops;
-    field->ns[nth] = (double)sum.ns / (double)sum.ops;
+    field->entrant->ns[nth] = (double)sum.ns / (double)sum.ops;
     return true;
 }
 
 static void conclude(struct field *field, struct entrant *entrant, const struct contest *contest) {
     uint64_t granted = 0;
+    double in_order[CONTEST_REPEATS];
 
-    summarize(field->ns, REPEATS, &entrant->ns_per_op, &entrant->ns_min, &entrant->ns_max);
+    memcpy(in_order, entrant->ns, sizeof(in_order));
+    summarize(in_order, CONTEST_REPEATS, &entrant->ns_per_op, &entrant->ns_min, &entrant->ns_max);
     entrant->per_second = contest->threads * 1e9 / entrant->ns_per_op;
     entrant->cpu_seconds = (double)field->cpu_ns / 1e9 / (double)field->ops * 1e6;
     for (uint64_t i = 0; i < contest->keys; i++)
@@ -368,7 +368,7 @@ static void show(struct view *view, const struct entrant *entrant, const char *w
 
 void contest_run(const struct contest *contest, struct entrant *entrants, size_t n) {
     struct field *fields = must_have(calloc(n, sizeof(*fields)));
-    struct view view = {contest, 0, (double)(n * (2 + REPEATS))};
+    struct view view = {contest, 0, (double)(n * (2 + CONTEST_REPEATS))};
     uint64_t window = (uint64_t)time(NULL) / contest->window;
 
     for (size_t i = 0; i < n; i++) {
@@ -386,15 +386,15 @@ void contest_run(const struct contest *contest, struct entrant *entrants, size_t
                 show(&view, &entrants[i], "filling");
                 entrants[i].checked = open_full(&fields[i], &entrants[i], contest);
             }
-    for (unsigned nth = 0; nth < REPEATS; nth++)
+    for (unsigned nth = 0; nth < CONTEST_REPEATS; nth++)
         for (size_t i = 0; i < n; i++)
             if (entrants[i].checked) {
                 struct field *field = &fields[i];
                 show(&view, &entrants[i], "timing");
-                field->budget_ns = (uint64_t)(contest->seconds * 1e9 / REPEATS);
+                field->budget_ns = (uint64_t)(contest->seconds * 1e9 / CONTEST_REPEATS);
                 /* No key may come to its limit, where requests become refusals. */
                 double most =
-                    0.9 * TIMED_LIMIT * (double)contest->keys / contest->threads / REPEATS;
+                    0.9 * TIMED_LIMIT * (double)contest->keys / contest->threads / CONTEST_REPEATS;
                 field->max_ops = most < 1e15 ? (uint64_t)most : (uint64_t)1e15;
                 entrants[i].checked = repeat(field, nth);
             }

@@ -10,11 +10,15 @@
 
 #include "peer.h"
 
+/* Short turns, so that a disturbance is in a few of them for each peer. */
+enum { CONTEST_REPEATS = 15 };
+
 /* One peer, and what came out. */
 struct entrant {
     const struct peer *peer;
     bool absent;                      /* its server is not installed; nothing else is known */
-    double ns_per_op, ns_min, ns_max; /* of one decision on its thread; median of the repeats */
+    double ns[CONTEST_REPEATS];       /* of one decision on its thread, of each repeat in turn */
+    double ns_per_op, ns_min, ns_max; /* the median of these, the least and the most */
     double per_second;                /* decisions of all threads together */
     double cpu_seconds;               /* of a million decisions, the server's included */
     double bytes_per_key;             /* what resident memory grew by, the server's if it has one */

@@ -6,13 +6,19 @@
 
 #include "bed.h"
 #include "common.h"
+#include "contest.h"
 #include "measure.h"
 #include "options.h"
 #include "plan.h"
 #include "report.h"
 #include "team.h"
 
-enum { FEW = 1000, LARGEST = 10, KEYS_DEFAULT = 10000000 };
+enum {
+    FEW = 1000,
+    LARGEST = 10,
+    KEYS_DEFAULT = 10000000,
+    KEYS_REDIS = 1000000, /* out of cache: in it, stint gains far more than Redis does */
+};
 
 struct options {
     uint64_t keys;
@@ -29,15 +35,23 @@ static void print_help(FILE *out) {
         "what was measured (the median of the repeats, the least and the most), the floor, and\n"
         "whether it is met. On ratios, because absolute times are the machine's.\n"
         "\n"
+        "Redis is asked by one thread on one connection for the same decisions, of a million keys\n"
+        "(or of --keys, if that is less), by its faster recipe: INCR, and EXPIRE for the first.\n"
+        "Like is set beside like: one request at a time beside single takes, 16 pipelined beside\n"
+        "batches of 16. The other two ratios are shown beside those and decide nothing.\n"
+        "\n"
         "  --keys N             keys of the large table, 1k to 400M (10M); the largest has ten\n"
         "                       times as many, which takes 7 GiB for 100M\n"
-        "  --seconds S          timed work a measurement, 0.001 to 3600 (1)\n" OUTPUT_HELP "\n"
-        "Exit codes: 0 all are met, 1 one is missed, or could not be measured, 2 wrong usage.\n",
+        "  --seconds S          timed work a measurement, 0.001 to 3600 (1)\n" FORMAT_HELP
+            COMPARE_HELP "\n"
+        "Exit codes: 0 all are met, 1 one is missed, or could not be measured, 2 wrong usage. "
+        "That\n"
+        "redis-server is not installed is said, and counts as neither.\n",
         out);
 }
 
 static int read_options(int argc, char **argv, struct options *options) {
-    static const char *const known[] = {"--keys", "--seconds", "--format", "--plot", "--compare"};
+    static const char *const known[] = {"--keys", "--seconds", "--format", "--compare"};
 
     for (int i = 1; i < argc; i++) {
         struct option option;
@@ -69,6 +83,8 @@ struct goal {
     double measured, min, max;
     char floor[32];
     const char *why; /* it was not measured; NULL: it was */
+    bool absent;     /* because what it is compared with is not installed */
+    bool aside;      /* it is shown, and decides nothing */
 };
 
 static bool goal_met(const struct goal *goal) {
@@ -82,20 +98,30 @@ static void goals_head(FILE *out, double seconds) {
     fprintf(out, "%-2s %-36s %-8s %8s %-14s %-20s\n", "", "goal", "", "measured", "", "floor");
 }
 
+/* Three digits, and all that are left of the point. */
+static void format_ratio(double ratio, char *text, size_t size) {
+    snprintf(text, size, ratio < 1000 ? "%.3g" : "%.0f", ratio);
+}
+
 static void goals_table(FILE *out, const void *item) {
     const struct goal *goal = item;
-    char range[40] = "";
+    char range[40] = "", measured[16], min[16], max[16];
 
     fprintf(out, "%u  %-36s %s %-5g ", goal->point, goal->name,
             goal->at_least ? ">=" : "<=", goal->limit);
     if (goal->why != NULL) {
-        fprintf(out, "not measured: %s\n", goal->why);
+        fprintf(out, "%s: %s\n", goal->absent ? "absent" : "not measured", goal->why);
         return;
     }
+    format_ratio(goal->measured, measured, sizeof(measured));
+    format_ratio(goal->min, min, sizeof(min));
+    format_ratio(goal->max, max, sizeof(max));
     if (goal->min != goal->max)
-        snprintf(range, sizeof(range), "[%.3g, %.3g]", goal->min, goal->max);
-    fprintf(out, "%8.3g %-14s %-20s %s\n", goal->measured, range, goal->floor,
-            goal_met(goal) ? "met" : "MISSED");
+        snprintf(range, sizeof(range), "[%s, %s]", min, max);
+    fprintf(out, "%8s %-14s %-20s %s\n", measured, range, goal->floor,
+            goal->aside      ? "aside"
+            : goal_met(goal) ? "met"
+                             : "MISSED");
 }
 
 static void goals_json(FILE *out, const void *item) {
@@ -112,7 +138,11 @@ static void goals_json(FILE *out, const void *item) {
         fputs(", \"measured\": null", out);
     fputs(", \"floor\": ", out);
     put_json_string(out, goal->floor, strlen(goal->floor));
-    fprintf(out, ", \"met\": %s}", goal_met(goal) ? "true" : "false");
+    fprintf(out, ", \"absent\": %s, \"aside\": %s, \"met\": %s}", goal->absent ? "true" : "false",
+            goal->aside ? "true" : "false",
+            goal->absent || goal->aside ? "null"
+            : goal_met(goal)            ? "true"
+                                        : "false");
 }
 
 static void goals_foot(FILE *out) {
@@ -121,7 +151,8 @@ static void goals_foot(FILE *out) {
         "the\n"
         "range is that of the repeats. Goals for times are ratios to the floor; for two threads,\n"
         "to one thread alone, and their floor is what the same floor gains by a second core. For\n"
-        "more keys the floor is a dependent load in the one table, to one in the other.\n",
+        "more keys the floor is a dependent load in the one table, to one in the other. For Redis\n"
+        "it is what Redis takes, like beside like; what is aside is shown for comparison.\n",
         out);
 }
 
@@ -138,11 +169,15 @@ struct goals {
     bool all_met, good;
 };
 
-enum { MEASUREMENTS = 11 };
+enum { MEASUREMENTS = 12 };
+
+static void show(struct goals *goals, const char *label) {
+    progress_start(&goals->progress, label, MEASUREMENTS);
+    progress_update(&goals->progress, goals->done++);
+}
 
 static bool measure(struct goals *goals, struct row *row) {
-    progress_start(&goals->progress, workloads[row->workload].name, MEASUREMENTS);
-    progress_update(&goals->progress, goals->done++);
+    show(goals, workloads[row->workload].name);
     row_measure(row, goals->options->seconds, goals->machine->cache, NULL, NULL);
     progress_end(&goals->progress);
     if (!row->checked) {
@@ -155,7 +190,7 @@ static bool measure(struct goals *goals, struct row *row) {
 
 static void print(struct goals *goals, const struct goal *goal) {
     report_other(&goals->report, goal);
-    goals->all_met &= goal_met(goal);
+    goals->all_met &= goal_met(goal) || goal->absent || goal->aside;
 }
 
 static void floor_text(struct goal *goal, const struct row *row) {
@@ -270,8 +305,7 @@ static void goal_many_keys(struct goals *goals) {
         print(goals, &goal);
         return;
     }
-    progress_start(&goals->progress, "the largest table", MEASUREMENTS);
-    progress_update(&goals->progress, goals->done++);
+    show(goals, "the largest table");
     rows_measure_beside(&large, &largest, goals->options->seconds, &ratio);
     progress_end(&goals->progress);
     if (!large.checked || !largest.checked) {
@@ -289,9 +323,62 @@ static void goal_many_keys(struct goals *goals) {
     print(goals, &goal);
 }
 
+enum { OURS_TAKE, OURS_BATCH, REDIS, REDIS_16, ENTRANTS };
+
+/* How many times Redis's ns ours are. */
+static void redis_goal(struct goals *goals, const struct entrant *entrants, unsigned redis,
+                       unsigned ours, const char *name, double limit) {
+    const struct entrant *a = &entrants[ours], *b = &entrants[redis];
+    struct goal goal = {.point = 7, .name = name, .at_least = true, .limit = limit};
+
+    goal.aside = (redis == REDIS) != (ours == OURS_TAKE);
+    goal.absent = b->absent;
+    if (b->absent) {
+        goal.why = "redis-server; ./bench/run goals installs it";
+    } else if (!a->checked || !b->checked) {
+        goal.why = "it failed";
+    } else {
+        double ratios[CONTEST_REPEATS];
+        for (unsigned i = 0; i < CONTEST_REPEATS; i++)
+            ratios[i] = b->ns[i] / a->ns[i];
+        summarize(ratios, CONTEST_REPEATS, &goal.measured, &goal.min, &goal.max);
+        snprintf(goal.floor, sizeof(goal.floor), "Redis %.3g us", b->ns_per_op / 1e3);
+    }
+    print(goals, &goal);
+}
+
+static void goal_redis(struct goals *goals) {
+    struct entrant entrants[ENTRANTS] = {
+        [OURS_TAKE] = {.peer = &peer_stint},
+        [OURS_BATCH] = {.peer = &peer_stint_batch},
+        [REDIS] = {.peer = &peer_redis_incr},
+        [REDIS_16] = {.peer = &peer_redis_incr_16},
+    };
+    struct contest contest = {
+        .keys = goals->options->keys < KEYS_REDIS ? goals->options->keys : KEYS_REDIS,
+        .threads = 1,
+        .seconds = goals->options->seconds,
+        .window = contest_window(),
+    };
+
+    show(goals, "Redis");
+    contest_run(&contest, entrants, ENTRANTS);
+    progress_end(&goals->progress);
+    for (unsigned i = 0; i < ENTRANTS; i++)
+        if (!entrants[i].checked && !entrants[i].absent) {
+            fprintf(stderr, "stint-bench goals: %s: %s\n", entrants[i].peer->name,
+                    entrants[i].wrong);
+            goals->good = false;
+        }
+    redis_goal(goals, entrants, REDIS, OURS_TAKE, "Redis one at a time / take", 300);
+    redis_goal(goals, entrants, REDIS, OURS_BATCH, "Redis one at a time / batch", 300);
+    redis_goal(goals, entrants, REDIS_16, OURS_TAKE, "Redis 16 pipelined / take", 20);
+    redis_goal(goals, entrants, REDIS_16, OURS_BATCH, "Redis 16 pipelined / batch", 20);
+}
+
 /* In the order of their numbers. */
 static void (*const all_goals[])(struct goals *) = {
-    goal_cache, goal_batch, goal_overlap, goal_threads, goal_new_keys, goal_many_keys,
+    goal_cache, goal_batch, goal_overlap, goal_threads, goal_new_keys, goal_many_keys, goal_redis,
 };
 
 int bench_goals(int argc, char **argv) {

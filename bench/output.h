@@ -18,12 +18,15 @@ struct output {
     json_t *old;         /* what is in it */
 };
 
-#define OUTPUT_HELP                                                                                \
-    "  --format F           table or json (table)\n"                                               \
-    "  --plot DIR           draws what the rows show into DIR, as SVG (needs gnuplot)\n"           \
+#define FORMAT_HELP "  --format F           table or json (table)\n"
+#define COMPARE_HELP                                                                               \
     "  --compare OLD.json   what got faster or slower since that --format json; a difference is\n" \
     "                       one only if the repeats of then and now do not overlap\n"              \
     "  --help\n"
+#define OUTPUT_HELP                                                                                \
+    FORMAT_HELP                                                                                    \
+    "  --plot DIR           draws what the rows show into DIR, as SVG (needs "                     \
+    "gnuplot)\n" COMPARE_HELP
 
 /* Takes one of --seconds, --format, --plot, --compare. Returns an exit code, after a message unless
  * it is EXIT_GOOD. */

@@ -19,6 +19,7 @@ import xml.etree.ElementTree
 
 BENCH = "stint-bench"
 CORES = len(os.sched_getaffinity(0))
+REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
 SMALL = ["--keys", "10k", "--seconds", "0.002"]
 
@@ -151,31 +152,45 @@ class Goals(unittest.TestCase):
     def test_every_point_and_the_exit_code(self):
         done = call("goals", *SMALL, "--format", "json")
         goals = json.loads(done.stdout)["rows"]
-        self.assertEqual([goal["point"] for goal in goals], [1, 2, 3, 4, 4, 4, 5, 5, 5, 6])
+        self.assertEqual([goal["point"] for goal in goals],
+                         [1, 2, 3, 4, 4, 4, 5, 5, 5, 6, 7, 7, 7, 7])
+        # Like beside like decides.
+        self.assertEqual([goal["aside"] for goal in goals], [False] * 10 + [False, True, True, False])
         for goal in goals:
             with self.subTest(goal=goal):
+                self.assertEqual(goal["absent"], goal["point"] == 7 and not REDIS)
                 if goal["measured"] is None:
-                    self.assertIs(goal["met"], False)
+                    self.assertIs(goal["met"], None if goal["absent"] else False)
                     continue
                 self.assertLessEqual(goal["measured_min"], goal["measured"])
                 self.assertLessEqual(goal["measured"], goal["measured_max"])
                 met = (goal["measured"] >= goal["limit"] if goal["better"] == "higher"
                        else goal["measured"] <= goal["limit"])
-                self.assertIs(goal["met"], met)
+                self.assertIs(goal["met"], None if goal["aside"] else met)
                 self.assertTrue(goal["floor"])
-        self.assertEqual(done.returncode, 0 if all(goal["met"] for goal in goals) else 1)
+        self.assertEqual(done.returncode, 1 if any(goal["met"] is False for goal in goals) else 0)
 
     def test_table(self):
         done = call("goals", *SMALL)
         lines = [line for line in done.stdout.splitlines() if re.match(r"\d  ", line)]
-        self.assertEqual([line[0] for line in lines], list("1234445556"))
+        self.assertEqual([line[0] for line in lines], list("12344455567777"))
         missed = 0
         for line in lines:
-            self.assertRegex(line, r" (met|MISSED)$|not measured: ")
-            missed += not line.endswith(" met")
+            self.assertRegex(line, r" (met|MISSED|aside)$|not measured: | absent: redis-server")
+            missed += line.endswith(" MISSED") or "not measured" in line
         self.assertEqual(done.returncode, 1 if missed else 0)
         for line in done.stdout.splitlines():
             self.assertLessEqual(len(line), 100, line)
+
+
+    def test_without_redis_its_goal_is_absent(self):
+        done = call("goals", *SMALL, "--format", "json", env={"PATH": "/nonexistent"})
+        redis = [goal for goal in json.loads(done.stdout)["rows"] if goal["point"] == 7]
+        self.assertEqual([(goal["absent"], goal["measured"], goal["met"]) for goal in redis],
+                         [(True, None, None)] * 4)
+        self.assertEqual(done.stderr, "")
+        missed = [goal for goal in json.loads(done.stdout)["rows"] if goal["met"] is False]
+        self.assertEqual(done.returncode, 1 if missed else 0)
 
 
 class Compare(unittest.TestCase):
@@ -362,6 +377,7 @@ class Usage(unittest.TestCase):
         for command in ("growth", "goals"):
             self.assertIn("--nothing", self.refused(command, "--nothing"))
             self.assertIn("--keys needs a value", self.refused(command, "--keys"))
+        self.assertIn("--plot", self.refused("goals", "--plot", "nowhere"))
 
     def test_what_has_no_latency_and_what_has_nothing_else(self):
         self.assertIn("batch", self.refused("run", "--latency", "--workload", "batch"))
@@ -380,8 +396,9 @@ class Usage(unittest.TestCase):
                                  ("goals", ["--keys", "Exit codes"]), ("run", ["--latency"])):
             done = call(command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            for option in options + ["--seconds", "--format", "--plot", "--compare"]:
+            for option in options + ["--seconds", "--format", "--compare"]:
                 self.assertIn(option, done.stdout)
+            self.assertEqual("--plot" in done.stdout, command != "goals")
             for line in done.stdout.splitlines():
                 self.assertLessEqual(len(line), 100, line)
 
