@@ -36,7 +36,7 @@ static void print_help(FILE *out) {
         "whether it is met. On ratios, because absolute times are the machine's.\n"
         "\n"
         "Redis is asked by one thread on one connection for the same decisions, of a million keys\n"
-        "(or of --keys, if that is less), by its faster recipe: INCR, and EXPIRE for the first.\n"
+        "(or of --keys, if that is less), by its faster recipe: INCR and EXPIRE, sent together.\n"
         "Like is set beside like: one request at a time beside single takes, 16 pipelined beside\n"
         "batches of 16. The other two ratios are shown beside those and decide nothing.\n"
         "\n"

@@ -54,7 +54,6 @@ static void print_help(FILE *out) {
         "                       are the machine's own noise. Without a selection: take, "
         "first-seen,\n"
         "                       roll and roll-all (on all cores), of a million keys.\n" OUTPUT_HELP
-        "  --help\n"
         "\n"
         "Every row checks its own answers first: what each key was granted must be the smaller of\n"
         "its demand and its limit. Exit codes: 0 good, 1 wrong answers or not measured, 2 wrong\n"
