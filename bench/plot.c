@@ -45,6 +45,7 @@ struct picture {
     const char *file, *title, *x, *y; /* y: NULL: the axis needs none */
     unsigned height;                  /* 0: HEIGHT */
     bool across;                      /* points with errors in x, without lines */
+    bool full;                        /* there was no room for another curve */
     char setup[2048];                 /* gnuplot's, of the axes */
     struct curve curves[CURVES_MAX];
     unsigned n;
@@ -66,8 +67,10 @@ static struct curve *curve_of(struct picture *picture, const char *name, bool fa
     for (unsigned i = 0; i < picture->n; i++)
         if (strcmp(picture->curves[i].name, name) == 0)
             return &picture->curves[i];
-    if (picture->n == CURVES_MAX)
+    if (picture->n == CURVES_MAX) {
+        picture->full = true;
         return NULL;
+    }
     struct curve *curve = &picture->curves[picture->n];
     *curve = (struct curve){.faint = faint, .colour = colour == GREY ? GREY : colour % COLOURS};
     curve->dash = 1;
@@ -511,7 +514,8 @@ static int draw(const struct picture *picture, const char *directory, const char
     bool good = svg != NULL && write_svg(path, svg, size);
     free(svg);
     if (good)
-        fprintf(stderr, "drawn: %s\n", path);
+        fprintf(stderr, "drawn: %s%s\n", path,
+                picture->full ? ", without what it has no room for" : "");
     else
         fprintf(stderr, "stint-bench: %s cannot be drawn%s%s\n", path, errno != 0 ? ": " : "",
                 errno != 0 ? strerror(errno) : "");

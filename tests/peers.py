@@ -246,6 +246,27 @@ class Dying(Temporary):
                 self.assertTrue(until(lambda: not any(map(alive, family))))
                 self.assertTrue(until(lambda: os.listdir(self.directory) == []))
 
+    def test_goals_interrupted_while_it_asks_redis(self):
+        # One that never listens: goals waits for it.
+        program = os.path.join(self.directory, "redis-server")
+        with open(program, "w") as file:
+            file.write("#!/bin/sh\nexec sleep 1000\n")
+        os.chmod(program, 0o755)
+        self.environment["PATH"] = self.directory + ":" + os.environ["PATH"]
+        bench = subprocess.Popen([BENCH, "goals", "--keys", "1k", "--seconds", "0.001"],
+                                 env=self.environment, stdout=subprocess.DEVNULL)
+        try:
+            self.assertTrue(until(lambda: len(children(bench.pid)) == 2))
+            family = children(bench.pid)
+            bench.send_signal(signal.SIGINT)
+            self.assertEqual(bench.wait(20), -signal.SIGINT)
+            self.assertEqual([pid for pid in family if alive(pid)], [])
+            os.remove(program)
+            self.assertEqual(os.listdir(self.directory), [])
+        finally:
+            bench.kill()
+            bench.wait()
+
     def test_a_server_that_dies_is_an_error(self):
         with subprocess.Popen([BENCH, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
                                "1", "--seconds", "2"], env=self.environment, text=True,
