@@ -119,7 +119,7 @@ static struct curve *keys_curve(struct picture *picture, const json_t *row) {
     return curve_of(picture, name, false, picture->n);
 }
 
-/* What no limiter can beat, in the colour of what it is the floor of. */
+/* What it is measured beside, in the colour of what it is the floor of. */
 static void keys_floor(struct picture *picture, const json_t *row) {
     const char *floor = text(row, "floor");
     const struct curve *of = keys_curve(picture, row);
@@ -128,9 +128,10 @@ static void keys_floor(struct picture *picture, const json_t *row) {
 
     if (of == NULL)
         return;
-    snprintf(name, sizeof(name), "floor: %s",
-             strcmp(floor, floors[FLOOR_TAKE].name) == 0   ? "clock, hash, atomic add"
-             : strcmp(floor, floors[FLOOR_XADD].name) == 0 ? "atomic add"
+    snprintf(name, sizeof(name), "%s",
+             strcmp(floor, floors[FLOOR_TAKE].name) == 0   ? "floor: clock, hash, atomic add"
+             : strcmp(floor, floors[FLOOR_XADD].name) == 0 ? "floor: atomic add"
+             : strcmp(floor, floors[FLOOR_LOAD].name) == 0 ? "loads, each after the last"
                                                            : floor);
     put_point(curve_of(picture, name, true, of->colour), number(row, "keys"), y, y, y);
 }

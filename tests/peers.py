@@ -404,6 +404,8 @@ class Load(unittest.TestCase):
         for arrivals in (1, 7):
             result = self.load("--rate", str(10 * arrivals), "--seconds", "0.1", "--keys", "10")
             self.check(result, arrivals)
+            for point in result["call"].values():
+                self.assertGreater(point["min"], 0)  # parts without arrivals show nothing
 
     def test_what_cannot_be_served_in_time_is_late(self):
         # The arrivals of 0.1 s, of which one core serves less than half in that time.
