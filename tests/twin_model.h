@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The naive twin of a limiter: a model written in the most obvious way, one record per key and
+ * policy, that says every field of every verdict.
+ *
+ * It is exact while time only goes forward. Where the contract leaves a choice, it accepts
+ * each of the answers that the contract allows, and goes on from the one that it got:
+ *  - A slot whose window is over at the latest time that any caller has shown may have gone to
+ *    another key. A late caller then either joins that window or starts the key in a later one,
+ *    never in the one that was lost (promise A); a look takes nothing, and may see it as new.
+ *  - A late caller that starts a key may be put into any window from its own to that of the latest
+ *    time shown.
+ *  - A caller who is later than the allowance may be decided at the clock's time instead of his.
+ *  - A refund does not look at the time. It works as long as the slot holds the window, so once
+ *    the window is over it gives back all or nothing.
+ *  - A granted request of a striped policy may say of the remainder what its own stripe knows. For
+ *    callers who are late, for requests with limits of their own, and in the window in which the
+ *    limit was lowered, what stripes do is not compared.
+ *  - Jitter is any part of its bound, but the same for a key and a window.
+ *  - When the clock was stepped back, a key is not asked about while it is open whether it still
+ *    has the slot of a window that was counted before the step.
+ */
+#ifndef STINT_TESTS_TWIN_MODEL_H
+#define STINT_TESTS_TWIN_MODEL_H
+
+#include "fixture.h"
+
+enum { KEYS = 4096, POLICIES = 5 };
+
+__extension__ typedef unsigned __int128 wide;
+
+struct pair {
+    bool known;  /* it was given a slot */
+    bool unsure; /* whether it still has it, or what it says, was left open */
+    bool
+        may_have_gone; /* a caller was there when the slot was free, by the policy as it was then */
+    bool refused;      /* it had its first refusal in this window */
+    bool lowered;      /* striped: the limit was lowered in this window */
+    uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
+    uint32_t previous; /* smooth: tokens of the window before */
+    uint64_t window;   /* its end, ns */
+    uint64_t doubt_end; /* unsure: until when, ns */
+};
+
+/* What a verdict told about a key and policy for good. */
+struct lesson {
+    uint64_t phase;         /* STINT_START_PER_KEY: how much later its windows start, ns */
+    uint64_t jitter_window; /* end of the window of the last jitter seen; 0: none yet */
+    uint64_t jitter;        /* that jitter, ns */
+};
+
+static struct {
+    struct stint_limiter *limiter;
+    stint_key keys[KEYS];
+    struct stint_policy policies[POLICIES];
+    uint32_t largest[POLICIES]; /* capacity that there ever was, of the policy or of a request: a
+                                 * refund takes no more than this for granted */
+    struct stint_policy_stats counts[POLICIES];
+    struct pair pairs[KEYS][POLICIES];
+    struct lesson lessons[KEYS][POLICIES];
+    uint32_t key_count, policy_count;
+    uint32_t on_full;
+    uint64_t certain;     /* live slots that are placed for certain */
+    uint64_t most_slots;  /* that all pairs can take */
+    bool one_line;        /* of four slots, and a fifth is not placed */
+    uint64_t highest;     /* latest time that a caller has shown since the last step back */
+    uint64_t highest_yet; /* and before it */
+    uint64_t untracked, replaced, unknown_policy;
+    bool stepped; /* the clock was stepped back in this round */
+    uint64_t round_start;
+    uint64_t seed, round, operation, compared;
+} m;
+
+static void note_capacity(uint32_t id, uint32_t capacity) {
+    if (capacity > STINT_LIMIT_MAX)
+        capacity = STINT_LIMIT_MAX;
+    if (capacity > m.largest[id])
+        m.largest[id] = capacity;
+}
+
+/* A key under a policy. */
+struct subject {
+    uint32_t key, id;
+    const struct stint_policy *policy;
+    struct pair *pair;
+    struct lesson *lesson;
+};
+
+static struct subject subject_of(uint32_t key, uint32_t id) {
+    return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
+}
+
+static uint32_t capacity_of(const struct stint_policy *policy) {
+    return policy->capacity ? policy->capacity : policy->limit;
+}
+
+static void note_request(const struct stint_request *request) {
+    bool reserves = (request->flags & STINT_RESERVE) != 0;
+    uint64_t room = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
+    room += reserves ? m.policies[request->policy].max_reserved : 0;
+    note_capacity(request->policy, room < STINT_LIMIT_MAX ? (uint32_t)room : STINT_LIMIT_MAX);
+}
+
+static bool is_smooth(const struct stint_policy *policy) {
+    return policy->flags & STINT_SMOOTH;
+}
+
+static bool is_striped(const struct stint_policy *policy) {
+    return policy->stripes > 1;
+}
+
+/* What is used is paid back by new windows, instead of forgotten. */
+static bool carries(const struct stint_policy *policy) {
+    return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
+}
+
+/* What the header says about policies, for those that this test makes. */
+static bool is_valid(const struct stint_policy *policy) {
+    bool count_refused = policy->flags & STINT_COUNT_REFUSED;
+    if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX || policy->near_limit > 100 ||
+        policy->jitter > 100)
+        return false;
+    if ((uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
+        return false;
+    if (carries(policy) && (count_refused || is_striped(policy) || is_smooth(policy)))
+        return false;
+    if (is_smooth(policy))
+        return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
+               !count_refused;
+    if (is_striped(policy))
+        return policy->stripes <= 64 && (policy->stripes & (policy->stripes - 1)) == 0 &&
+               policy->stripes <= policy->limit && !count_refused &&
+               !(policy->flags & STINT_START_PER_KEY);
+    return true;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
+
+static uint64_t sum_or_most(uint64_t base, uint64_t n, uint64_t window) {
+    wide sum = (wide)n * window + base;
+    return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
+}
+
+static uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
+    int64_t window = (int64_t)policy->window;
+    int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
+    if (into < 0)
+        into += window;
+    return (uint64_t)((int64_t)now - into + window);
+}
+
+static uint64_t window_end(const struct subject *s, uint64_t now) {
+    return window_end_at(s->policy, s->lesson->phase, now);
+}
+
+/* The time from which the slot says no more than its absence would. */
+static uint64_t free_at(const struct subject *s) {
+    const struct pair *pair = s->pair;
+    if (is_smooth(s->policy))
+        return pair->window + (pair->used > 0 ? s->policy->window : 0);
+    if (!carries(s->policy) || pair->used <= s->policy->limit)
+        return pair->window;
+    return sum_or_most(pair->window, ceil_div(pair->used, s->policy->limit) - 1, s->policy->window);
+}
+
+/* Too far ahead for a slot of this policy, unless the clock was stepped back. */
+static bool far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
+    return window > now && window - now > policy->window + ALLOWANCE;
+}
+
+/* Within two ticks of the border, where rounding decides. */
+static bool about_far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
+    int64_t over = (int64_t)(window - now - policy->window - ALLOWANCE);
+    return over >= -(int64_t)(2 * STINT_TICK_NS) && over <= (int64_t)(2 * STINT_TICK_NS);
+}
+
+static bool starts_anew(const struct subject *s, uint64_t now) {
+    return far_ahead(s->policy, s->pair->window, now) &&
+           far_ahead(s->policy, s->pair->window, test_time);
+}
+
+/* A caller was there when the slot was free, so it may have gone. */
+static bool may_be_lost(const struct subject *s) {
+    return s->pair->may_have_gone || free_at(s) <= m.highest;
+}
+
+static bool is_unsure(const struct subject *s, uint64_t now) {
+    return s->pair->unsure && now < s->pair->doubt_end;
+}
+
+static void make_unsure(const struct subject *s, uint64_t until) {
+    s->pair->unsure = true;
+    if (s->pair->doubt_end < until)
+        s->pair->doubt_end = until;
+}
+
+enum place { PLACED, FULL, OPEN };
+
+/* Whether a decision on the pair finds or gets a slot, with `more` new pairs before it. A pair that
+ * a clock step left in doubt counts as one that is in the way and as one that is not. */
+static enum place foresee(const struct subject *self, uint64_t now, uint64_t more) {
+    if (m.certain >= m.most_slots)
+        return PLACED;
+    if (self->pair->known && free_at(self) > now && !self->pair->unsure && !may_be_lost(self))
+        return PLACED;
+    uint64_t in_the_way = 0, certainly = 0;
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        for (uint32_t p = 0; p < m.policy_count; p++) {
+            struct subject s = subject_of(k, p);
+            if (s.pair == self->pair || !s.pair->known ||
+                (free_at(&s) <= now && !is_unsure(&s, now)))
+                continue;
+            in_the_way++;
+            if (!s.pair->unsure && !may_be_lost(&s) && !far_ahead(s.policy, s.pair->window, now) &&
+                !far_ahead(s.policy, s.pair->window, test_time))
+                certainly++;
+        }
+    }
+    if (in_the_way + more + 1 <= m.certain)
+        return PLACED;
+    return m.one_line && certainly == m.certain && in_the_way == certainly ? FULL : OPEN;
+}
+
+/* The other pair with the fewest tokens used, which STINT_FULL_REPLACE takes; NULL if there are
+ * two, or if one has tokens of other windows too. */
+static struct pair *fewest_used(const struct pair *self, uint64_t now) {
+    struct pair *fewest = NULL;
+    bool unique = true;
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        for (uint32_t p = 0; p < m.policy_count; p++) {
+            struct subject s = subject_of(k, p);
+            if (s.pair == self || !s.pair->known || free_at(&s) <= now)
+                continue;
+            if (carries(s.policy) || is_smooth(s.policy))
+                return NULL;
+            if (!fewest || s.pair->used < fewest->used) {
+                fewest = s.pair;
+                unique = true;
+            } else if (s.pair->used == fewest->used) {
+                unique = false;
+            }
+        }
+    }
+    return unique ? fewest : NULL;
+}
+
+static uint32_t request_capacity(const struct stint_request *request) {
+    uint32_t capacity = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
+    return capacity < STINT_LIMIT_MAX ? capacity : STINT_LIMIT_MAX;
+}
+
+static bool is_decided_at(const struct stint_request *request, uint32_t key, uint64_t now,
+                          uint64_t more) {
+    struct subject s = subject_of(key, request->policy);
+    uint32_t capacity = request_capacity(request);
+    /* The stripes of a key may be in different windows for a late caller, and are not kept even
+     * for each call's own limit. */
+    if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
+                                 (s.pair->lowered && s.pair->window > now)))
+        return false;
+    /* A count of a smooth window has 14 bits. */
+    if (is_smooth(s.policy) && capacity > 16383)
+        return false;
+    if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && request->limit)
+        return false;
+    if (s.pair->known) {
+        bool anew = starts_anew(&s, now);
+        if (s.pair->window > now && (about_far_ahead(s.policy, s.pair->window, now) ||
+                                     about_far_ahead(s.policy, s.pair->window, test_time)))
+            return false;
+        if (is_unsure(&s, now) && !anew)
+            return false;
+    }
+    enum place place = foresee(&s, now, more);
+    if (place != FULL)
+        return place == PLACED;
+    if (more || request->cost == 0 || request->cost > capacity || (s.policy->flags & STINT_SHADOW))
+        return false;
+    return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair, now);
+}
+
+/* A caller so late that a live slot may be too far ahead of it may be decided at the clock's time.
+ */
+static bool is_very_late(uint64_t now) {
+    return now + ALLOWANCE < m.highest_yet;
+}
+
+/* Whether the contract says what a request will do. */
+static bool is_decided(const struct stint_request *request, uint32_t key, uint64_t now,
+                       uint64_t more) {
+    return is_decided_at(request, key, now, more) &&
+           (!is_very_late(now) || is_decided_at(request, key, test_time, more));
+}
+
+static void count(struct stint_policy_stats *counts, const struct stint_verdict *verdict) {
+    bool shadowed = verdict->flags & STINT_SHADOWED;
+    counts->allowed += verdict->allowed && !shadowed;
+    counts->refused += !verdict->allowed;
+    counts->shadowed += shadowed;
+    counts->first_refusals += !!(verdict->flags & STINT_FIRST_REFUSAL);
+    counts->untracked += !!(verdict->flags & STINT_UNTRACKED);
+    counts->near_limit += verdict->allowed && !shadowed && (verdict->flags & STINT_NEAR_LIMIT);
+}
+
+/* The window that a key without one is started in: that of `now`, or for a late caller a later one
+ * up to that of the latest time shown, but after `lost` (0: none). `got` chooses among those. */
+static uint64_t started_window(const struct subject *s, uint64_t lost, uint64_t now, uint64_t got) {
+    uint64_t first = window_end(s, now);
+    uint64_t latest = m.highest_yet;
+    if (latest > test_time + ALLOWANCE)
+        latest = test_time + ALLOWANCE;
+    if (latest < now)
+        latest = now;
+    bool is_an_end = got > 0 && window_end(s, got - 1) == got;
+    if (is_an_end && got >= first && got <= window_end(s, latest) && got > lost)
+        return got;
+    return first;
+}
+
+/* The slot's state in the window that ends at `end`, at or after its own. */
+static struct pair passed_to(const struct subject *s, uint64_t end) {
+    struct pair next = *s->pair;
+    uint64_t passed = (end - next.window) / s->policy->window;
+    if (passed == 0)
+        return next;
+    next.refused = next.lowered = false;
+    next.window = end;
+    next.previous = is_smooth(s->policy) && passed == 1 ? next.used : 0;
+    uint64_t paid = carries(s->policy) ? passed * s->policy->limit : UINT64_MAX;
+    next.used = next.used > paid ? (uint32_t)(next.used - paid) : 0;
+    return next;
+}
+
+/* The tokens that are compared with the limit. */
+static uint64_t sum_of(const struct subject *s, const struct pair *pair, uint64_t now) {
+    uint64_t window = s->policy->window, left = pair->window - now;
+    if (!is_smooth(s->policy))
+        return pair->used;
+    if (left > window)
+        left = window;
+    return (uint64_t)(((wide)pair->previous * left + window - 1) / window) + pair->used;
+}
+
+/* Until when a smooth limit does not let `cost` through, which it can at some time. */
+static uint64_t smooth_fits_at(const struct subject *s, const struct pair *pair, uint32_t cost,
+                               uint64_t limit) {
+    uint64_t window = s->policy->window;
+    if (pair->used + (uint64_t)cost <= limit)
+        return pair->window -
+               (uint64_t)((wide)(limit - pair->used - cost) * window / pair->previous);
+    return pair->window + window - (uint64_t)((wide)(limit - cost) * window / pair->used);
+}
+
+/* The time until `cost` fits into `room`, of which more is used now. */
+static uint64_t wait_of(const struct subject *s, const struct pair *pair, uint32_t cost,
+                        uint64_t room, uint64_t now) {
+    uint64_t first = pair->window - now;
+    if (!carries(s->policy))
+        return first;
+    uint64_t windows = ceil_div(pair->used + (uint64_t)cost - room, s->policy->limit);
+    return sum_or_most(first, windows - 1, s->policy->window);
+}
+
+/* A wait that 64 bits of ns cannot say is said to be a long one. */
+static void take_over_long_wait(const struct subject *s, struct stint_verdict *v,
+                                const struct stint_verdict *got) {
+    if (v->retry_after > UINT64_MAX - 8 * s->policy->window && got->retry_after > UINT64_MAX / 2)
+        v->retry_after = got->retry_after;
+}
+
+/* Takes the jitter of a refusal over from what was got, if it may be that. */
+static void add_jitter(const struct subject *s, struct stint_verdict *v,
+                       const struct stint_verdict *got) {
+    if (!s->policy->jitter || v->retry_after > UINT64_MAX - 8 * s->policy->window)
+        return;
+    uint64_t jitter = got->retry_after - v->retry_after;
+    bool known = s->lesson->jitter_window == v->window;
+    if (got->retry_after >= v->retry_after &&
+        (wide)jitter * 100 < (wide)s->policy->window * s->policy->jitter &&
+        (!known || jitter == s->lesson->jitter)) {
+        s->lesson->jitter_window = v->window;
+        s->lesson->jitter = jitter;
+    }
+    if (s->lesson->jitter_window == v->window)
+        v->retry_after += s->lesson->jitter;
+}
+
+static void mark_near(const struct subject *s, struct stint_verdict *v) {
+    if (s->policy->near_limit &&
+        (uint64_t)v->used * 100 > (uint64_t)v->capacity * s->policy->near_limit)
+        v->flags |= STINT_NEAR_LIMIT;
+}
+
+/* A granted request of a striped policy says what its own stripe knows. The remainder is off by at
+ * most the share of the others. */
+static void take_over_own_stripe(const struct subject *s, struct stint_verdict *v,
+                                 const struct stint_verdict *got) {
+    uint64_t n = s->policy->stripes;
+    uint64_t off = got->remaining > v->remaining ? got->remaining - v->remaining
+                                                 : v->remaining - got->remaining;
+    if (got->used < v->granted || off * n > v->capacity * (n - 1))
+        return;
+    v->used = got->used;
+    v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
+}
+
+/* Where a key that the table has no slot for is decided. */
+static struct stint_verdict expect_full(const struct subject *s,
+                                        const struct stint_request *request, uint64_t now,
+                                        const struct stint_verdict *got) {
+    struct stint_verdict v = {.capacity = request_capacity(request), .flags = STINT_UNTRACKED};
+    v.allowed = m.on_full == STINT_FULL_ADMIT;
+    v.granted = v.allowed && !(request->flags & STINT_PEEK) ? request->cost : 0;
+    v.used = v.granted;
+    v.remaining = v.allowed ? v.capacity - v.used : 0;
+    v.window = window_end(s, now);
+    v.reset_after = v.window - now;
+    if (!v.allowed) {
+        v.retry_after = v.reset_after;
+        add_jitter(s, &v, got);
+    }
+    mark_near(s, &v);
+    return v;
+}
+
+/* What a request gets of a key in the state `next`, and its effect on that. */
+static struct stint_verdict expect_in(const struct subject *s, const struct stint_request *request,
+                                      uint64_t now, const struct stint_verdict *got,
+                                      struct pair *next) {
+    const struct stint_policy *policy = s->policy;
+    bool peek = request->flags & STINT_PEEK;
+    uint32_t cost = request->cost;
+    struct stint_verdict v = {.capacity = request_capacity(request)};
+    uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
+    uint64_t sum = sum_of(s, next, now);
+    bool fits = sum + cost <= room;
+
+    if (!fits && (request->flags & STINT_PARTIAL) && sum < room) {
+        cost = (uint32_t)(room - sum);
+        fits = true;
+    }
+    v.allowed = fits;
+    if (fits && sum + cost > v.capacity) { /* a reservation */
+        v.retry_after = wait_of(s, next, cost, v.capacity, now);
+        take_over_long_wait(s, &v, got);
+    }
+    if (fits && !peek) {
+        next->used += cost;
+        sum += cost;
+        v.granted = cost;
+    }
+    if (!fits && !peek) {
+        if (!next->refused)
+            v.flags |= STINT_FIRST_REFUSAL;
+        next->refused = true;
+        if ((request->flags & STINT_DRAIN) && sum < v.capacity) {
+            next->used += (uint32_t)(v.capacity - sum);
+            sum = v.capacity;
+        }
+        if (policy->flags & STINT_COUNT_REFUSED) {
+            uint64_t counted = sum + cost < STINT_LIMIT_MAX ? sum + cost : STINT_LIMIT_MAX;
+            if (counted > sum)
+                next->used = (uint32_t)(sum = counted);
+        }
+    }
+    v.used = (uint32_t)sum;
+    v.remaining = v.used < v.capacity ? v.capacity - v.used : 0;
+    v.window = next->window;
+    v.reset_after = v.window - now;
+    if (fits && !peek && is_striped(policy))
+        take_over_own_stripe(s, &v, got);
+    if (!fits) {
+        v.retry_after = cost > room         ? STINT_NEVER
+                        : is_smooth(policy) ? smooth_fits_at(s, next, cost, v.capacity) - now
+                                            : wait_of(s, next, cost, room, now);
+        add_jitter(s, &v, got);
+        if (cost <= room)
+            take_over_long_wait(s, &v, got);
+        if (policy->flags & STINT_SHADOW) {
+            v.allowed = true;
+            v.flags |= STINT_SHADOWED;
+        }
+    }
+    mark_near(s, &v);
+    return v;
+}
+
+static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
+    if (request->flags & STINT_PEEK)
+        return;
+    m.untracked += !!(v->flags & STINT_UNTRACKED);
+    m.replaced += !!(v->flags & STINT_REPLACED);
+    count(&m.counts[request->policy], v);
+}
+
+/* What the request must get, `got` being what it got, and its effect on the model. Where the
+ * contract leaves two answers and it got the second, that one. */
+static struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
+                                   const struct stint_verdict *got) {
+    struct subject s = subject_of(key, request->policy);
+    bool peek = request->flags & STINT_PEEK;
+    struct stint_verdict v;
+
+    bool full = foresee(&s, now, 0) == FULL;
+    if (full && m.on_full != STINT_FULL_REPLACE) {
+        v = expect_full(&s, request, now, got);
+        count_verdict(request, &v);
+        return v;
+    }
+    if (full && !peek) {
+        fewest_used(s.pair, now)->known = false;
+        s.pair->known = false; /* all slots are others', so it has lost what it had */
+    }
+
+    bool anew = s.pair->known && starts_anew(&s, now);
+    bool has_slot = s.pair->known && !anew;
+    bool has_none = !has_slot || may_be_lost(&s) || free_at(&s) <= now;
+    struct lesson before = *s.lesson;
+    struct pair next = {0};
+    if (has_slot) {
+        next = passed_to(&s, s.pair->window > now ? s.pair->window : window_end(&s, now));
+        v = expect_in(&s, request, now, got, &next);
+    }
+    if (has_none && !(has_slot && same_verdict(&v, got))) {
+        *s.lesson = before;
+        bool takes = !peek && request->cost > 0;
+        uint64_t lost = !has_slot || !takes     ? 0
+                        : s.pair->may_have_gone ? s.pair->window
+                                                : free_at(&s);
+        struct pair fresh = {.known = true, .window = started_window(&s, lost, now, got->window)};
+        struct stint_verdict w = expect_in(&s, request, now, got, &fresh);
+        if (full && !peek)
+            w.flags |= STINT_REPLACED;
+        if (!has_slot || same_verdict(&w, got)) {
+            v = w;
+            next = fresh;
+        }
+    }
+    if (!peek && (request->cost > 0 || !(v.allowed && !(v.flags & STINT_SHADOWED)))) {
+        next.may_have_gone = next.unsure = false;
+        next.doubt_end = 0;
+        *s.pair = next;
+    }
+    count_verdict(request, &v);
+    return v;
+}
+
+static void explain(const struct stint_request *request, uint64_t now, const char *what) {
+    const struct stint_policy *policy = &m.policies[request->policy];
+    print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": policy %" PRIu32
+                " (limit %" PRIu32 ", capacity %" PRIu32 ", max_reserved %" PRIu32
+                ", stripes %" PRIu32 ", near %" PRIu32 ", jitter %" PRIu32 ", window %" PRIu64
+                ", start %" PRId64 ", flags %#" PRIx32 "), key %#" PRIx64 ", cost %" PRIu32
+                ", limit %" PRIu32 ", flags %#" PRIx32 ", now %" PRIu64 ", clock %" PRIu64
+                ", on_full %" PRIu32 "\n",
+                what, m.seed, m.round, m.operation, request->policy, policy->limit,
+                policy->capacity, policy->max_reserved, policy->stripes, policy->near_limit,
+                policy->jitter, policy->window, policy->start, policy->flags, request->key,
+                request->cost, request->limit, request->flags, now, test_time, m.on_full);
+}
+
+static void show(uint64_t now) {
+    if (now > m.highest)
+        m.highest = now;
+    if (now > m.highest_yet)
+        m.highest_yet = now;
+}
+
+static void compare(const struct stint_request *request, uint32_t key, uint64_t now,
+                    const struct stint_verdict *got, const char *what) {
+    struct pair before = m.pairs[key][request->policy];
+    if (is_very_late(now) && got->window - got->reset_after == test_time)
+        now = test_time;
+    struct stint_verdict expected = expect(request, key, now, got);
+    m.compared++;
+    note_request(request);
+    show(now);
+    if (same_verdict(got, &expected))
+        return;
+    explain(request, now, what);
+    print_error("before: known %d, unsure %d, may_have_gone %d, refused %d, used %" PRIu32
+                ", previous %" PRIu32 ", window %" PRIu64 "\n",
+                before.known, before.unsure, before.may_have_gone, before.refused, before.used,
+                before.previous, before.window);
+    print_verdict("expected", &expected);
+    print_verdict("got     ", got);
+    fail();
+}
+
+#endif
