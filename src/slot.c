@@ -128,9 +128,9 @@ static enum found slot_find(struct decision *decision, struct place *place) {
         struct slot *slot = sequence_slot(&sequence, i);
         *place =
             (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
+        place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
         if (place->tag == 0)
             return ABSENT;
-        place->state = atomic_load_acquire(&slot->state);
         if (slot_reusable(decision, place))
             return ABSENT;
     }
