@@ -89,7 +89,7 @@ static void do_decide(void) {
 }
 
 static void do_batch(void) {
-    struct stint_request requests[BATCH];
+    struct stint_request requests[BATCH] = {{0}};
     uint32_t keys[BATCH];
     struct stint_verdict got[BATCH];
     uint64_t now, argument = pick_now(&now);

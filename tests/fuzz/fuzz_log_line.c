@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What `stint-bench replay` reads of an access log: the lines of a file, plain or gzip, and the
+ * fields and times of a line. The input is the file, and its lines are the lines. */
+#include "../../bench/access_log.h"
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIELDS = 20 };
+
+/* ---- Fields --------------------------------------------------------------------------------- */
+
+static bool is_blank(char byte) {
+    return byte == ' ' || byte == '\t';
+}
+
+/* Byte by byte: a field starts where a blank, or nothing, stands before what is none. */
+static void check_fields(struct text line) {
+    unsigned number = 0;
+
+    for (size_t i = 0; i < line.length; i++) {
+        if (is_blank(line.bytes[i]) || (i > 0 && !is_blank(line.bytes[i - 1])))
+            continue;
+        struct text field = {0};
+        if (++number > FIELDS)
+            return;
+        assert(text_field(line, number, &field));
+        assert(field.bytes == line.bytes + i && field.length > 0);
+        for (size_t j = 0; j < field.length; j++)
+            assert(!is_blank(field.bytes[j]));
+        assert(i + field.length == line.length || is_blank(field.bytes[field.length]));
+    }
+    struct text none;
+    assert(!text_field(line, number + 1, &none));
+    assert(!text_field(line, UINT32_MAX, &none));
+}
+
+/* ---- Times ---------------------------------------------------------------------------------- */
+
+/* A time that was read is in range, and is read again when it is written by the C library. */
+static void check_clf(struct text line) {
+    uint64_t time_ns = 0, again_ns = 0;
+    const char *why = text_time_clf(line, &time_ns);
+    char text[64];
+    struct tm tm;
+
+    if (why != NULL) {
+        assert(why[0] != '\0' && time_ns == 0);
+        return;
+    }
+    time_t seconds = (time_t)(time_ns / 1000000000);
+    assert(time_ns % 1000000000 == 0 && seconds < ACCESS_LOG_SECONDS_MAX);
+    assert(gmtime_r(&seconds, &tm) != NULL);
+    size_t length = strftime(text, sizeof text, "x - [%d/%b/%Y:%H:%M:%S +0000] \"", &tm);
+    assert(text_time_clf((struct text){text, length}, &again_ns) == NULL && again_ns == time_ns);
+
+    /* The C library's own reader agrees on where it stands. Seconds of 60 are another matter. */
+    const char *bracket = memchr(line.bytes, '[', line.length);
+    char piece[sizeof "[17/May/2015:10:05:03"];
+    if (line.length - (size_t)(bracket - line.bytes) < sizeof "[17/May/2015:10:05:03 +0000]" - 1)
+        return;
+    memcpy(piece, bracket, sizeof piece - 1);
+    piece[sizeof piece - 1] = '\0';
+    struct tm read = {0};
+    const char *end = strptime(piece, "[%d/%b/%Y:%H:%M:%S", &read);
+    const char *zone = bracket + sizeof piece;
+    if (end == NULL || *end != '\0' || read.tm_sec == 60 || bracket[4] == ' ' || zone[5] != ']' ||
+        memchr(line.bytes, '"', (size_t)(bracket - line.bytes)) != NULL)
+        return;
+    for (int i = 1; i < 5; i++)
+        if (zone[i] < '0' || zone[i] > '9')
+            return;
+    int minutes =
+        ((zone[1] - '0') * 10 + zone[2] - '0') * 60 + (zone[3] - '0') * 10 + zone[4] - '0';
+    if (zone[0] == '+' || zone[0] == '-')
+        assert(seconds == timegm(&read) - (zone[0] == '-' ? -60 : 60) * minutes);
+}
+
+static void check_epoch(struct text line) {
+    uint64_t time_ns = 0, again_ns = 0;
+    const char *why = text_time_epoch(line, &time_ns);
+    char text[64];
+
+    if (why != NULL) {
+        assert(why[0] != '\0' && time_ns == 0);
+        return;
+    }
+    assert(time_ns / 1000000000 < ACCESS_LOG_SECONDS_MAX);
+    int length =
+        snprintf(text, sizeof text, " %llu.%09u x", (unsigned long long)time_ns / 1000000000,
+                 (unsigned)(time_ns % 1000000000));
+    assert(text_time_epoch((struct text){text, (size_t)length}, &again_ns) == NULL);
+    assert(again_ns == time_ns);
+}
+
+/* In memory of just its size. */
+static void check_line(struct text line) {
+    char *copy = exact_copy(line.bytes, line.length);
+
+    line.bytes = copy;
+    check_fields(line);
+    check_clf(line);
+    check_epoch(line);
+    free(copy);
+}
+
+/* ---- Lines ---------------------------------------------------------------------------------- */
+
+static bool is_gzip(const uint8_t *data, size_t size) {
+    return size >= 2 && data[0] == 0x1F && data[1] == 0x8B;
+}
+
+/* The line of a plain file that starts at `*at`, which moves on to the next. */
+static struct text plain_line(const uint8_t *data, size_t size, size_t *at) {
+    const char *bytes = (const char *)data + *at;
+    size_t length = 0;
+
+    while (*at + length < size && bytes[length] != '\n')
+        length++;
+    *at += length + 1;
+    return (struct text){bytes, length > 0 && bytes[length - 1] == '\r' ? length - 1 : length};
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct access_log log = {0};
+    struct text line;
+    enum access_log_outcome outcome;
+    char path[64];
+    size_t at = 0;
+    uint64_t lines = 0;
+
+    int fd = memfd_create("log", MFD_CLOEXEC);
+    bool written = fd >= 0 && write(fd, data, size) == (ssize_t)size;
+    assert(written);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    bool opened = access_log_open(&log, path);
+    assert(opened);
+    while ((outcome = access_log_next(&log, &line)) == LOG_LINE) {
+        assert(log.lines == ++lines);
+        if (!is_gzip(data, size)) {
+            struct text expected = plain_line(data, size, &at);
+            assert(line.length == expected.length);
+            assert(memcmp(line.bytes, expected.bytes, line.length) == 0);
+        }
+        check_line(line);
+    }
+    assert(outcome == LOG_ENDED || (outcome == LOG_FAILED && is_gzip(data, size) && log.error[0]));
+    if (!is_gzip(data, size))
+        assert(at >= size); /* past the end where the last line has none */
+    access_log_close(&log);
+    close(fd);
+    return 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Policies as structs with any values and names, and what is written of them for others: the
+ * response's fields under any verdicts, and the metrics. The input is read field by field. What is
+ * written is read back by its grammar, and says what it was written from. */
+#include "fuzz.h"
+
+#include <ctype.h>
+#include <errno.h>
+
+#include "policy_text.h"
+
+enum { POLICIES = 4, DIGITS_MAX = 15 }; /* of an integer, RFC 9651 */
+
+/* A caller's struct, of a later version perhaps. */
+struct given {
+    struct stint_policy policy;
+    uint8_t later[16];
+};
+
+static struct given read_policy(struct input *input) {
+    struct given given = {.policy = STINT_POLICY_INIT};
+    struct stint_policy policy = STINT_POLICY_INIT;
+    uint8_t odd = (uint8_t)input_number(input, 1);
+
+    input_bytes(input, policy.name, input_below(input, STINT_NAME_SIZE + 1));
+    policy.limit = (uint32_t)input_number(input, 4);
+    policy.capacity = (uint32_t)input_number(input, 4);
+    policy.max_reserved = (uint32_t)input_number(input, 4);
+    policy.stripes = (uint32_t)input_number(input, 1);
+    policy.window = input_number(input, 4) * STINT_TICK_NS;
+    policy.start = (int64_t)input_below(input, INT64_MAX / (int64_t)STINT_TICK_NS + 1) *
+                   (int64_t)STINT_TICK_NS;
+    policy.flags = (uint32_t)input_number(input, 1);
+    policy.near_limit = (uint32_t)input_number(input, 1);
+    policy.jitter = (uint32_t)input_number(input, 1);
+    /* Mostly what does not go together for reasons of its own is left out. */
+    if ((odd & 1) == 0) {
+        policy.limit &= STINT_LIMIT_MAX - 1;
+        policy.capacity &= STINT_LIMIT_MAX - 1;
+        policy.max_reserved &= STINT_LIMIT_MAX - 1;
+        policy.flags &= 15;
+        policy.near_limit &= 63;
+        policy.jitter &= 63;
+    }
+    if ((odd & 2) != 0)
+        policy.start = -policy.start;
+    if ((odd & 4) != 0)
+        policy.capacity = policy.max_reserved = 0;
+    if ((odd & 8) != 0)
+        policy.stripes = 0;
+    if ((odd & 16) != 0)
+        policy.start = 0;
+    if ((odd & 32) != 0)
+        policy.window = input_number(input, 8);
+    if ((odd & 64) != 0) {
+        policy.start = (int64_t)input_number(input, 8);
+        policy.reserved = (uint32_t)input_number(input, 1);
+        policy.size = input_below(input, sizeof given + 1);
+        given.later[input_below(input, sizeof given.later)] = (uint8_t)input_number(input, 1);
+    }
+    given.policy = policy;
+    return given;
+}
+
+/* ---- What is written, read back ------------------------------------------------------------- */
+
+static void expect_text(const char **at, const char *text) {
+    assert(strncmp(*at, text, strlen(text)) == 0);
+    *at += strlen(text);
+}
+
+/* In quotes, and with nothing in them that would end or escape. */
+static void expect_quoted(const char **at, const char *name) {
+    expect_text(at, "\"");
+    for (; *name != '\0'; name++) {
+        if (**at == '\\') {
+            ++*at;
+            assert(**at == '"' || **at == '\\');
+        } else {
+            assert(**at != '"' && isprint((unsigned char)**at));
+        }
+        assert(**at == *name);
+        ++*at;
+    }
+    expect_text(at, "\"");
+}
+
+static uint64_t expect_number(const char **at) {
+    char *end;
+    uint64_t number = strtoull(*at, &end, 10);
+
+    assert(isdigit((unsigned char)**at) && end - *at <= DIGITS_MAX);
+    *at = end;
+    return number;
+}
+
+static uint64_t seconds_up(uint64_t ns) {
+    return ns / 1000000000 + (ns % 1000000000 != 0);
+}
+
+/* ---- The response's fields ------------------------------------------------------------------ */
+
+struct response {
+    struct stint_limiter *limiter;
+    const char *names[POLICIES];
+    uint32_t ids[POLICIES];
+    struct stint_verdict verdicts[POLICIES];
+    size_t n;
+};
+
+static int write_headers(const void *object, char *buffer, size_t size) {
+    const struct response *response = object;
+    return stint_headers(response->limiter, response->ids, response->verdicts, response->n, buffer,
+                         size);
+}
+
+static int write_headers_legacy(const void *object, char *buffer, size_t size) {
+    const struct response *response = object;
+    return stint_headers_legacy(response->limiter, response->ids, response->verdicts, response->n,
+                                buffer, size);
+}
+
+static void expect_retry_after(const char *at, const struct response *response) {
+    uint64_t longest = 0;
+    bool refused = false;
+
+    for (size_t i = 0; i < response->n; i++) {
+        const struct stint_verdict *verdict = &response->verdicts[i];
+        refused |= !verdict->allowed;
+        if (!verdict->allowed && verdict->retry_after > longest)
+            longest = verdict->retry_after;
+    }
+    if (refused && longest != STINT_NEVER) {
+        expect_text(&at, "Retry-After: ");
+        assert(expect_number(&at) == seconds_up(longest));
+        expect_text(&at, "\r\n");
+    }
+    assert(*at == '\0');
+}
+
+static void check_headers(const struct response *response) {
+    char *text = whole_text(write_headers, response);
+    const char *at = text;
+
+    for (size_t i = 0; i < response->n; i++) {
+        expect_text(&at, i == 0 ? "RateLimit-Policy: " : ", ");
+        expect_quoted(&at, response->names[i]);
+        expect_text(&at, ";q=");
+        expect_number(&at);
+        expect_text(&at, ";w=");
+        assert(expect_number(&at) >= 1);
+    }
+    for (size_t i = 0; i < response->n; i++) {
+        expect_text(&at, i == 0 ? "\r\nRateLimit: " : ", ");
+        expect_quoted(&at, response->names[i]);
+        expect_text(&at, ";r=");
+        assert(expect_number(&at) == response->verdicts[i].remaining);
+        expect_text(&at, ";t=");
+        assert(expect_number(&at) == seconds_up(response->verdicts[i].reset_after));
+    }
+    if (response->n != 0)
+        expect_text(&at, "\r\n");
+    expect_retry_after(at, response);
+    free(text);
+}
+
+static void check_headers_legacy(const struct response *response) {
+    char *text = whole_text(write_headers_legacy, response);
+    const char *at = text;
+
+    if (response->n != 0) {
+        expect_text(&at, "X-RateLimit-Limit: ");
+        expect_number(&at);
+        expect_text(&at, "\r\nX-RateLimit-Remaining: ");
+        expect_number(&at);
+        expect_text(&at, "\r\nX-RateLimit-Reset: ");
+        expect_number(&at);
+        expect_text(&at, "\r\n");
+    }
+    expect_retry_after(at, response);
+    free(text);
+}
+
+static struct stint_verdict read_verdict(struct input *input) {
+    return (struct stint_verdict){
+        .allowed = input_number(input, 1) & 1,
+        .flags = (uint32_t)input_number(input, 1),
+        .capacity = (uint32_t)input_number(input, 4),
+        .remaining = (uint32_t)input_number(input, 4),
+        .window = input_number(input, 8),
+        .reset_after = input_number(input, 8),
+        .retry_after = input_number(input, 8),
+    };
+}
+
+/* ---- The metrics ---------------------------------------------------------------------------- */
+
+static int write_metrics(const void *object, char *buffer, size_t size) {
+    const struct response *response = object;
+    return stint_metrics(response->limiter, buffer, size);
+}
+
+/* Each policy in its order, under the family's name. */
+static const char *expect_family(const char *text, const char *family,
+                                 const struct response *response, const char *const *outcomes) {
+    static const char *const none[] = {NULL};
+    const char *at = text;
+
+    for (size_t i = 0; i < response->n; i++) {
+        const char *const *outcome = outcomes == NULL ? none : outcomes;
+        do {
+            expect_text(&at, family);
+            expect_text(&at, "{policy=");
+            expect_quoted(&at, response->names[i]);
+            if (*outcome != NULL) {
+                expect_text(&at, ",outcome=");
+                expect_quoted(&at, *outcome);
+            }
+            expect_text(&at, "} ");
+            expect_number(&at);
+            if (*at == '.') { /* hundredths of a second */
+                at++;
+                assert(isdigit((unsigned char)at[0]) && isdigit((unsigned char)at[1]));
+                at += 2;
+            }
+            expect_text(&at, "\n");
+        } while (*outcome != NULL && *++outcome != NULL);
+    }
+    return at;
+}
+
+/* A family's comments, up to its first sample or the next family's. */
+static const char *skip_comments(const char *at) {
+    assert(strncmp(at, "# TYPE ", 7) == 0);
+    at = strchr(at, '\n') + 1;
+    while (strncmp(at, "# UNIT ", 7) == 0 || strncmp(at, "# HELP ", 7) == 0)
+        at = strchr(at, '\n') + 1;
+    return at;
+}
+
+static void check_metrics(const struct response *response) {
+    static const char *const outcomes[] = {"allowed", "refused", "shadowed", NULL};
+    char *text = whole_text(write_metrics, response);
+    const char *at = strstr(text, "# TYPE stint_policy_limit gauge\n");
+
+    assert(at != NULL);
+    at = expect_family(skip_comments(at), "stint_policy_limit", response, NULL);
+    at = expect_family(skip_comments(at), "stint_policy_window_seconds", response, NULL);
+    at = expect_family(skip_comments(at), "stint_decisions_total", response, outcomes);
+    at = expect_family(skip_comments(at), "stint_near_limit_decisions_total", response, NULL);
+    at = expect_family(skip_comments(at), "stint_first_refusals_total", response, NULL);
+    at = expect_family(skip_comments(at), "stint_untracked_decisions_total", response, NULL);
+    assert(strcmp(at, "# EOF\n") == 0);
+    free(text);
+}
+
+/* ---- The target ----------------------------------------------------------------------------- */
+
+/* Writes nothing when it refuses. */
+static void check_invalid(const struct stint_policy *policy, struct stint_limiter *limiter) {
+    char untouched[] = "untouched";
+
+    assert(stint_policy_format(policy, untouched, sizeof untouched) == -EINVAL);
+    assert(strcmp(untouched, "untouched") == 0);
+    assert(stint_policy_add(limiter, policy) == -EINVAL);
+    assert(stint_policy_change(limiter, 0, policy) == -EINVAL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct input input = {data, size};
+    struct response response = {.limiter = open_for(POLICIES)};
+    struct stint_policy got[POLICIES];
+
+    while (input.left > 0 && response.n < POLICIES) {
+        struct given given = read_policy(&input);
+        if (stint_policy_format(&given.policy, NULL, 0) < 0) {
+            check_invalid(&given.policy, response.limiter);
+            continue;
+        }
+        assert(given.policy.size >= sizeof given.policy);
+        int id = stint_policy_add(response.limiter, &given.policy);
+        given.policy.size = sizeof given.policy;
+        check_policy_text(&given.policy);
+        check_policy_taken(&given.policy);
+        assert(id == -EEXIST || (id >= 0 && id <= (int)response.n));
+        if (id < (int)response.n) /* there is one of that name */
+            continue;
+        got[id] = (struct stint_policy)STINT_POLICY_INIT;
+        assert(stint_policy_get(response.limiter, (uint32_t)id, &got[id]) == 0);
+        assert(stint_policy_find(response.limiter, got[id].name) == id);
+        response.names[id] = got[id].name;
+        response.ids[id] = (uint32_t)id;
+        response.verdicts[id] = read_verdict(&input);
+        response.n++;
+        /* To one policy's rule from another's: either that, or nothing changes. */
+        struct stint_policy after = STINT_POLICY_INIT, *first = &got[0];
+        struct stint_policy rule = got[id];
+        memcpy(rule.name, first->name, sizeof rule.name);
+        rule.window = first->window;
+        rule.start = first->start;
+        int error = stint_policy_change(response.limiter, 0, &rule);
+        assert(error == 0 || error == -EINVAL);
+        assert(stint_policy_get(response.limiter, 0, &after) == 0);
+        assert(memcmp(&after, error == 0 ? &rule : first, sizeof after) == 0);
+        *first = after;
+    }
+    check_headers(&response);
+    check_headers_legacy(&response);
+    check_metrics(&response);
+    stint_close(response.limiter);
+    return 0;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
+ * memory or as a file, and cut off perhaps. It is refused and left as it is, or all that can be done
+ * with it is safe: nothing beyond its memory is touched, and every call returns. What is decided by
+ * nonsense may be nonsense. */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "limiter.h"
+#include "policy_text.h"
+
+enum { MAX_POLICIES = 8, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4 };
+
+#define DAY (UINT64_C(86400) * 1000000000)
+#define T0  (UINT64_C(19723) * DAY) /* 2024-01-01 */
+
+static uint64_t now = T0;
+
+static uint64_t clock_of_test(void) {
+    return now;
+}
+
+/* ---- A lock that says that somebody has it ---------------------------------------------------- */
+
+static uint64_t slept_ns;
+
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest);
+
+/* Set-up waits for a lock, but not for ever. Here nobody will ever give it back, so the time just passes. */
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest) {
+    (void)rest;
+    slept_ns += (uint64_t)pause->tv_sec * 1000000000 + (uint64_t)pause->tv_nsec;
+    return 0;
+}
+
+/* As far as EBUSY says. */
+static void check_slept(void) {
+    assert(slept_ns <= UINT64_C(10000000000));
+    slept_ns = 0;
+}
+
+/* ---- The whole table -------------------------------------------------------------------------- */
+
+static struct stint_options options_of(uint32_t on_full) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+
+    options.max_keys = 16;
+    options.shards = 2;
+    options.max_policies = MAX_POLICIES;
+    options.on_full = on_full;
+    options.flags = STINT_SMALL_PAGES;
+    options.clock = clock_of_test;
+    options.secret = fuzz_secret();
+    return options;
+}
+
+static stint_key key_of(const struct stint_limiter *limiter, uint64_t number) {
+    return number == 0 ? STINT_KEY_GLOBAL : stint_key_of(limiter, &number, sizeof number);
+}
+
+/* Where the parts of a table begin; and where it ends. */
+enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, PARTS };
+
+static struct {
+    char *bytes;
+    size_t size;
+    size_t parts[PARTS + 1];
+} whole;
+
+/* Makes a table once, with a policy of each kind and keys that have used them. */
+static void make_whole(void) {
+    static const char *const texts[] = {"3/minute name=a",
+                                        "5/s name=b capacity=9 reserve=4",
+                                        "4/10s name=c smooth",
+                                        "8/minute name=d stripes=4",
+                                        "2/day name=e start=per-key shadow jitter=5% near=50%",
+                                        "3/h name=f count-refused"};
+    struct stint_options options = options_of(STINT_FULL_ADMIT);
+    struct stint_limiter *limiter;
+
+    whole.size = stint_memory_size(&options);
+    whole.bytes = aligned_alloc(64, whole.size);
+    assert(whole.size != 0 && whole.size % 64 == 0 && whole.bytes != NULL);
+    memset(whole.bytes, 0, whole.size);
+    int error = stint_open_in(&options, whole.bytes, whole.size, &limiter);
+    assert(error == 0);
+    for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        error = stint_policy_parse(texts[id], &policy, NULL);
+        assert(error == 0);
+        int added = stint_policy_add(limiter, &policy);
+        assert(added == (int)id);
+        for (uint64_t key = 0; key < 3; key++)
+            for (uint32_t i = 0; i < 4; i++)
+                stint_take(limiter, id, key_of(limiter, key + id), 1, STINT_NOW, NULL);
+    }
+    const void *const parts[PARTS] = {limiter->header,       limiter->policies,
+                                      limiter->records,      limiter->counters,
+                                      limiter->table.shards, limiter->table.lines};
+    for (enum part part = HEADER; part < PARTS; part++)
+        whole.parts[part] = (size_t)((const char *)parts[part] - whole.bytes);
+    whole.parts[PARTS] = whole.size;
+    stint_close(limiter);
+}
+
+/* ---- The damage ------------------------------------------------------------------------------- */
+
+/* Writes a few bytes of the input over a place in one of the parts, word by word or anywhere. */
+static void patch(struct input *input, char *table) {
+    enum part part = (enum part)input_below(input, PARTS);
+    size_t size = whole.parts[part + 1] - whole.parts[part];
+    uint8_t form = (uint8_t)input_number(input, 1);
+    size_t at = (size_t)(form & 1 ? input_below(input, size) : 8 * input_below(input, size / 8));
+    size_t length = form & 2 ? 1 + (form >> 4) : 8;
+
+    if ((form & 12) == 12) /* much of it */
+        length = (size_t)input_below(input, size) + 1;
+    if (length > size - at)
+        length = size - at;
+    at += whole.parts[part];
+    if ((form & 12) == 8) { /* from elsewhere in the table: whole policies, slots, counts */
+        size_t from = (size_t)input_below(input, whole.size - length + 1);
+        memmove(table + at, table + from, length);
+    } else if ((form & 12) == 12) {
+        memset(table + at, (int)input_number(input, 1), length);
+    } else {
+        input_bytes(input, table + at, length);
+    }
+}
+
+/* ---- Opening ---------------------------------------------------------------------------------- */
+
+/* What a refused table may not have changed: all but its lock, which was taken and given back. */
+static void check_untouched(const char *table, const char *before, size_t size) {
+    size_t lock = offsetof(struct header, lock), after = lock + sizeof(pthread_mutex_t);
+
+    assert(memcmp(table, before, size < lock ? size : lock) == 0);
+    if (size > after)
+        assert(memcmp(table + after, before + after, size - after) == 0);
+}
+
+static void check_refused(int error, bool file) {
+    assert(error == -EPROTO || error == -EBUSY || (error == -EINVAL && !file));
+    assert(stint_reason()[0] != '\0');
+}
+
+static struct stint_limiter *open_memory(const struct stint_options *options, char *table,
+                                         size_t size) {
+    struct stint_limiter *limiter = NULL;
+    char *before = exact_copy(table, size);
+    int error = stint_open_in(options, table, size, &limiter);
+
+    check_slept();
+    assert((error == 0) == (limiter != NULL));
+    if (error != 0) {
+        check_refused(error, false);
+        check_untouched(table, before, size);
+    }
+    free(before);
+    return limiter;
+}
+
+/* The file is kept by the limiter, and goes away with it. */
+static struct stint_limiter *open_file(struct stint_options *options, const char *table,
+                                       size_t size) {
+    struct stint_limiter *limiter = NULL;
+    char path[64] = "/dev/shm/stint-fuzz-XXXXXX";
+    int fd = mkstemp(path);
+    bool written = fd >= 0 && write(fd, table, size) == (ssize_t)size;
+    assert(written);
+
+    options->path = path;
+    int error = stint_open(options, &limiter);
+    check_slept();
+    unlink(path);
+    options->path = NULL;
+    assert((error == 0) == (limiter != NULL));
+    if (error != 0) {
+        char *after = fuzz_malloc(size);
+        bool read = pread(fd, after, size, 0) == (ssize_t)size;
+        assert(read);
+        check_refused(error, true);
+        check_untouched(after, table, size);
+        free(after);
+    }
+    close(fd);
+    return limiter;
+}
+
+/* ---- Use -------------------------------------------------------------------------------------- */
+
+/* All policies are valid: they were looked at. */
+static void check_policies(const struct stint_limiter *limiter) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    uint32_t count = 0;
+
+    for (; stint_policy_get(limiter, count, &policy) == 0; count++) {
+        assert(stint_policy_format(&policy, NULL, 0) > 0);
+        assert(stint_policy_find(limiter, policy.name) >= 0);
+    }
+    assert(count <= MAX_POLICIES);
+}
+
+static void check_counts(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    size_t size = (size_t)16 << 10;
+    char *metrics = fuzz_malloc(size);
+
+    assert(stint_stats(limiter, &stats) == 0);
+    assert(stats.used <= stats.slots && stats.live <= stats.used);
+    assert(stats.policies <= MAX_POLICIES && stats.memory == whole.size);
+    for (uint32_t id = 0; id < stats.policies; id++) {
+        struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
+        assert(stint_policy_stats(limiter, id, &counts) == 0);
+    }
+    int length = stint_metrics(limiter, metrics, size);
+    assert(length > 0 && strlen(metrics) == ((size_t)length < size ? (size_t)length : size - 1));
+    free(metrics);
+}
+
+static void check_verdict(const struct stint_request *request,
+                          const struct stint_verdict *verdict) {
+    assert(verdict->granted <= request->cost);
+    assert(verdict->allowed || verdict->granted == 0);
+}
+
+static struct stint_request read_request(struct input *input, const struct stint_limiter *limiter) {
+    uint8_t form = (uint8_t)input_number(input, 1);
+    struct stint_request request = {
+        .policy = form & 15,
+        .key = key_of(limiter, input_below(input, KEYS)),
+        .cost = form & 16 ? (uint32_t)input_number(input, 4) : 1,
+        .limit = form & 32 ? (uint32_t)input_number(input, 4) : 0,
+        .flags = form & 64 ? (uint32_t)input_number(input, 1) & 15 : 0,
+    };
+    return request;
+}
+
+static void move_time(struct input *input) {
+    uint8_t form = (uint8_t)input_number(input, 1);
+    uint64_t step = input_number(input, 3) * UINT64_C(1000000); /* up to 4 h 39 min */
+
+    if ((form & 1) != 0)
+        step *= 1000;
+    now = (form & 2) != 0 && now > step ? now - step : now + step;
+}
+
+static void change_policy(struct input *input, struct stint_limiter *limiter) {
+    uint32_t id = (uint32_t)input_below(input, MAX_POLICIES + 1),
+             limit = (uint32_t)input_number(input, 2) + 1;
+    struct stint_policy policy = STINT_POLICY_INIT;
+
+    if (stint_policy_get(limiter, id, &policy) != 0)
+        return;
+    policy.limit = limit;
+    (void)stint_policy_change(limiter, id, &policy);
+    snprintf(policy.name, sizeof policy.name, "n%u", (unsigned)limit % 4);
+    int added = stint_policy_add(limiter, &policy);
+    assert(added < MAX_POLICIES);
+    if (added >= 0)
+        assert(stint_policy_find(limiter, policy.name) >= 0);
+}
+
+static void call(struct input *input, struct stint_limiter *limiter) {
+    struct stint_request requests[BATCH];
+    struct stint_verdict verdicts[BATCH];
+    uint8_t which = (uint8_t)input_number(input, 1);
+    size_t n = which >> 4 & 3;
+
+    for (size_t i = 0; i <= n; i++)
+        requests[i] = read_request(input, limiter);
+    switch (which & 15) {
+    case 0:
+        move_time(input);
+        break;
+    case 1:
+        change_policy(input, limiter);
+        break;
+    case 2:
+        stint_reset(limiter, requests[0].policy, requests[0].key);
+        break;
+    case 3:
+        stint_refund(limiter, requests[0].policy, requests[0].key, requests[0].cost,
+                     now / DAY * DAY + input_number(input, 6));
+        break;
+    case 4:
+        stint_decide_batch(limiter, requests, n + 1, STINT_NOW, verdicts);
+        for (size_t i = 0; i <= n; i++)
+            check_verdict(&requests[i], &verdicts[i]);
+        break;
+    case 5:
+        stint_decide_all(limiter, requests, n + 1, STINT_NOW, verdicts);
+        break;
+    case 6:
+        check_counts(limiter);
+        break;
+    case 7: /* late, or early by as much as is allowed */
+        stint_decide(limiter, &requests[0],
+                     now - 60 * UINT64_C(1000000000) + input_number(input, 2) * UINT64_C(1800000),
+                     verdicts);
+        check_verdict(&requests[0], verdicts);
+        break;
+    default:
+        stint_decide(limiter, &requests[0], STINT_NOW, verdicts);
+        check_verdict(&requests[0], verdicts);
+        if ((which & 8) != 0)
+            stint_refund(limiter, requests[0].policy, requests[0].key, verdicts[0].granted,
+                         verdicts[0].window);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct input input = {data, size};
+    struct stint_options options;
+    struct stint_limiter *limiter;
+
+    if (whole.bytes == NULL)
+        make_whole();
+    uint8_t form = (uint8_t)input_number(&input, 1);
+    size_t cut = (form & 12) == 12 ? (size_t)input_below(&input, whole.size + 1) : 0;
+    size_t table_size = whole.size - cut;
+    options = options_of(form & 3 ? (form & 3) - 1u : 0);
+    if ((form & 16) != 0)
+        options.secret = NULL;
+    now = T0 + input_number(&input, 2) * UINT64_C(1000000);
+
+    char *damaged = exact_copy(whole.bytes, whole.size);
+    size_t patches = (size_t)input_below(&input, PATCHES);
+    for (size_t i = 0; i < patches; i++)
+        patch(&input, damaged);
+    char *table = NULL;
+    if ((form & 32) != 0) {
+        limiter = open_file(&options, damaged, table_size);
+    } else {
+        void *memory; /* of just that size */
+        if (posix_memalign(&memory, 64, table_size) != 0)
+            abort();
+        table = memory;
+        memcpy(table, damaged, table_size);
+        limiter = open_memory(&options, table, table_size);
+    }
+    free(damaged);
+    if (limiter != NULL) {
+        check_policies(limiter);
+        for (size_t i = 0; i < CALLS && input.left > 0; i++)
+            call(&input, limiter);
+        check_policies(limiter);
+        check_counts(limiter);
+        stint_close(limiter);
+    }
+    free(table);
+    return 0;
+}

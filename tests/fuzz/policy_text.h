@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What holds for every valid policy. */
+#ifndef STINT_TESTS_FUZZ_POLICY_TEXT_H
+#define STINT_TESTS_FUZZ_POLICY_TEXT_H
+
+#include "fuzz.h"
+
+#include <stint.h>
+
+/* The same hashes in every run. XXH3 needs a secret that looks random. */
+static inline const void *fuzz_secret(void) {
+    static uint8_t secret[STINT_SECRET_SIZE];
+    uint64_t x = UINT64_C(88172645463325252);
+
+    for (size_t i = 0; i < sizeof secret; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        secret[i] = (uint8_t)(x >> 32);
+    }
+    return secret;
+}
+
+/* The whole text that `write(object, buffer, size)` writes as snprintf does; what it writes into
+ * buffers that are too small is the beginning of it. */
+static inline char *whole_text(int (*write)(const void *object, char *buffer, size_t size),
+                               const void *object) {
+    int length = write(object, NULL, 0);
+    assert(length >= 0);
+    size_t size = (size_t)length + 1;
+    char *text = fuzz_malloc(size);
+    assert(write(object, text, size) == length);
+    assert(strlen(text) == (size_t)length);
+    for (size_t cut = 1; cut < size; cut += 1 + 2 * cut) {
+        char *part = fuzz_malloc(cut);
+        assert(write(object, part, cut) == length);
+        assert(strlen(part) == cut - 1 && memcmp(part, text, cut - 1) == 0);
+        free(part);
+    }
+    return text;
+}
+
+static inline int write_policy(const void *policy, char *buffer, size_t size) {
+    return stint_policy_format(policy, buffer, size);
+}
+
+/* The same but for what may stand after its name. */
+static inline bool same_policy(const struct stint_policy *one, const struct stint_policy *other) {
+    struct stint_policy named = *one;
+
+    memcpy(named.name, other->name, sizeof named.name);
+    return strcmp(one->name, other->name) == 0 && memcmp(&named, other, sizeof named) == 0;
+}
+
+/* Its text is that of itself alone. */
+static inline void check_policy_text(const struct stint_policy *policy) {
+    struct stint_policy back = STINT_POLICY_INIT;
+    char *text = whole_text(write_policy, policy);
+
+    assert(stint_policy_parse(text, &back, NULL) == 0);
+    assert(same_policy(&back, policy));
+    free(text);
+}
+
+static inline struct stint_limiter *open_for(uint32_t max_policies) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter;
+
+    options.max_keys = 8;
+    options.max_policies = max_policies;
+    options.flags = STINT_SMALL_PAGES;
+    options.secret = fuzz_secret();
+    int error = stint_open(&options, &limiter);
+    assert(error == 0);
+    return limiter;
+}
+
+/* A limiter takes it, finds it by its name, and gives it back, with a name if it had none. */
+static inline void check_policy_taken(const struct stint_policy *policy) {
+    struct stint_limiter *limiter = open_for(1);
+    struct stint_policy got = STINT_POLICY_INIT, expected = *policy;
+
+    assert(stint_policy_add(limiter, policy) == 0);
+    assert(stint_policy_get(limiter, 0, &got) == 0);
+    assert(got.name[0] != '\0' && stint_policy_find(limiter, got.name) == 0);
+    if (expected.name[0] == '\0')
+        memcpy(expected.name, got.name, sizeof got.name);
+    if (expected.stripes == 1)
+        expected.stripes = 0;
+    assert(same_policy(&got, &expected));
+    check_policy_text(&got);
+    assert(stint_policy_change(limiter, 0, policy) == 0);
+    stint_close(limiter);
+}
+
+#endif
