@@ -31,6 +31,8 @@
 #include <ck_md.h>
 #include <ck_pr.h>
 
+#include "testing.h"
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -133,14 +135,6 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
     return old;
 }
 
-/* Raises a word to at least a value. All that follows in the program is done after the word has it,
- * whoever raised it. */
-static inline void atomic_raise(uint64_t *word, uint64_t value) {
-    uint64_t seen = atomic_load_acquire(word);
-    while (seen < value && !atomic_cas_seq(word, seen, value))
-        seen = atomic_load_acquire(word);
-}
-
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
  * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others. No
  * order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on every
@@ -234,6 +228,34 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #endif
     return swapped;
 #endif
+}
+
+/* Test builds may stop a thread before each of these (testing.h), and between the four loads of a
+ * match. */
+#ifdef STINT_TESTING
+#define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
+#define atomic_load_acquire(word)         (STEP(word), atomic_load_acquire(word))
+#define atomic_cas_seq(word, old, new)    (STEP(word), atomic_cas_seq(word, old, new))
+#define atomic_fetch_add_seq(word, value) (STEP(word), atomic_fetch_add_seq(word, value))
+#define atomic_cas2_seq(words, old, new)  (STEP(words), atomic_cas2_seq(words, old, new))
+
+static inline uint32_t atomic_match4_stepped(const uint64_t *line, uint64_t value) {
+    _Alignas(CACHE_LINE) uint64_t seen[8] = {0};
+    if (stint_test_step == NULL)
+        return atomic_match4(line, value);
+    for (uint32_t i = 0; i < 8; i += 2)
+        seen[i] = atomic_load_acquire(&line[i]);
+    return atomic_match4(seen, value);
+}
+#define atomic_match4(line, value) atomic_match4_stepped(line, value)
+#endif
+
+/* Raises a word to at least a value. All that follows in the program is done after the word has it,
+ * whoever raised it. */
+static inline void atomic_raise(uint64_t *word, uint64_t value) {
+    uint64_t seen = atomic_load_acquire(word);
+    while (seen < value && !atomic_cas_seq(word, seen, value))
+        seen = atomic_load_acquire(word);
 }
 
 #endif

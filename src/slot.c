@@ -5,6 +5,7 @@
 
 #ifdef STINT_TESTING
 void (*stint_test_hook)(enum stint_test_instant instant);
+void (*stint_test_step)(const void *word);
 enum stint_test_guard stint_test_removed;
 #endif
 
@@ -84,7 +85,9 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
     tick_t now = tick_of(decision->now);
 
     if (end_of(state_id(place->state), now) <= now)
-        return policy == NULL || !slot_carries(policy, place->state, now);
+        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, place->state, now));
+    if (!GUARDED(REUSE_TOMBSTONE) && place->tag == table_tombstone(table))
+        return true;
     place->stepped =
         beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
     return place->stepped;
@@ -134,12 +137,12 @@ static enum found slot_find(struct decision *decision, struct place *place) {
         if (slot_reusable(decision, place))
             return ABSENT;
     }
-    if (decision->now !=
-        now) /* this thread was late, and judged the first slots by a `now` of then */
+    if (GUARD(FULL_LATE, decision->now != now))
+        /* this thread was late, and judged the first slots by a `now` of then */
         return slot_find(decision, place);
     /* All slots were live, and stay so at this now (I1). But the key may have got the last of them
      * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
-    return find_tag(decision, &sequence, place) ? FOUND : FULL;
+    return GUARD(FULL_AGAIN, find_tag(decision, &sequence, place)) ? FOUND : FULL;
 }
 
 /* ---- Verdict -------------------------------------------------------------------------------- */
@@ -243,7 +246,8 @@ static bool refusal_marked(const struct terms *terms) {
 static uint64_t count_believed(const struct decision *decision, uint64_t count) {
     const struct rule *rule = &decision->terms.rule;
     const struct policy_record *record = &decision->limiter->records[decision->policy_id];
-    if (rule_carries(rule) || atomic_load_relaxed(&record->refusals_count) != 0)
+    if (!GUARDED(BELIEVED) || rule_carries(rule) ||
+        atomic_load_relaxed(&record->refusals_count) != 0)
         return count; /* fetch-adds do not pass the limit, or refusals are meant to count */
     uint64_t largest = atomic_load_relaxed(&record->largest);
     uint64_t most = stripe_share(largest, rule->stripes, decision->stripe);
@@ -258,9 +262,9 @@ static enum progress decide_found(struct decision *decision, struct place *place
 
     /* The state, then the tag, then whatever confirms the two: see "Find". */
     uint64_t state = atomic_load_acquire(&slot->state);
-    if (atomic_load_acquire(&slot->tag) != decision->tag)
+    if (GUARD(FOUND_TAG, atomic_load_acquire(&slot->tag) != decision->tag))
         return STALE;
-    if (UNLIKELY(state_pending(state))) {
+    if (UNLIKELY(GUARD(FOUND_PENDING, state_pending(state)))) {
         place->state = state;
         return decide_absent(decision, place, true, verdict, allowed);
     }
@@ -287,7 +291,7 @@ static enum progress decide_found(struct decision *decision, struct place *place
     bool first_refusal = !charge.fits && refused == 0 && refusal_marked(&decision->terms);
     if (peek || (charge.count == count && !first_refusal)) {
         /* Nothing to write. */
-        if (!state_same_window(atomic_load_acquire(&slot->state), state))
+        if (GUARD(FOUND_STATE, !state_same_window(atomic_load_acquire(&slot->state), state)))
             return STALE;
     } else {
         uint64_t next = state_of(end, (first_refusal ? STATE_REFUSED : refused) | charge.count);
@@ -306,14 +310,16 @@ bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_
                      uint64_t added) {
     if (state_same_window(added, seen))
         return true;
-    if (state_pending(added)) /* the commit drops it */
+    if (GUARD(ADDED_PENDING, state_pending(added))) /* the commit drops it */
         return false;
     /* Tag, then state: if both are the key's with the end that was added to, it was the key's when
      * it was added to (I1). */
-    if (atomic_load_acquire(&slot->tag) == decision->tag &&
-        state_same_window(atomic_load_acquire(&slot->state), added))
+    if (!GUARD(ADDED_TAG, atomic_load_acquire(&slot->tag) != decision->tag) &&
+        !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
+    if (!GUARDED(ADDED_STAYS))
+        (void)atomic_fetch_add_seq(&slot->state, (uint64_t)-1);
     return false;
 }
 
@@ -321,13 +327,13 @@ bool slot_decide_added(struct decision *decision, struct slot *slot, uint64_t se
                        struct stint_verdict *verdict) {
     bool ours = slot_added_ours(decision, slot, seen, added);
 
-    if (ours && state_used(added) < decision->terms.capacity) {
+    if (ours && !GUARD(ADDED_ROOM, state_used(added) >= decision->terms.capacity)) {
         uint64_t used = state_used(added) + 1;
         struct charge charge = {used, used, 1, true};
         tick_t end = end_of(state_id(added), tick_of(decision->now));
         return decision_end(decision, &charge, used, end, 0, verdict);
     }
-    decision->terms.counted = ours;
+    decision->terms.counted = GUARD(ADDED_ONCE, ours);
     return slot_decide(decision, verdict);
 }
 
@@ -342,7 +348,7 @@ static void watermark_raise(struct decision *decision) {
     uint64_t seen = atomic_load_relaxed(watermark);
     tick_t now = tick_of(decision->now);
 
-    if (LIKELY((tick_t)seen >= now))
+    if (LIKELY((tick_t)seen >= now) || !GUARDED(WATERMARK_RAISE))
         return;
     tick_t most = tick_of(limiter_now(decision->limiter)) + ALLOWANCE_TICKS;
     tick_t raised = now < most ? now : most;
@@ -353,9 +359,9 @@ static void watermark_raise(struct decision *decision) {
 static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
-    uint64_t seen = atomic_load_acquire(watermark);
+    uint64_t seen = GUARDED(WATERMARK_READ) ? atomic_load_acquire(watermark) : 0;
     tick_t now = tick_of(decision->now);
-    tick_t claimed = end_of(claim_id, now) - 1;
+    tick_t claimed = GUARDED(COMMIT_END) ? end_of(claim_id, now) - 1 : now;
 
     if (UNLIKELY((tick_t)seen > now + ALLOWANCE_TICKS || claimed > now + ALLOWANCE_TICKS)) {
         tick_t clock = decision_read_clock(decision);
@@ -377,8 +383,11 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
     uint64_t state = claim;
     do {
         const uint64_t expected[2] = {decision->tag, state};
-        const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table),
-                                       state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK)};
+        uint64_t kept = !GUARDED(CANCEL_END) ? 0
+                        : !GUARDED(CANCEL_PENDING)
+                            ? state & ~USED_MASK
+                            : state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
+        const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table), kept};
         if (atomic_cas2_seq(slot, expected, tombstone))
             return true;
         state = atomic_load_acquire(&slot->state);
@@ -392,13 +401,14 @@ static bool claim_outranks(const struct decision *decision, const struct place *
                            struct slot *other, uint32_t position) {
     while (atomic_load_acquire(&other->tag) == decision->tag) {
         uint64_t state = atomic_load_acquire(&other->state);
-        if (atomic_load_acquire(&other->tag) != decision->tag)
+        if (GUARD(RIVAL_TAG, atomic_load_acquire(&other->tag) != decision->tag))
             break;
-        if (!state_pending(state) || position < claim->position) {
+        if (GUARD(RIVAL_COMMITTED, !state_pending(state)) ||
+            GUARD(RIVAL_EARLIER, position < claim->position)) {
             (void)claim_cancel(decision, claim->slot, claim->state);
             return false;
         }
-        if (claim_cancel(decision, other, state))
+        if (!GUARDED(RIVAL_LATER) || claim_cancel(decision, other, state))
             break;
         /* It was committed meanwhile, or is another's: look again. */
     }
@@ -411,7 +421,10 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
-    for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
+    uint32_t lines = GUARDED(REACH_READ) ? sequence_reach(table, decision->hash)
+                                         : claim->position / LINE_SLOTS + 1;
+
+    for (uint32_t i = 0; i < lines; i++) {
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
@@ -433,10 +446,11 @@ static enum progress claim_resolve(struct decision *decision, const struct place
     const struct policy *policy = decision->policy;
 
     INSTANT(INSTANT_CLAIMED);
-    if (GUARDED(GUARD_PENDING) && !claim_stands(decision, claim))
+    tick_t early = GUARDED(WATERMARK_LAST) ? 0 : commit_tick(decision, state_id(claim->state));
+    if (GUARD(PENDING, !claim_stands(decision, claim)))
         return STALE;
     INSTANT(INSTANT_LOOKED);
-    tick_t tick = commit_tick(decision, state_id(claim->state));
+    tick_t tick = GUARDED(WATERMARK_LAST) ? commit_tick(decision, state_id(claim->state)) : early;
     tick_t end = window_end(tick, decision->start, policy->length);
     struct charge charge = charge_of(&decision->terms, 0, tick_ns(end) - decision->now);
     bool first_refusal = !charge.fits && refusal_marked(&decision->terms);
@@ -446,6 +460,8 @@ static enum progress claim_resolve(struct decision *decision, const struct place
         state = atomic_load_acquire(&claim->slot->state);
         if (!state_same_window(state, claim->state))
             return STALE; /* another thread resolved it */
+        if (!GUARDED(COMMIT_USED))
+            state = claim->state;
     }
     if (first_refusal)
         flags |= STINT_FIRST_REFUSAL;
@@ -455,8 +471,9 @@ static enum progress claim_resolve(struct decision *decision, const struct place
 
 /* Claims the slot seen at `place` with one double-width CAS. */
 static bool claim_slot(struct decision *decision, struct place *place) {
-    atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                 place->position / LINE_SLOTS);
+    if (GUARDED(REACH_RAISE))
+        atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
+                     place->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
     const uint64_t expected[2] = {place->tag, place->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
@@ -487,11 +504,13 @@ bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t ta
     limiter_count_table(limiter, COUNT_PLACED);
     INSTANT(INSTANT_CLAIMED);
     /* The look: a slot that is still unused ends the sequence in this line (I5). */
-    if (match4_rest(line_match(line, tag)) != 0 || line_match(line, 0) == 0)
+    if (GUARD(SHORT_LOOK, match4_rest(line_match(line, tag)) != 0) ||
+        GUARD(SHORT_UNUSED, line_match(line, 0) == 0))
         return false;
     atomic_fence_acquire();
     INSTANT(INSTANT_LOOKED);
-    if ((tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now)
+    if (GUARD(SHORT_WATERMARK,
+              (tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now))
         return false;
     return slot_swap(slot, tag, claim[1], state_of(end, 1));
 }
@@ -547,9 +566,10 @@ static enum found find_least_used(const struct decision *decision, struct place 
         struct place seen = {.slot = sequence_slot(&sequence, i), .position = i};
         seen.tag = atomic_load_acquire(&seen.slot->tag);
         seen.state = atomic_load_acquire(&seen.slot->state);
-        if (seen.tag == decision->tag)
+        if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
             return FOUND;
-        if (seen.tag == 0 || seen.tag == table_tombstone(table) || state_pending(seen.state))
+        if (seen.tag == 0 ||
+            GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) || state_pending(seen.state)))
             continue;
         uint64_t tokens = slot_tokens(decision, &seen);
         if (tokens < fewest) {
@@ -606,7 +626,7 @@ static bool find_committed(const struct table *table, uint64_t hash, uint64_t ta
         if (seen != tag)
             continue;
         uint64_t state = atomic_load_acquire(&slot->state);
-        if (atomic_load_acquire(&slot->tag) == tag && !state_pending(state)) {
+        if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
             *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
             return true;
         }
@@ -638,7 +658,7 @@ uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
         /* Which of the two counts of a smooth policy; the only count of others. */
         uint32_t shift = 0;
         uint64_t mask = smooth ? SMOOTH_MAX : USED_MASK;
-        if (state_id(place.state) != id) {
+        if (GUARD(REFUND_WINDOW, state_id(place.state) != id)) {
             if (!smooth || ((id + (uint64_t)length) & ID_MASK) != state_id(place.state))
                 return 0;
             shift = SMOOTH_BITS;
@@ -646,8 +666,8 @@ uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id,
         uint64_t count = state_used(place.state) >> shift & mask;
         /* Loaded after the state, or tokens granted by a limit that was raised since would be cut off. */
         uint64_t most = most_granted(limiter, policy_id, rule, stripe);
-        uint64_t held = count < most ? count : most;
-        uint64_t back = tokens < held ? tokens : held;
+        uint64_t held = GUARD(REFUND_MOST, count > most) ? most : count;
+        uint64_t back = GUARD(REFUND_ZERO, tokens > held) ? held : tokens;
         if (back == 0)
             return 0;
         uint64_t next = (place.state & ~(mask << shift)) | (held - back) << shift;

@@ -63,7 +63,7 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
         gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((verdict.flags & STINT_UNTRACKED) != 0)
             return true; /* the table is full: so much for the whole */
-        if (gathered->window != 0 && gathered->window != verdict.window) {
+        if (GUARD(STRIPES_WINDOW, gathered->window != 0 && gathered->window != verdict.window)) {
             /* A window ends later than that of this `now`, so it begins later than `now`. */
             uint64_t newer = verdict.window > gathered->window ? verdict.window : gathered->window;
             whole->now = newer - tick_ns(whole->policy->length);
@@ -111,7 +111,8 @@ static bool added_fits(struct decision *whole, struct slot *slot, uint64_t seen,
     uint32_t stripes = whole->terms.rule.stripes;
     struct decision part = stripe_decision(whole, limiter_stripe(whole->limiter) % stripes, 1, 0);
 
-    if (!slot_added_ours(&part, slot, seen, added) || state_used(added) >= part.terms.capacity)
+    if (!slot_added_ours(&part, slot, seen, added) ||
+        GUARD(STRIPES_ADDED, state_used(added) >= part.terms.capacity))
         return false;
     uint64_t used = stripe_estimate(state_used(added) + 1, whole->terms.capacity, stripes);
     struct charge charge = {used, used, 1, true};
@@ -169,6 +170,7 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
         return decision_end(whole, &charge, used, tick_of(gathered.window), gathered.flags,
                             verdict);
     }
-    give_back(whole, &gathered);
+    if (GUARDED(STRIPES_BACK))
+        give_back(whole, &gathered);
     return refuse(whole, now, verdict);
 }

@@ -118,7 +118,7 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
 
     if (atomic_load_acquire(&policy->version) == 0 ||
-        tick_ns(end) - now - 1 >= tick_ns(policy->length))
+        GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= tick_ns(policy->length)))
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
     stint_key hash = stripe_key(request->key, stripe);
     uint64_t tag = table_tag(&limiter->table, hash, request->policy);
@@ -127,12 +127,13 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
     uint64_t window = state_of(end, 0);
     uint64_t state = atomic_load_acquire(&slot->state);
-    if (state - window >= share || atomic_load_relaxed(&slot->tag) != tag)
+    if (GUARD(STRIPE_ROOM, state - window >= share) ||
+        GUARD(STRIPE_TAG, atomic_load_relaxed(&slot->tag) != tag))
         return decide_rest(limiter, request, now, verdict, NULL, 0, 0);
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - window;
-    if (used >= share)
+    if (GUARD(STRIPE_ADDED, used >= share))
         return decide_rest(limiter, request, now, verdict, slot, state, added);
     return take_granted(limiter, request->policy, now, verdict, end, capacity,
                         stripe_estimate(used + 1, capacity, stripes));
@@ -174,7 +175,7 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
     uint64_t state = atomic_load_acquire(&slot->state);
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
-    if (atomic_load_acquire(&slot->tag) != tag || state_pending(state))
+    if (GUARD(EDGE_TAG, atomic_load_acquire(&slot->tag) != tag) || state_pending(state))
         return take_rest(limiter, policy_id, key, 1, now, verdict);
     uint64_t used = state_used(state);
     /* The id is in the top bits: an earlier one makes the difference negative. It is of a window of
@@ -184,11 +185,14 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
             return take_granted(limiter, policy_id, now, verdict, end, capacity, 1);
     } else if (state_same_window(state, window)) {
         /* Both: the policy may be changing. */
-        if (used < capacity && used < atomic_load_relaxed(&policy->edge_capacity)) {
+        if (!GUARDED(EDGE_FULL) ||
+            (used < capacity && used < atomic_load_relaxed(&policy->edge_capacity))) {
             if (slot_swap(slot, tag, state, state + 1))
                 return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
-        } else if ((edges & EDGE_REFUSE) != 0 && (state & STATE_REFUSED) != 0 && used >= capacity &&
-                   state_same_window(atomic_load_acquire(&slot->state), state)) {
+        } else if ((edges & EDGE_REFUSE) != 0 && used >= capacity &&
+                   !GUARD(EDGE_MARK, (state & STATE_REFUSED) == 0) &&
+                   !GUARD(EDGE_STATE,
+                          !state_same_window(atomic_load_acquire(&slot->state), state))) {
             limiter_count(limiter, policy_id, COUNT_REFUSED);
             if (verdict != NULL)
                 *verdict = (struct stint_verdict){
@@ -218,7 +222,8 @@ static CK_CC_FORCE_INLINE bool hot_begin(const struct policy *policy, uint64_t n
     hot->window = state_of(hot->end, 0);
     hot->capacity = atomic_load_relaxed(&policy->hot_capacity);
     /* end > now >= end - window, or the hint is of another window (or of no policy). */
-    return LIKELY(tick_ns(hot->end) - now - 1 < atomic_load_relaxed(&policy->hot_window));
+    return !UNLIKELY(GUARD(TAKE_WINDOW, tick_ns(hot->end) - now - 1 >=
+                                            atomic_load_relaxed(&policy->hot_window)));
 }
 
 /* The second half of the hot path: the key's tag was seen in `slot`. */
@@ -228,12 +233,13 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
     /* The state, then the tag again (slot.h, "Find"). A state of this window, neither pending nor
      * refused, is `used` when its window is subtracted; any other is far more than a limit. */
     uint64_t state = atomic_load_acquire(&slot->state);
-    if (UNLIKELY(state - hot->window >= hot->capacity || atomic_load_relaxed(&slot->tag) != tag))
+    if (UNLIKELY(GUARD(TAKE_ROOM, state - hot->window >= hot->capacity) ||
+                 GUARD(TAKE_TAG, atomic_load_relaxed(&slot->tag) != tag)))
         return take_edge(limiter, policy_id, key, now, verdict, slot, hot->end);
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - hot->window;
-    if (UNLIKELY(used >= hot->capacity))
+    if (UNLIKELY(GUARD(TAKE_ADDED, used >= hot->capacity)))
         return take_added(limiter, policy_id, key, now, verdict, slot, state, added);
 
     return take_granted(limiter, policy_id, now, verdict, hot->end, hot->capacity, used + 1);

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * What test builds (STINT_TESTING) add to the protocol: instants at which a test may stop a thread,
- * and guards that a test may take away to see that it would notice. In other builds all of it is
- * nothing. */
+ * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may stop
+ * a thread, and guards that a test may take away to see that it would notice. In other builds all of
+ * it is nothing.
+ *
+ *     INSTANT(INSTANT_LOADED);                an instant with a name
+ *     STEP(word);                             before every atomic operation: atomic.h has it
+ *     if (GUARD(TAKE_TAG, tag is another))    the condition; never, where a test took the guard away
+ *     if (GUARDED(CLAIM_LOOK))                true; false, where a test took the guard away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 
 #ifdef STINT_TESTING
+
+#include <stddef.h>
 
 enum stint_test_instant {
     INSTANT_LOADED,  /* room was seen; the fetch-add comes next */
@@ -15,12 +22,80 @@ enum stint_test_instant {
     INSTANT_REFUND,  /* tokens are given back; the search for the slot comes next */
 };
 
+/* The guards, and the mistake that each keeps out: what the code does without it. */
+#define STINT_TEST_GUARDS(X)                                                                       \
+    /* The hot path and its edges: take.c */                                                       \
+    X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
+    X(TAKE_ROOM, "a fetch-add without having seen room")                                           \
+    X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
+    X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
+    X(EDGE_TAG, "no look at the tag after the state, before a fast refusal")                       \
+    X(EDGE_FULL, "an edge's swap counts past the capacity")                                        \
+    X(EDGE_MARK, "a fast refusal of a key that has not been marked refused")                       \
+    X(EDGE_STATE, "no second look at the state before a fast refusal")                             \
+    X(STRIPE_WINDOW, "striped: the policy's last window is taken for the window of now")           \
+    X(STRIPE_ROOM, "striped: a fetch-add without having seen room")                                \
+    X(STRIPE_TAG, "striped: no second look at the tag before the fetch-add")                       \
+    X(STRIPE_ADDED, "striped: what the fetch-add returned is not looked at")                       \
+    /* Every swap: slot.h */                                                                       \
+    X(SWAP_TAG, "a commit, or another swap, that compares the state alone")                        \
+    /* Find: slot.c */                                                                             \
+    X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
+    X(REUSE_TOMBSTONE, "a tombstone is reused within its own window")                              \
+    X(FULL_LATE, "a late thread that became punctual does not search again")                       \
+    X(FULL_AGAIN, "the table is found full without another search for the key")                    \
+    /* Decide */                                                                                   \
+    X(FOUND_TAG, "no second look at the tag after the state")                                      \
+    X(FOUND_PENDING, "a claim that nobody has resolved is counted in")                             \
+    X(FOUND_STATE, "no second look at the state before a refusal")                                 \
+    X(BELIEVED, "refused requests that a fetch-add counted stay counted")                          \
+    X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
+    X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \
+    X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
+    X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
+    X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
+    X(ADDED_STAYS, "a charge is taken back from a slot that has changed hands")                    \
+    /* Claim and resolve */                                                                        \
+    X(PENDING, "a claim is committed without a look at the other slots")                           \
+    X(WATERMARK_RAISE, "the watermark is not raised before a used slot is taken")                  \
+    X(WATERMARK_READ, "the watermark is not read before the commit")                               \
+    X(WATERMARK_LAST, "the watermark is read before the look at the other slots")                  \
+    X(COMMIT_END, "a commit at a tick before that of the claim")                                   \
+    X(COMMIT_USED, "a commit that waits until nothing is counted in the claim")                    \
+    X(CANCEL_END, "a cancelled claim leaves a zero: its window goes back")                         \
+    X(CANCEL_PENDING, "a cancelled claim stays pending")                                           \
+    X(RIVAL_TAG, "no second look at a rival's tag after its state")                                \
+    X(RIVAL_COMMITTED, "a committed slot does not outrank a claim")                                \
+    X(RIVAL_EARLIER, "an earlier claim does not outrank a later one")                              \
+    X(RIVAL_LATER, "a later claim is left standing")                                               \
+    X(REACH_RAISE, "a claim beyond the reach that does not raise it")                              \
+    X(REACH_READ, "the look at the other slots ends at the line of the claim")                     \
+    X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
+    X(SHORT_UNUSED, "the short claim looks at one line though it is full")                         \
+    X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
+    /* A full table */                                                                             \
+    X(REPLACE_OWN, "a key replaces itself")                                                        \
+    X(REPLACE_FREE, "a tombstone or a claim is replaced")                                          \
+    /* Refund */                                                                                   \
+    X(REFUND_TAG, "no second look at the tag after the state of a refund")                         \
+    X(REFUND_WINDOW, "a refund into another window")                                               \
+    X(REFUND_MOST, "a refund without the minimum of count and limit")                              \
+    X(REFUND_ZERO, "a refund below zero")                                                          \
+    /* Stripes: stripes.c */                                                                       \
+    X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
+    X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
+    X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")
+
 enum stint_test_guard {
     GUARD_NONE,
-    GUARD_PENDING, /* a claim is not counted in before it is resolved */
+#define STINT_TEST_GUARD(name, mistake) GUARD_##name,
+    STINT_TEST_GUARDS(STINT_TEST_GUARD)
+#undef STINT_TEST_GUARD
+        GUARDS_END,
 };
 
 extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
+extern void (*stint_test_step)(const void *word);                /* NULL: none */
 extern enum stint_test_guard stint_test_removed;
 
 #define INSTANT(instant)                                                                           \
@@ -28,12 +103,15 @@ extern enum stint_test_guard stint_test_removed;
         if (stint_test_hook != NULL)                                                               \
             stint_test_hook(instant);                                                              \
     } while (0)
-#define GUARDED(guard) (stint_test_removed != (guard))
+#define STEP(word)              (stint_test_step != NULL ? stint_test_step(word) : (void)0)
+#define GUARDED(guard)          (stint_test_removed != GUARD_##guard)
+#define GUARD(guard, condition) (GUARDED(guard) && (condition))
 
 #else
 
-#define INSTANT(instant) ((void)0)
-#define GUARDED(guard)   true
+#define INSTANT(instant)        ((void)0)
+#define GUARDED(guard)          true
+#define GUARD(guard, condition) (condition)
 
 #endif
 
