@@ -25,10 +25,9 @@
 #define STINT_TESTS_TWIN_MODEL_H
 
 #include "fixture.h"
+#include "naive.h"
 
 enum { KEYS = 4096, POLICIES = 5 };
-
-__extension__ typedef unsigned __int128 wide;
 
 struct pair {
     bool known;  /* it was given a slot */
@@ -91,28 +90,11 @@ static struct subject subject_of(uint32_t key, uint32_t id) {
     return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
 }
 
-static uint32_t capacity_of(const struct stint_policy *policy) {
-    return policy->capacity ? policy->capacity : policy->limit;
-}
-
 static void note_request(const struct stint_request *request) {
     bool reserves = (request->flags & STINT_RESERVE) != 0;
     uint64_t room = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
     room += reserves ? m.policies[request->policy].max_reserved : 0;
     note_capacity(request->policy, room < STINT_LIMIT_MAX ? (uint32_t)room : STINT_LIMIT_MAX);
-}
-
-static bool is_smooth(const struct stint_policy *policy) {
-    return policy->flags & STINT_SMOOTH;
-}
-
-static bool is_striped(const struct stint_policy *policy) {
-    return policy->stripes > 1;
-}
-
-/* What is used is paid back by new windows, instead of forgotten. */
-static bool carries(const struct stint_policy *policy) {
-    return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
 }
 
 /* What the header says about policies, for those that this test makes. */
@@ -135,35 +117,17 @@ static bool is_valid(const struct stint_policy *policy) {
     return true;
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b) {
-    return a / b + (a % b != 0);
-}
-
-static uint64_t sum_or_most(uint64_t base, uint64_t n, uint64_t window) {
-    wide sum = (wide)n * window + base;
-    return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
-}
-
-static uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
-    int64_t window = (int64_t)policy->window;
-    int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
-    if (into < 0)
-        into += window;
-    return (uint64_t)((int64_t)now - into + window);
-}
-
 static uint64_t window_end(const struct subject *s, uint64_t now) {
     return window_end_at(s->policy, s->lesson->phase, now);
 }
 
+static struct count count_of(const struct pair *pair) {
+    return (struct count){pair->used, pair->previous, pair->window};
+}
+
 /* The time from which the slot says no more than its absence would. */
 static uint64_t free_at(const struct subject *s) {
-    const struct pair *pair = s->pair;
-    if (is_smooth(s->policy))
-        return pair->window + (pair->used > 0 ? s->policy->window : 0);
-    if (!carries(s->policy) || pair->used <= s->policy->limit)
-        return pair->window;
-    return sum_or_most(pair->window, ceil_div(pair->used, s->policy->limit) - 1, s->policy->window);
+    return count_free_at(s->policy, count_of(s->pair));
 }
 
 /* Too far ahead for a slot of this policy, unless the clock was stepped back. */
@@ -323,45 +287,13 @@ static uint64_t started_window(const struct subject *s, uint64_t lost, uint64_t 
 /* The slot's state in the window that ends at `end`, at or after its own. */
 static struct pair passed_to(const struct subject *s, uint64_t end) {
     struct pair next = *s->pair;
-    uint64_t passed = (end - next.window) / s->policy->window;
-    if (passed == 0)
-        return next;
-    next.refused = next.lowered = false;
-    next.window = end;
-    next.previous = is_smooth(s->policy) && passed == 1 ? next.used : 0;
-    uint64_t paid = carries(s->policy) ? passed * s->policy->limit : UINT64_MAX;
-    next.used = next.used > paid ? (uint32_t)(next.used - paid) : 0;
+    struct count count = count_passed_to(s->policy, count_of(&next), end);
+    if (count.window != next.window)
+        next.refused = next.lowered = false;
+    next.used = count.used;
+    next.previous = count.previous;
+    next.window = count.window;
     return next;
-}
-
-/* The tokens that are compared with the limit. */
-static uint64_t sum_of(const struct subject *s, const struct pair *pair, uint64_t now) {
-    uint64_t window = s->policy->window, left = pair->window - now;
-    if (!is_smooth(s->policy))
-        return pair->used;
-    if (left > window)
-        left = window;
-    return (uint64_t)(((wide)pair->previous * left + window - 1) / window) + pair->used;
-}
-
-/* Until when a smooth limit does not let `cost` through, which it can at some time. */
-static uint64_t smooth_fits_at(const struct subject *s, const struct pair *pair, uint32_t cost,
-                               uint64_t limit) {
-    uint64_t window = s->policy->window;
-    if (pair->used + (uint64_t)cost <= limit)
-        return pair->window -
-               (uint64_t)((wide)(limit - pair->used - cost) * window / pair->previous);
-    return pair->window + window - (uint64_t)((wide)(limit - cost) * window / pair->used);
-}
-
-/* The time until `cost` fits into `room`, of which more is used now. */
-static uint64_t wait_of(const struct subject *s, const struct pair *pair, uint32_t cost,
-                        uint64_t room, uint64_t now) {
-    uint64_t first = pair->window - now;
-    if (!carries(s->policy))
-        return first;
-    uint64_t windows = ceil_div(pair->used + (uint64_t)cost - room, s->policy->limit);
-    return sum_or_most(first, windows - 1, s->policy->window);
 }
 
 /* A wait that 64 bits of ns cannot say is said to be a long one. */
@@ -435,7 +367,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     uint32_t cost = request->cost;
     struct stint_verdict v = {.capacity = request_capacity(request)};
     uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
-    uint64_t sum = sum_of(s, next, now);
+    uint64_t sum = count_sum(policy, count_of(next), now);
     bool fits = sum + cost <= room;
 
     if (!fits && (request->flags & STINT_PARTIAL) && sum < room) {
@@ -444,7 +376,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     }
     v.allowed = fits;
     if (fits && sum + cost > v.capacity) { /* a reservation */
-        v.retry_after = wait_of(s, next, cost, v.capacity, now);
+        v.retry_after = count_wait(policy, count_of(next), cost, v.capacity, now);
         take_over_long_wait(s, &v, got);
     }
     if (fits && !peek) {
@@ -473,9 +405,10 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     if (fits && !peek && is_striped(policy))
         take_over_own_stripe(s, &v, got);
     if (!fits) {
-        v.retry_after = cost > room         ? STINT_NEVER
-                        : is_smooth(policy) ? smooth_fits_at(s, next, cost, v.capacity) - now
-                                            : wait_of(s, next, cost, room, now);
+        v.retry_after = cost > room ? STINT_NEVER
+                        : is_smooth(policy)
+                            ? count_smooth_fits_at(policy, count_of(next), cost, v.capacity) - now
+                            : count_wait(policy, count_of(next), cost, room, now);
         add_jitter(s, &v, got);
         if (cost <= room)
             take_over_long_wait(s, &v, got);
