@@ -145,6 +145,27 @@ static enum found slot_find(struct decision *decision, struct place *place) {
     return GUARD(FULL_AGAIN, find_tag(decision, &sequence, place)) ? FOUND : FULL;
 }
 
+/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
+static bool find_committed(const struct table *table, uint64_t hash, uint64_t tag,
+                           struct place *place) {
+    struct sequence sequence = sequence_of(table, hash);
+
+    for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
+        struct slot *slot = sequence_slot(&sequence, i);
+        uint64_t seen = atomic_load_acquire(&slot->tag);
+        if (seen == 0)
+            return false;
+        if (seen != tag)
+            continue;
+        uint64_t state = atomic_load_acquire(&slot->state);
+        if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
+            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- Verdict -------------------------------------------------------------------------------- */
 
 void slot_count(struct stint_limiter *limiter, uint32_t policy_id, uint32_t flags, bool allowed) {
@@ -530,8 +551,13 @@ static enum progress decide_absent(struct decision *decision, struct place *plac
     struct charge charge = charge_of(&decision->terms, 0, 0);
     bool peek = (decision->terms.flags & STINT_PEEK) != 0;
 
-    if (peek || (charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms))))
+    if (peek || (charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms)))) {
+        /* A claim may stand, for a while, beside the slot that the key has. */
+        if (pending &&
+            find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
+            return decide_found(decision, place, verdict, allowed);
         return decide_nothing(decision, &charge, verdict, allowed);
+    }
     if (!pending) {
         INSTANT(INSTANT_ABSENT);
         if (place->tag != 0)
@@ -612,27 +638,6 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
 }
 
 /* ---- Refund and reset ------------------------------------------------------------------------ */
-
-/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
-static bool find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                           struct place *place) {
-    struct sequence sequence = sequence_of(table, hash);
-
-    for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
-        struct slot *slot = sequence_slot(&sequence, i);
-        uint64_t seen = atomic_load_acquire(&slot->tag);
-        if (seen == 0)
-            return false;
-        if (seen != tag)
-            continue;
-        uint64_t state = atomic_load_acquire(&slot->state);
-        if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
-            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Tokens of a slot that may have been granted: where a fetch-add may have counted refused requests past a
  * limit, what is above every limit that there ever was is none. */

@@ -160,6 +160,39 @@ static void test_claim_given_up(void **state) {
     assert_int_equal(stats.placed, 3); /* the other key's, and two claims */
 }
 
+static struct stint_verdict looked;
+
+static void look_at_key(void) {
+    const struct stint_request look = {
+        .key = KEY, .policy = policy, .cost = 1, .flags = STINT_PEEK};
+    stint_decide(limiter, &look, test_time, &looked);
+}
+
+static void take_key_late_look_later(void) {
+    take_key_late();
+    at_clock = false;
+    awaited = INSTANT_CLAIMED;
+    meanwhile = look_at_key;
+}
+
+/* Likewise, and a third thread looks at the key before that claim is given up: it sees what the key has
+ * used, not the claim. */
+static void test_look_beside_claim(void **state) {
+    (void)state;
+    open_line(STINT_FULL_REFUSE, 1000 * TICK, 10 * TICK);
+    fill(0, 1, 1);
+    test_time = EPOCH + 10 * TICK;
+
+    at_clock = true;
+    meanwhile = take_key_late_look_later;
+    bool allowed = stint_take(limiter, policy, KEY, 1, test_time, NULL);
+    assert_null(meanwhile);
+    assert_true(other_allowed);
+    assert_false(allowed);
+    assert_false(looked.allowed);
+    assert_int_equal(looked.used, 1);
+}
+
 /* The watermark: a key has spent its window, and lost its slot when that was over. A late thread
  * must not open the window again in another slot. */
 static void test_late_claim(void **state) {
@@ -339,6 +372,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_last_slot_refuse, close_line),
         cmocka_unit_test_teardown(test_last_slot_replace, close_line),
         cmocka_unit_test_teardown(test_claim_given_up, close_line),
+        cmocka_unit_test_teardown(test_look_beside_claim, close_line),
         cmocka_unit_test_teardown(test_late_claim, close_line),
         cmocka_unit_test_teardown(test_late_commit, close_line),
         cmocka_unit_test_teardown(test_refund_of_own_limit, close_line),
