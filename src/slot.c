@@ -479,8 +479,11 @@ static enum progress claim_resolve(struct decision *decision, const struct place
     uint64_t state = claim->state;
     while (!slot_swap(claim->slot, decision->tag, state, next)) {
         state = atomic_load_acquire(&claim->slot->state);
-        if (!state_same_window(state, claim->state))
-            return STALE; /* another thread resolved it */
+        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now, whose
+         * claim may have the same end. */
+        if (!state_same_window(state, claim->state) ||
+            GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
+            return STALE;
         if (!GUARDED(COMMIT_USED))
             state = claim->state;
     }

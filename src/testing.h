@@ -62,6 +62,7 @@ enum stint_test_instant {
     X(WATERMARK_LAST, "the watermark is read before the look at the other slots")                  \
     X(COMMIT_END, "a commit at a tick before that of the claim")                                   \
     X(COMMIT_USED, "a commit that waits until nothing is counted in the claim")                    \
+    X(COMMIT_TAG, "a commit that waits for another key's claim in the slot to go")                 \
     X(CANCEL_END, "a cancelled claim leaves a zero: its window goes back")                         \
     X(CANCEL_PENDING, "a cancelled claim stays pending")                                           \
     X(RIVAL_TAG, "no second look at a rival's tag after its state")                                \

@@ -77,6 +77,7 @@ static void open_line(enum stint_on_full on_full, uint64_t window, uint64_t brie
 static int close_line(void **state) {
     (void)state;
     stint_test_hook = NULL;
+    stint_test_step = NULL;
     meanwhile = NULL;
     stint_close(limiter);
     return 0;
@@ -224,6 +225,47 @@ static void test_late_commit(void **state) {
     /* The claim was over, and was taken; or it was committed where nobody had spent anything. */
     bool again = stint_take(limiter, policy, KEY, 1, EPOCH, &verdict);
     assert_false(again);
+}
+
+/* ---- Threads that die on their way ------------------------------------------------------------ */
+
+static jmp_buf died;
+static unsigned steps;
+
+static void die(void) {
+    longjmp(died, 1);
+}
+
+/* A key takes the slot of the claim, which is over; then a late one replaces that, with a claim of the
+ * same tick as the first, and dies. */
+static void replace_twice_and_die(void) {
+    test_time = EPOCH + TICK;
+    assert_true(stint_take(limiter, brief, OTHER + 1, 1, STINT_NOW, NULL));
+    if (setjmp(died) == 0) {
+        awaited = INSTANT_CLAIMED;
+        meanwhile = die;
+        stint_take(limiter, brief, OTHER + 2, 1, EPOCH, NULL);
+    }
+}
+
+static void count_steps(const void *word) {
+    (void)word;
+    if (++steps > 10000)
+        fail_msg("a thread waits for one that died");
+}
+
+/* E: a commit does not wait for the claim of another key that has come to its slot. */
+static void test_dead_claim_of_another(void **state) {
+    (void)state;
+    open_line(STINT_FULL_REPLACE, 1000 * TICK, 1000 * TICK);
+    fill(10, 13, 9);
+    awaited = INSTANT_CLAIMED;
+    meanwhile = replace_twice_and_die;
+    steps = 0;
+    stint_test_step = count_steps;
+    assert_true(stint_take(limiter, policy, KEY, 1, STINT_NOW, NULL));
+    stint_test_step = NULL;
+    assert_null(meanwhile);
 }
 
 /* ---- Refunds -------------------------------------------------------------------------------- */
@@ -375,6 +417,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_look_beside_claim, close_line),
         cmocka_unit_test_teardown(test_late_claim, close_line),
         cmocka_unit_test_teardown(test_late_commit, close_line),
+        cmocka_unit_test_teardown(test_dead_claim_of_another, close_line),
         cmocka_unit_test_teardown(test_refund_of_own_limit, close_line),
         cmocka_unit_test_teardown(test_refund_of_lowered_limit, close_line),
         cmocka_unit_test_teardown(test_refund_while_raised, close_line),
