@@ -6,7 +6,7 @@
 #ifdef STINT_TESTING
 void (*stint_test_hook)(enum stint_test_instant instant);
 void (*stint_test_step)(const void *word);
-enum stint_test_guard stint_test_removed;
+uint64_t stint_test_removed;
 #endif
 
 /* ---- The sequence of slots that a key may be in --------------------------------------------- */

@@ -12,7 +12,9 @@
 
 #ifdef STINT_TESTING
 
+#include <assert.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum stint_test_instant {
     INSTANT_LOADED,  /* room was seen; the fetch-add comes next */
@@ -88,16 +90,16 @@ enum stint_test_instant {
     X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")
 
 enum stint_test_guard {
-    GUARD_NONE,
 #define STINT_TEST_GUARD(name, mistake) GUARD_##name,
     STINT_TEST_GUARDS(STINT_TEST_GUARD)
 #undef STINT_TEST_GUARD
         GUARDS_END,
 };
+static_assert(GUARDS_END <= 64, "a bit for each guard");
 
 extern void (*stint_test_hook)(enum stint_test_instant instant); /* NULL: none */
 extern void (*stint_test_step)(const void *word);                /* NULL: none */
-extern enum stint_test_guard stint_test_removed;
+extern uint64_t stint_test_removed;                              /* bits of enum stint_test_guard */
 
 #define INSTANT(instant)                                                                           \
     do {                                                                                           \
@@ -105,7 +107,7 @@ extern enum stint_test_guard stint_test_removed;
             stint_test_hook(instant);                                                              \
     } while (0)
 #define STEP(word)              (stint_test_step != NULL ? stint_test_step(word) : (void)0)
-#define GUARDED(guard)          (stint_test_removed != GUARD_##guard)
+#define GUARDED(guard)          ((stint_test_removed >> GUARD_##guard & 1) == 0)
 #define GUARD(guard, condition) (GUARDED(guard) && (condition))
 
 #else

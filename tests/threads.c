@@ -229,10 +229,10 @@ static void test_claim_race_needs_pending(void **state) {
     unsigned wrong = 0;
 
     stint_test_hook = yield_at_claims;
-    stint_test_removed = GUARD_PENDING;
+    stint_test_removed = UINT64_C(1) << GUARD_PENDING;
     for (unsigned i = 0; i < 100 && wrong == 0; i++)
         wrong = run_races(500);
-    stint_test_removed = GUARD_NONE;
+    stint_test_removed = 0;
     stint_test_hook = NULL;
     print_message("without the pending step %u of 500 races went wrong\n", wrong);
     assert_true(wrong > 0);

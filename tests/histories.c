@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * The library's own code under random histories, checked for linearizability (history.c).
+ *
+ *     STINT_TEST_SEED=7   the first history's seed; each next one's is one more */
+#ifdef NDEBUG
+#error "tests need their assertions"
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "history.h"
+#include "random.h"
+
+static void make_histories(enum history_threads threads, uint64_t count) {
+    struct history_totals totals = {0};
+    uint64_t seed = test_seed();
+
+    for (uint64_t i = 0; i < count; i++)
+        if (!history_holds(seed + i, threads, &totals, stderr))
+            fail_msg("STINT_TEST_SEED=%" PRIu64, seed + i);
+    print_message("%" PRIu64 " histories of %" PRIu64 " operations, %" PRIu64
+                  " of them overlapping; %" PRIu64 " switches, %" PRIu64 " refusals, %" PRIu64
+                  " untracked, %" PRIu64 " replaced, %" PRIu64 " late, %" PRIu64 " strays, %" PRIu64
+                  " threads stopped; %" PRIu64 " states\n",
+                  totals.histories, totals.operations, totals.overlapping, totals.switches,
+                  totals.refusals, totals.untracked, totals.replaced, totals.late, totals.strays,
+                  totals.stopped, totals.states);
+}
+
+static void test_one_at_a_time(void **state) {
+    (void)state;
+    if (!history_schedulable())
+        skip();
+    make_histories(HISTORY_SCHEDULED, test_rounds(20000));
+}
+
+static void test_at_once(void **state) {
+    (void)state;
+    make_histories(HISTORY_FREE, test_rounds(2000));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_at_a_time),
+        cmocka_unit_test(test_at_once),
+    };
+    return cmocka_run_group_tests_name("histories", tests, NULL, NULL);
+}

@@ -1,0 +1,1263 @@
+/* SPDX-License-Identifier: MIT
+ * Histories, and whether they are linearizable.
+ *
+ * A few threads make random calls of the public functions on a few keys, in a table so small that its
+ * slots change hands, on a clock that they turn. Of each call is written down what was asked, what was
+ * answered, and its place in the order of all beginnings and ends of calls. Then the history of each key
+ * under each policy is checked by itself, as linearizability allows (Herlihy and Wing, 1990): is there an
+ * order of its calls, each at one instant between its beginning and its end, in which a sequential model
+ * gives every answer that was got, all fields of all verdicts alike? The search is that of Wing and Gong
+ * (1993), with Lowe's memory of the states that it has been in (2017). A call of a thread that stopped may
+ * have had its effect or not.
+ *
+ * The model is one record per key and policy, and naive.h. It is exact but for what stint.h leaves open:
+ *
+ *  - A call is decided at the time that it was given, or that it read; that time is in its verdict. One
+ *    that is later than the allowance may be decided at the time that the clock said during the call.
+ *  - A window that is over by the time of another key's call that had begun may be lost, the slot having
+ *    gone to that key (or to another claim of this one, by a call that overlaps others). What comes after
+ *    is in a later window, never again in the lost one (A, H).
+ *  - A key without a slot may begin in any window from that of the call's time to that of the latest time
+ *    of a call that had begun.
+ *  - A request of one token that saw room, by its window and time, may count past the capacity when it is
+ *    refused after all, once; the count is cut off at the largest limit that there was ("up to one for each
+ *    thread that was refused at the same instant"). Where refusals count, this is how it counted.
+ *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads stopped that
+ *    may have had one on its way to another key's slot. It is not known whose it was: each key may have had
+ *    all of them.
+ *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out as
+ *    there are. That all were live at one instant is not checked here (full.c, twin.c do).
+ *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is checked of
+ *    them is A and B for each window, and that one refusal of each window is its first. A late call that
+ *    meets stripes in windows of different age gives back what it has taken in one of them and starts over
+ *    in the newest: calls that are under way at once with it may be refused for what it held.
+ *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no key has two
+ *    slots: A and B hold for keys that were not replaced, but nobody is told which were.
+ *  - Policies do not change, the clock does not step back, and stint_decide_all is left out: it is not one
+ *    operation, as stint.h says.
+ *
+ * Of threads that run one at a time, the invariants I1, I3 and I5 of src/slot.h are checked after each of
+ * their atomic operations as well: a broken one need not show in an answer at once. */
+#include "history.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "slot.h" /* for the look at the table, and its bounds; not for the model */
+
+#include "fixture.h"
+#include "naive.h"
+#include "random.h"
+#include "schedule.h"
+
+enum {
+    THREADS_MAX = SCHEDULED_MAX,
+    CALLS_MAX = 7, /* of a thread */
+    POLICIES_MAX = 3,
+    KEYS_MAX = 3,
+    FILLERS = 3, /* policies of keys that are there before */
+    READINGS_MAX = 8,
+    STRIPES_OF_TEST = 2,
+    LINES_MAX = 3,
+    NODES_MAX = 1 << 15, /* of one search */
+};
+
+#define NEVER UINT64_MAX
+
+enum kind { TAKE, DECIDE, REFUND, RESET };
+
+struct call {
+    enum kind kind;
+    unsigned thread, key, policy;
+    struct stint_request request;
+    uint64_t argument; /* its now: STINT_NOW, or a time */
+    uint32_t tokens;   /* of a refund */
+    uint64_t window;
+    uint64_t began, ended; /* in the order of all; NEVER: it has not */
+    uint64_t readings[READINGS_MAX];
+    unsigned reading_count;
+    struct stint_verdict verdict;
+    uint32_t given_back;
+};
+
+/* A thread of a history. */
+struct thread {
+    unsigned number;
+    struct random random;
+    struct call calls[CALLS_MAX];
+    unsigned call_count, calls_wanted;
+    bool calling;
+    uint64_t remembered; /* a time that it read */
+    unsigned refundable; /* a call of which nothing has been given back yet; CALLS_MAX: none */
+};
+
+static struct {
+    uint64_t seed;
+    enum history_threads kind;
+    struct stint_limiter *limiter;
+    uint32_t on_full;
+    uint64_t lines;
+    struct stint_policy policies[POLICIES_MAX + FILLERS];
+    uint32_t policy_count, key_count;
+    stint_key keys[KEYS_MAX];
+    uint64_t phases[KEYS_MAX][POLICIES_MAX];
+    bool single[POLICIES_MAX]; /* striped: requests of one token only, and nothing given back */
+    struct thread threads[THREADS_MAX];
+    unsigned thread_count;
+    unsigned stopped; /* a thread; THREADS_MAX: none */
+    uint64_t time;    /* what the clock says, ns */
+    uint64_t shown;   /* the latest time that a call before all others has shown */
+    uint64_t events;  /* beginnings and ends of calls */
+    const char *first_word, *last_word; /* of the table: others are no steps */
+    struct stint_stats stats;
+    pthread_barrier_t barrier;
+    struct history_totals *totals;
+    FILE *report;
+    const char *wrong;
+} h;
+
+static _Thread_local struct thread *self;
+
+/* ---- Making a history -------------------------------------------------------------------------- */
+
+static uint64_t read_time(void) {
+    return __atomic_load_n(&h.time, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t history_clock(void) {
+    if (self == NULL)
+        return h.time;
+    if (h.kind == HISTORY_SCHEDULED)
+        schedule_step();
+    uint64_t time = read_time();
+    struct call *call = &self->calls[self->call_count];
+    if (self->calling && call->reading_count < READINGS_MAX)
+        call->readings[call->reading_count++] = time;
+    return time;
+}
+
+/* What the table was at the last step, and the first invariant of slot.h that one of the writes since
+ * then has broken. */
+static struct {
+    struct slot slots[LINES_MAX * LINE_SLOTS];
+    const char *broken;
+} watched;
+
+static struct slot *slot_at(uint64_t i) {
+    return &h.limiter->table.lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
+}
+
+static const char *broken_by(const struct slot *now, const struct slot *before) {
+    uint64_t tombstone = table_tombstone(&h.limiter->table);
+    uint64_t end = state_id(now->state), end_before = state_id(before->state);
+    if (now->tag == 0 && before->tag != 0)
+        return "I5: a used slot has become never-used";
+    if (now->tag == tombstone && state_pending(now->state))
+        return "a tombstone is pending";
+    if (h.on_full == STINT_FULL_REPLACE) /* ends may fall */
+        return NULL;
+    if (end < end_before)
+        return "I1: the end of a slot has fallen";
+    if (now->tag != before->tag && end == end_before && now->tag != tombstone)
+        return "I1: a slot has changed hands within its window";
+    return NULL;
+}
+
+static void watch_table(void) {
+    for (uint64_t i = 0; i < h.lines * LINE_SLOTS; i++) {
+        struct slot *slot = slot_at(i), *before = &watched.slots[i];
+        if (slot->tag == before->tag && slot->state == before->state)
+            continue;
+        if (watched.broken == NULL)
+            watched.broken = broken_by(slot, before);
+        *before = *slot;
+        for (uint64_t j = 0; j < h.lines * LINE_SLOTS && watched.broken == NULL; j++)
+            if (j != i && slot_at(j)->tag == slot->tag && slot->tag != 0 &&
+                slot->tag != table_tombstone(&h.limiter->table) && !state_pending(slot->state) &&
+                !state_pending(slot_at(j)->state))
+                watched.broken = "I3: a key has two committed slots";
+    }
+}
+
+static void scheduled_step(const void *word) {
+    if (self == NULL || (const char *)word < h.first_word || (const char *)word >= h.last_word)
+        return;
+    watch_table();
+    schedule_step();
+}
+
+static void free_step(const void *word) {
+    (void)word;
+    static _Thread_local struct random delays;
+    if (self == NULL)
+        return;
+    uint64_t drawn = random_next(&delays);
+    if (drawn % 8 == 0)
+        sched_yield();
+    else if (drawn % 8 == 1)
+        for (volatile uint64_t spin = drawn >> 32 & 255; spin > 0; spin--)
+            ;
+}
+
+static uint64_t next_event(void) {
+    return __atomic_fetch_add(&h.events, 1, __ATOMIC_SEQ_CST);
+}
+
+static void turn_clock(struct random *random) {
+    const struct stint_policy *policy = &h.policies[random_below(random, h.policy_count)];
+    unsigned id = (unsigned)(policy - h.policies),
+             key = (unsigned)random_below(random, h.key_count);
+    uint64_t time = read_time();
+    uint64_t end = window_end_at(policy, h.phases[key][id], time);
+    static const uint64_t steps[] = {1, STINT_TICK_NS / 3, STINT_TICK_NS, 2 * STINT_TICK_NS};
+    uint64_t later = time;
+    switch (random_below(random, 8)) {
+    case 0:
+    case 1:
+    case 2: /* the border of a window, and the nanosecond before */
+        later = end - random_below(random, 2);
+        break;
+    case 3: /* windows later */
+        later = end + random_below(random, 3) * policy->window;
+        break;
+    default:
+        later += steps[random_below(random, 4)];
+    }
+    while (time < later && !__atomic_compare_exchange_n(&h.time, &time, later, false,
+                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+}
+
+static uint64_t pick_now(struct thread *thread, const struct stint_policy *policy) {
+    struct random *random = &thread->random;
+    uint64_t time = read_time();
+    switch (random_below(random, 16)) {
+    case 0:
+    case 1:
+    case 2:
+        return thread->remembered; /* late, by what it has read */
+    case 3:
+        return time - random_below(random, 3 * policy->window);
+    case 4:
+        if (random_below(random, 20) == 0) /* very late */
+            return time - ALLOWANCE - random_below(random, 20 * policy->window);
+        if (random_below(random, 2) == 0) /* ahead of the clock */
+            return time + random_below(random, 2 * policy->window);
+        /* fall through */
+    case 5:
+    case 6:
+    case 7:
+        return thread->remembered = time;
+    default:
+        return STINT_NOW;
+    }
+}
+
+static void pick_request(struct thread *thread, struct call *call) {
+    struct random *random = &thread->random;
+    const struct stint_policy *policy = &h.policies[call->policy];
+    uint32_t capacity = capacity_of(policy);
+
+    call->kind = TAKE;
+    call->request =
+        (struct stint_request){.key = h.keys[call->key], .policy = call->policy, .cost = 1};
+    if (random_below(random, 3) != 0 || h.single[call->policy])
+        return;
+    call->request.cost = (uint32_t)random_below(random, (uint64_t)capacity + 2);
+    if (random_below(random, 3) == 0)
+        return;
+    call->kind = DECIDE;
+    call->request.flags = (uint32_t)random_below(random, 16);
+    if (policy->max_reserved != 0 && random_below(random, 2) == 0) {
+        call->request.flags |= STINT_RESERVE;
+        call->request.cost += (uint32_t)random_below(random, policy->max_reserved + 1);
+    }
+    if (random_below(random, 3) == 0)
+        call->request.limit = random_below(random, 2) == 0
+                                  ? 1 + (uint32_t)random_below(random, capacity)
+                                  : capacity + 3;
+}
+
+static void pick_call(struct thread *thread, struct call *call) {
+    struct random *random = &thread->random;
+    memset(call, 0, sizeof(*call));
+    call->thread = thread->number;
+    call->key = (unsigned)random_below(random, h.key_count);
+    call->policy = (unsigned)random_below(random, h.policy_count);
+    const struct call *taken = &thread->calls[thread->refundable];
+    if (thread->refundable != CALLS_MAX && random_below(random, 4) == 0) {
+        call->kind = REFUND;
+        call->key = taken->key;
+        call->policy = taken->policy;
+        call->window = taken->verdict.window;
+        call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
+        thread->refundable = CALLS_MAX;
+    } else if (random_below(random, 16) == 0 && !h.single[call->policy]) {
+        call->kind = RESET;
+    } else {
+        pick_request(thread, call);
+        call->argument = pick_now(thread, &h.policies[call->policy]);
+    }
+}
+
+static void make_call(struct thread *thread, struct call *call) {
+    const struct stint_request *request = &call->request;
+    stint_key key = h.keys[call->key];
+
+    call->ended = NEVER;
+    call->began = next_event();
+    thread->calling = true;
+    switch (call->kind) {
+    case TAKE:
+        stint_take(h.limiter, call->policy, key, request->cost, call->argument, &call->verdict);
+        break;
+    case DECIDE:
+        stint_decide(h.limiter, request, call->argument, &call->verdict);
+        break;
+    case REFUND:
+        call->given_back = stint_refund(h.limiter, call->policy, key, call->tokens, call->window);
+        break;
+    case RESET:
+        stint_reset(h.limiter, call->policy, key);
+        break;
+    }
+    thread->calling = false;
+    call->ended = next_event();
+    if (call->verdict.granted != 0 && (call->verdict.flags & STINT_UNTRACKED) == 0 &&
+        !h.single[call->policy])
+        thread->refundable = thread->call_count;
+    thread->call_count++;
+}
+
+static void thread_body(unsigned number) {
+    struct thread *thread = &h.threads[number];
+    while (thread->call_count < thread->calls_wanted) {
+        if (random_below(&thread->random, 4) == 0)
+            turn_clock(&thread->random);
+        struct call *call = &thread->calls[thread->call_count];
+        pick_call(thread, call);
+        make_call(thread, call);
+    }
+}
+
+static void thread_switched(unsigned number) {
+    self = &h.threads[number];
+    stint_thread_number = number + 1; /* that of its stripes */
+}
+
+static void *free_main(void *argument) {
+    struct thread *thread = argument;
+    pthread_barrier_wait(&h.barrier);
+    self = thread;
+    thread_body(thread->number);
+    self = NULL;
+    return NULL;
+}
+
+static void run_free(void) {
+    pthread_t threads[THREADS_MAX];
+    pthread_barrier_init(&h.barrier, NULL, h.thread_count);
+    for (unsigned i = 0; i < h.thread_count; i++)
+        if (pthread_create(&threads[i], NULL, free_main, &h.threads[i]) != 0)
+            abort();
+    for (unsigned i = 0; i < h.thread_count; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&h.barrier);
+}
+
+/* Returns whether the threads got on. */
+static bool run_scheduled(struct random *random) {
+    unsigned calls = 0;
+    for (unsigned i = 0; i < h.thread_count; i++)
+        calls += h.threads[i].calls_wanted;
+    struct schedule schedule = {
+        .threads = h.thread_count,
+        .body = thread_body,
+        .switched = thread_switched,
+        .seed = random_next(random),
+        .most_steps = 20000,
+        .usual_steps = calls * UINT64_C(16),
+        .stops = random_below(random, 6) == 0,
+    };
+    uint32_t own_number = stint_thread_number;
+    schedule_run(&schedule);
+    self = NULL;
+    stint_thread_number = own_number;
+    h.stopped = schedule.stopped;
+    h.totals->switches += schedule.switches;
+    h.totals->stopped += schedule.stopped != THREADS_MAX;
+    return !schedule.stuck;
+}
+
+static struct stint_policy pick_policy(struct random *random, unsigned number) {
+    static const uint64_t lengths[] = {1, 1, 2, 3, 5, 8};
+    uint64_t window = lengths[random_below(random, 6)] * STINT_TICK_NS;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    snprintf(policy.name, sizeof(policy.name), "%u", number);
+    policy.limit = 1 + (uint32_t)random_below(random, 4);
+    policy.window = window;
+    policy.start = (int64_t)(random_below(random, window / STINT_TICK_NS) * STINT_TICK_NS);
+    switch (random_below(random, 10)) {
+    case 0:
+    case 1:
+        policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
+        if (random_below(random, 2) == 0)
+            break;
+        /* fall through */
+    case 2:
+        policy.max_reserved = 1 + (uint32_t)random_below(random, 3);
+        break;
+    case 3:
+        policy.flags |= STINT_SMOOTH;
+        break;
+    case 4:
+        policy.stripes = STRIPES_OF_TEST;
+        policy.limit += STRIPES_OF_TEST;
+        return policy;
+    case 5:
+        policy.flags |= STINT_COUNT_REFUSED;
+        break;
+    case 6:
+        policy.near_limit = 50;
+        break;
+    default:
+        break;
+    }
+    if (random_below(random, 10) == 0)
+        policy.flags |= STINT_SHADOW;
+    if (random_below(random, 10) == 0) {
+        policy.flags |= STINT_START_PER_KEY;
+        policy.start = 0;
+    }
+    return policy;
+}
+
+/* Other keys have had, or have, some of the slots. */
+static void fill_table(struct random *random) {
+    uint64_t slots = h.lines * LINE_SLOTS;
+    for (unsigned i = 0; i < FILLERS; i++) {
+        struct stint_policy *policy = &h.policies[POLICIES_MAX + i];
+        *policy = (struct stint_policy)STINT_POLICY_INIT;
+        snprintf(policy->name, sizeof(policy->name), "filler %u", i);
+        policy->limit = 1 + i;
+        policy->window = (2 * i + 1) * STINT_TICK_NS;
+        if (stint_policy_add(h.limiter, policy) != (int)(h.policy_count + i))
+            abort();
+    }
+    uint64_t fillers = random_below(random, slots + 2);
+    if (random_below(random, 4) == 0)
+        fillers = 0;
+    for (uint64_t i = 0; i < fillers; i++) {
+        if (random_below(random, 4) == 0)
+            h.time += STINT_TICK_NS;
+        uint32_t id = h.policy_count + (uint32_t)random_below(random, FILLERS);
+        stint_take(h.limiter, id, random_next(random) << 8 | (100 + i), 1, STINT_NOW, NULL);
+    }
+    h.shown = h.time;
+    if (random_below(random, 2) == 0)
+        h.time += random_below(random, 4) * STINT_TICK_NS;
+}
+
+static void start(uint64_t seed, struct random *random) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    static const uint64_t lines[] = {1, 1, 1, 2, 3};
+    h.seed = seed;
+    h.lines = lines[random_below(random, 5)];
+    h.on_full =
+        random_below(random, 8) == 0 ? STINT_FULL_REPLACE : (uint32_t)random_below(random, 2);
+    options.max_keys = h.lines * LINE_SLOTS / 2;
+    options.max_policies = POLICIES_MAX + FILLERS;
+    options.on_full = h.on_full;
+    options.clock = history_clock;
+    options.secret = test_secret();
+    h.time = T0 + random_below(random, 1000) * STINT_TICK_NS + random_below(random, STINT_TICK_NS);
+    h.events = 0;
+    if (stint_open(&options, &h.limiter) != 0)
+        abort();
+    h.first_word = (const char *)h.limiter->table.shards;
+    h.last_word = (const char *)(h.limiter->table.lines + h.limiter->table.line_count);
+
+    h.key_count = 1 + (uint32_t)random_below(random, KEYS_MAX);
+    h.policy_count = 1 + (uint32_t)random_below(random, h.key_count == 1 ? 3 : 2);
+    for (unsigned k = 0; k < h.key_count; k++)
+        h.keys[k] = random_next(random) << 8 | (k + 1);
+    for (unsigned p = 0; p < h.policy_count; p++) {
+        h.policies[p] = pick_policy(random, p);
+        h.single[p] = is_striped(&h.policies[p]) && random_below(random, 2) == 0;
+        if (stint_policy_add(h.limiter, &h.policies[p]) != (int)p)
+            abort();
+        for (unsigned k = 0; k < h.key_count; k++) { /* the phase of its windows, if it has one */
+            struct stint_request look = {.key = h.keys[k], .policy = p, .flags = STINT_PEEK};
+            struct stint_verdict verdict;
+            stint_decide(h.limiter, &look, STINT_NOW, &verdict);
+            h.phases[k][p] = 0;
+            if ((h.policies[p].flags & STINT_START_PER_KEY) != 0)
+                h.phases[k][p] = verdict.window % h.policies[p].window;
+        }
+    }
+    fill_table(random);
+    h.thread_count = 2 + (unsigned)random_below(random, THREADS_MAX - 1);
+    for (unsigned i = 0; i < h.thread_count; i++) {
+        struct thread *thread = &h.threads[i];
+        memset(thread, 0, sizeof(*thread));
+        thread->number = i;
+        thread->random = (struct random){random_next(random)};
+        thread->calls_wanted = 2 + (unsigned)random_below(random, h.thread_count == 2 ? 6 : 4);
+        thread->remembered = h.time;
+        thread->refundable = CALLS_MAX;
+    }
+    h.stopped = THREADS_MAX;
+    for (uint64_t i = 0; i < h.lines * LINE_SLOTS; i++)
+        watched.slots[i] = *slot_at(i);
+    watched.broken = NULL;
+}
+
+/* ---- What is known of a call ------------------------------------------------------------------- */
+
+/* All calls of the history that have begun, in the order of their beginnings. */
+static struct call *all_calls[THREADS_MAX * CALLS_MAX];
+static unsigned all_count;
+
+static int earlier(const void *one, const void *other) {
+    const struct call *a = *(struct call *const *)one, *b = *(struct call *const *)other;
+    return a->began < b->began ? -1 : a->began > b->began;
+}
+
+static void gather_calls(void) {
+    all_count = 0;
+    for (unsigned i = 0; i < h.thread_count; i++) {
+        struct thread *thread = &h.threads[i];
+        for (unsigned c = 0; c < thread->call_count + thread->calling; c++)
+            all_calls[all_count++] = &thread->calls[c];
+    }
+    qsort(all_calls, all_count, sizeof(all_calls[0]), earlier);
+}
+
+static bool decides(const struct call *call) {
+    return call->kind == TAKE || call->kind == DECIDE;
+}
+
+static bool looks(const struct call *call) {
+    return (call->request.flags & STINT_PEEK) != 0;
+}
+
+/* The time that a decision was given, or read. 0: it has not got as far as that. */
+static uint64_t first_now(const struct call *call) {
+    if (call->argument != STINT_NOW)
+        return call->argument;
+    return call->reading_count != 0 ? call->readings[0] : 0;
+}
+
+static bool very_late(const struct call *call) {
+    return call->argument != STINT_NOW && call->argument + ALLOWANCE < h.time + STINT_TICK_NS;
+}
+
+/* The latest time that a decision has shown. */
+static uint64_t latest_now(const struct call *call) {
+    uint64_t latest = first_now(call);
+    for (unsigned i = 0; very_late(call) && i < call->reading_count; i++)
+        if (call->readings[i] > latest)
+            latest = call->readings[i];
+    return latest;
+}
+
+static bool now_may_be(const struct call *call, uint64_t now) {
+    if (now == first_now(call))
+        return true;
+    for (unsigned i = 0; very_late(call) && i < call->reading_count; i++)
+        if (call->readings[i] == now)
+            return true;
+    return false;
+}
+
+/* Whether a call counts by the fetch-add of the hot path. */
+static bool is_hot(const struct call *call) {
+    const struct stint_policy *policy = &h.policies[call->policy];
+    return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
+           call->request.flags == 0 && !is_smooth(policy) && !carries(policy) &&
+           policy->near_limit == 0 && (policy->flags & STINT_START_PER_KEY) == 0;
+}
+
+/* ---- The model ---------------------------------------------------------------------------------- */
+
+/* A key under a policy, and where the search is. */
+struct node {
+    struct count count; /* with tokens of refused requests above every limit */
+    uint64_t lost;      /* windows that end by then are lost, ns */
+    uint32_t done;      /* bits of calls that have had their effect */
+    uint32_t added;     /* that have counted past the capacity */
+    uint32_t room;      /* hot ones that may have seen room */
+    uint8_t strays;     /* tokens that others have left here */
+    bool known;         /* it has a slot */
+    bool refused;       /* it has had its first refusal in this window */
+};
+
+/* The history of a key under a policy. */
+static struct {
+    unsigned key, policy_id;
+    const struct stint_policy *policy;
+    uint64_t phase;
+    struct call *calls[THREADS_MAX * CALLS_MAX];
+    unsigned call_count;
+    uint64_t
+        latest[THREADS_MAX * CALLS_MAX]; /* time of any call that began before this one's end */
+    uint64_t latest_taker[THREADS_MAX * CALLS_MAX]; /* likewise of one that may take the slot */
+    uint64_t largest[THREADS_MAX * CALLS_MAX][2]; /* limit of calls before its beginning, its end */
+    uint32_t before[THREADS_MAX * CALLS_MAX];     /* calls that ended before it began */
+    uint32_t must;                                /* calls that have ended */
+    unsigned strays_most;
+    unsigned deepest; /* most calls that found a place */
+    uint32_t deepest_done;
+} v;
+
+static uint64_t max_of(uint64_t one, uint64_t other) {
+    return one > other ? one : other;
+}
+
+static uint32_t request_capacity(const struct call *call) {
+    return call->request.limit != 0 ? call->request.limit : capacity_of(v.policy);
+}
+
+static uint64_t request_room(const struct call *call) {
+    return request_capacity(call) +
+           ((call->request.flags & STINT_RESERVE) != 0 ? v.policy->max_reserved : 0);
+}
+
+static uint64_t end_at(uint64_t now) {
+    return window_end_at(v.policy, v.phase, now);
+}
+
+static void mark_near(struct stint_verdict *verdict) {
+    if (v.policy->near_limit != 0 &&
+        (uint64_t)verdict->used * 100 > (uint64_t)verdict->capacity * v.policy->near_limit)
+        verdict->flags |= STINT_NEAR_LIMIT;
+}
+
+/* The verdict on a call at time `now` on a key with that count in its window, and its effect. `counted`:
+ * where refusals count, this one has been. */
+static struct stint_verdict decide_in(const struct call *call, uint64_t now, bool counted,
+                                      struct node *node) {
+    const struct stint_policy *policy = v.policy;
+    bool peek = looks(call);
+    uint32_t flags = call->request.flags, cost = call->request.cost;
+    struct stint_verdict verdict = {.capacity = request_capacity(call)};
+    uint64_t room = request_room(call), sum = count_sum(policy, node->count, now);
+    bool fits = sum + cost <= room;
+
+    if (!fits && (flags & STINT_PARTIAL) != 0 && sum < room) {
+        cost = (uint32_t)(room - sum);
+        fits = true;
+    }
+    verdict.allowed = fits;
+    if (fits && sum + cost > verdict.capacity)
+        verdict.retry_after = count_wait(policy, node->count, cost, verdict.capacity, now);
+    if (fits && !peek) {
+        node->count.used += cost;
+        sum += cost;
+        verdict.granted = cost;
+    }
+    if (!fits && !peek) {
+        if (!node->refused)
+            verdict.flags |= STINT_FIRST_REFUSAL;
+        node->refused = true;
+        if ((flags & STINT_DRAIN) != 0 && sum < verdict.capacity) {
+            node->count.used += (uint32_t)(verdict.capacity - sum);
+            sum = verdict.capacity;
+        }
+        if ((policy->flags & STINT_COUNT_REFUSED) != 0 && !counted) {
+            node->count.used += cost;
+            sum += cost;
+        }
+    }
+    verdict.used = (uint32_t)sum;
+    verdict.remaining = sum < verdict.capacity ? (uint32_t)(verdict.capacity - sum) : 0;
+    verdict.window = node->count.window;
+    verdict.reset_after = verdict.window - now;
+    if (!fits) {
+        verdict.retry_after =
+            cost > room ? STINT_NEVER
+            : is_smooth(policy)
+                ? count_smooth_fits_at(policy, node->count, cost, verdict.capacity) - now
+                : count_wait(policy, node->count, cost, room, now);
+        if ((policy->flags & STINT_SHADOW) != 0) {
+            verdict.allowed = true;
+            verdict.flags |= STINT_SHADOWED;
+        }
+    }
+    mark_near(&verdict);
+    return verdict;
+}
+
+/* The verdict on a call on a key that the full table has no slot for. */
+static struct stint_verdict decide_untracked(const struct call *call, uint64_t now) {
+    struct stint_verdict verdict = {.capacity = request_capacity(call), .flags = STINT_UNTRACKED};
+    uint64_t room = request_room(call), cost = call->request.cost;
+    bool fits = cost <= room;
+
+    if (!fits && (call->request.flags & STINT_PARTIAL) != 0) {
+        cost = room;
+        fits = true;
+    }
+    if (h.on_full == STINT_FULL_REFUSE)
+        fits = false;
+    verdict.allowed = fits;
+    verdict.window = end_at(now);
+    verdict.reset_after = verdict.window - now;
+    if (fits && !looks(call))
+        verdict.granted = verdict.used = (uint32_t)cost;
+    if (fits) {
+        verdict.remaining = verdict.used < verdict.capacity ? verdict.capacity - verdict.used : 0;
+        if (cost > verdict.capacity)
+            verdict.retry_after = count_wait(v.policy, (struct count){.window = verdict.window},
+                                             (uint32_t)cost, verdict.capacity, now);
+    } else {
+        verdict.retry_after = call->request.cost > room ? STINT_NEVER : verdict.reset_after;
+        if ((v.policy->flags & STINT_SHADOW) != 0) {
+            verdict.allowed = true;
+            verdict.flags |= STINT_SHADOWED;
+        }
+    }
+    mark_near(&verdict);
+    return verdict;
+}
+
+/* ---- One call of the model ---------------------------------------------------------------------- */
+
+enum { NEXT_MAX = 64 };
+
+struct nexts {
+    struct node nodes[NEXT_MAX];
+    unsigned count;
+};
+
+static void add_next(struct nexts *nexts, const struct node *node) {
+    if (nexts->count < NEXT_MAX)
+        nexts->nodes[nexts->count++] = *node;
+}
+
+/* The same verdict; `shows`: of refusals that counted past the capacity, it may show the count. */
+static bool answers(const struct call *call, struct stint_verdict expected, uint64_t shows) {
+    if (call->ended == NEVER || same_verdict(&expected, &call->verdict))
+        return true;
+    bool fast = !expected.allowed && (expected.flags & STINT_FIRST_REFUSAL) == 0 && is_hot(call);
+    expected.used = (uint32_t)shows;
+    return fast && same_verdict(&expected, &call->verdict);
+}
+
+/* Counts above every limit are cut off, if nothing is carried and refusals are not meant to count. */
+static bool is_cut(void) {
+    return !carries(v.policy) && !is_smooth(v.policy) &&
+           (v.policy->flags & STINT_COUNT_REFUSED) == 0;
+}
+
+static void decide_known(unsigned index, const struct node *from, uint64_t now,
+                         struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    uint32_t bit = UINT32_C(1) << index;
+    uint64_t shows = from->count.window > now ? from->count.used : 0;
+
+    for (unsigned choice = 0; choice < 2; choice++) {
+        struct node next = *from;
+        uint64_t largest = v.largest[index][choice];
+        if (choice == 1 && (!is_cut() || largest == v.largest[index][0] ||
+                            from->count.used <= v.largest[index][0]))
+            break;
+        if (is_cut() && next.count.used > largest)
+            next.count.used = (uint32_t)largest;
+        if (next.count.window <= now) {
+            next.count = count_passed_to(v.policy, next.count, end_at(now));
+            next.refused = false;
+        }
+        struct node decided = next;
+        struct stint_verdict verdict = decide_in(call, now, (from->added & bit) != 0, &decided);
+        if (!answers(call, verdict, shows))
+            continue;
+        bool wrote = !looks(call) &&
+                     (decided.refused != next.refused || decided.count.used != next.count.used);
+        struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
+        result.done |= bit;
+        add_next(nexts, &result);
+    }
+}
+
+static void decide_absent(unsigned index, const struct node *from, uint64_t now,
+                          struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    bool ended = call->ended != NEVER;
+    struct node next = *from;
+
+    next.done |= UINT32_C(1) << index;
+    if (ended && (call->verdict.flags & STINT_UNTRACKED) != 0) {
+        if (h.stats.placed >= h.lines * LINE_SLOTS && answers(call, decide_untracked(call, now), 0))
+            add_next(nexts, &next);
+        return;
+    }
+    if (looks(call) || call->request.cost == 0) {
+        struct node fresh = {.count = {.window = end_at(now)}};
+        if (answers(call, decide_in(call, now, false, &fresh), 0))
+            add_next(nexts, &next);
+        return;
+    }
+    uint64_t last = end_at(max_of(now, v.latest[index]));
+    for (uint64_t end = end_at(now); end <= last; end += v.policy->window) {
+        if (end <= from->lost || (ended && end != call->verdict.window))
+            continue;
+        struct node fresh = next;
+        fresh.known = true;
+        fresh.refused = false;
+        fresh.count = (struct count){.window = end};
+        if (answers(call, decide_in(call, now, (from->added & (UINT32_C(1) << index)) != 0, &fresh),
+                    0))
+            add_next(nexts, &fresh);
+    }
+}
+
+static void refund_known(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    bool now = call->window == from->count.window;
+    bool before = is_smooth(v.policy) && call->window + v.policy->window == from->count.window;
+
+    for (unsigned choice = 0; choice < 2; choice++) {
+        struct node next = *from;
+        uint32_t *count = before ? &next.count.previous : &next.count.used;
+        uint64_t held = *count;
+        if (!carries(v.policy) && !is_smooth(v.policy) && held > v.largest[index][choice])
+            held = v.largest[index][choice];
+        uint32_t back = !now && !before ? 0 : call->tokens < held ? call->tokens : (uint32_t)held;
+        if (back != 0)
+            *count = (uint32_t)held - back;
+        next.done |= UINT32_C(1) << index;
+        if (call->ended == NEVER || back == call->given_back)
+            add_next(nexts, &next);
+        if (v.largest[index][0] == v.largest[index][1])
+            break;
+    }
+}
+
+static void call_at(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    struct node without = *from;
+
+    without.done |= UINT32_C(1) << index;
+    if (call->kind == REFUND) {
+        if (from->known)
+            refund_known(index, from, nexts);
+        else if (call->ended == NEVER || call->given_back == 0)
+            add_next(nexts, &without);
+    } else if (call->kind == RESET) {
+        without.count.used = without.count.previous = 0;
+        add_next(nexts, &without);
+    } else {
+        uint64_t now = first_now(call);
+        if (call->ended != NEVER)
+            now = call->verdict.window - call->verdict.reset_after;
+        if (!now_may_be(call, now) || now == 0)
+            return;
+        if (from->known)
+            decide_known(index, from, now, nexts);
+        else
+            decide_absent(index, from, now, nexts);
+    }
+}
+
+/* All that may be after call `index` took its effect: on the key as it is, or after its slot was lost. */
+static void call_after(unsigned index, const struct node *from, struct nexts *nexts) {
+    call_at(index, from, nexts);
+    if (!from->known)
+        return;
+    uint64_t free_at = count_free_at(v.policy, from->count);
+    if (free_at > v.latest_taker[index])
+        return;
+    struct node lost = *from;
+    lost.known = lost.refused = false;
+    lost.lost = free_at;
+    lost.count = (struct count){0};
+    call_at(index, &lost, nexts);
+}
+
+/* ---- The search --------------------------------------------------------------------------------- */
+
+static struct {
+    struct node nodes[NODES_MAX];
+    unsigned count;
+    unsigned index[2 * NODES_MAX]; /* 1 + number of a node; 0: none */
+    unsigned round, rounds[2 * NODES_MAX];
+} visited;
+
+/* Whether a node is new; if so, it is noted. */
+static bool visit(const struct node *node) {
+    uint64_t words[sizeof(*node) / sizeof(uint64_t)], hash = 0;
+    static_assert(sizeof(words) == sizeof(*node), "nodes are whole words");
+    memcpy(words, node, sizeof(words));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        hash ^= hash >> 29;
+    }
+    size_t at = hash % (2 * NODES_MAX);
+    for (; visited.rounds[at] == visited.round; at = (at + 1) % (2 * NODES_MAX))
+        if (memcmp(&visited.nodes[visited.index[at]], node, sizeof(*node)) == 0)
+            return false;
+    if (visited.count == NODES_MAX) {
+        fprintf(stderr, "history %" PRIu64 ": too many states\n", h.seed);
+        abort();
+    }
+    visited.rounds[at] = visited.round;
+    visited.index[at] = visited.count;
+    visited.nodes[visited.count++] = *node;
+    return true;
+}
+
+/* Which of the hot calls that are under way may see room now: in the window of their time. */
+static uint32_t sees_room(const struct node *node) {
+    uint32_t bits = 0;
+    if (!node->known || node->refused || node->count.used >= capacity_of(v.policy))
+        return 0;
+    for (unsigned i = 0; i < v.call_count; i++)
+        if ((node->done >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 && is_hot(v.calls[i]) &&
+            first_now(v.calls[i]) != 0 && end_at(first_now(v.calls[i])) == node->count.window)
+            bits |= UINT32_C(1) << i;
+    return bits;
+}
+
+static bool search(struct node node) {
+    node.room = (node.room | sees_room(&node)) & ~node.done;
+    node.added &= ~node.done;
+    if ((v.must & ~node.done) == 0)
+        return true;
+    if (!visit(&node))
+        return false;
+    unsigned depth = (unsigned)__builtin_popcount(node.done);
+    if (depth >= v.deepest) {
+        v.deepest = depth;
+        v.deepest_done = node.done;
+    }
+
+    struct nexts nexts;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        if ((node.done >> i & 1) != 0 || (v.before[i] & ~node.done) != 0)
+            continue;
+        nexts.count = 0;
+        call_after(i, &node, &nexts);
+        for (unsigned j = 0; j < nexts.count; j++)
+            if (search(nexts.nodes[j]))
+                return true;
+        /* Its fetch-add comes too late. */
+        if ((node.room >> i & 1) != 0 && (node.added >> i & 1) == 0 && node.known &&
+            node.count.used >= capacity_of(v.policy)) {
+            struct node added = node;
+            added.added |= UINT32_C(1) << i;
+            added.count.used++;
+            if (search(added))
+                return true;
+        }
+    }
+    if (node.known && node.strays < v.strays_most) {
+        struct node strayed = node;
+        strayed.strays++;
+        strayed.count.used++;
+        if (search(strayed))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a call of this key was under way at once with another one of it. */
+static bool overlaps_own(const struct call *call) {
+    for (unsigned i = 0; i < v.call_count; i++)
+        if (v.calls[i] != call && v.calls[i]->began < call->ended &&
+            call->began < v.calls[i]->ended)
+            return true;
+    return false;
+}
+
+static void note_calls(unsigned key, unsigned policy) {
+    memset(&v, 0, sizeof(v));
+    v.key = key;
+    v.policy_id = policy;
+    v.policy = &h.policies[policy];
+    v.phase = h.phases[key][policy];
+    v.strays_most = (unsigned)h.stats.stray_tokens;
+    for (unsigned i = 0; i < all_count; i++) {
+        struct call *call = all_calls[i];
+        bool own = call->key == key && call->policy == policy;
+        if (own)
+            v.calls[v.call_count++] = call;
+        else if (call->ended == NEVER && (is_hot(call) || is_striped(&h.policies[call->policy])))
+            v.strays_most++; /* it may have stopped on its way to count it */
+    }
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        v.latest[i] = h.shown;
+        v.latest_taker[i] = 0;
+        v.largest[i][0] = v.largest[i][1] = capacity_of(v.policy);
+        if (call->ended != NEVER)
+            v.must |= UINT32_C(1) << i;
+        for (unsigned j = 0; j < all_count; j++) {
+            const struct call *other = all_calls[j];
+            bool own = other->key == key && other->policy == policy;
+            if (!decides(other) || other->began > call->ended)
+                continue;
+            if (other->policy == policy && other->request.limit != 0) {
+                if (other->ended < call->began || other == call)
+                    v.largest[i][0] = max_of(v.largest[i][0], other->request.limit);
+                v.largest[i][1] = max_of(v.largest[i][1], other->request.limit);
+            }
+            if (looks(other))
+                continue;
+            v.latest[i] = max_of(v.latest[i], latest_now(other));
+            if (!own || overlaps_own(other))
+                v.latest_taker[i] = max_of(v.latest_taker[i], latest_now(other));
+        }
+        for (unsigned j = 0; j < v.call_count; j++)
+            if (v.calls[j]->ended < call->began)
+                v.before[i] |= UINT32_C(1) << j;
+    }
+}
+
+static bool linearizable(void) {
+    struct node first;
+    memset(&first, 0, sizeof(first));
+    visited.count = 0;
+    visited.round++;
+    bool found = search(first);
+    h.totals->states += visited.count;
+    return found;
+}
+
+/* ---- Striped keys ------------------------------------------------------------------------------- */
+
+/* A striped key's tokens that were granted in a window by calls that began before an instant, less what
+ * was given back by them; of calls that stopped on their way, the most or the least. */
+static int64_t striped_tokens(uint64_t window, uint64_t instant, bool most) {
+    int64_t tokens = 0;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        bool stopped = call->ended == NEVER;
+        if (call->began >= instant)
+            continue;
+        if (call->kind == REFUND && call->window == window)
+            tokens -= !stopped ? call->given_back : most ? 0 : call->tokens;
+        else if (decides(call) && stopped)
+            tokens += most ? call->request.cost : 0;
+        else if (decides(call) && call->verdict.window == window &&
+                 (call->verdict.flags & STINT_UNTRACKED) == 0)
+            tokens += call->verdict.granted;
+    }
+    return tokens;
+}
+
+/* Whether a call was under way at once with one that may have met stripes in different windows. */
+static bool overlaps_straddler(const struct call *call) {
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *other = v.calls[i];
+        const struct stint_verdict *verdict = &other->verdict;
+        bool straddles = other->ended == NEVER ||
+                         verdict->window != end_at(verdict->window - verdict->reset_after) ||
+                         very_late(other);
+        if (decides(other) && straddles && other->began < call->ended && call->began < other->ended)
+            return true;
+    }
+    return false;
+}
+
+static const char *striped_wrong(void) {
+    int64_t capacity = capacity_of(v.policy);
+    bool reset = false;
+    for (unsigned i = 0; i < v.call_count; i++)
+        reset |= v.calls[i]->kind == RESET;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        const struct stint_verdict *verdict = &call->verdict;
+        if (!decides(call) || call->ended == NEVER || (verdict->flags & STINT_UNTRACKED) != 0)
+            continue;
+        uint64_t now = verdict->window - verdict->reset_after;
+        if (!now_may_be(call, now) || verdict->window < end_at(now) ||
+            end_at(verdict->window - 1) != verdict->window ||
+            verdict->window > end_at(max_of(now, v.latest[i])))
+            return "a verdict of no window that it could be in";
+        if (!reset && striped_tokens(verdict->window, NEVER, false) > capacity)
+            return "A: more granted in a window than the policy allows";
+        if (!looks(call) && verdict->granted != 0 && verdict->used < verdict->granted)
+            return "used is less than was granted";
+        bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
+        bool was_full = !h.single[v.policy_id] || h.stats.stray_tokens != 0 || v.strays_most != 0;
+        /* The stripes were seen full in the window of its time or in a later one. The verdict is of the
+         * window in which the refusal was marked, which may have begun since. */
+        for (unsigned j = 0; j < v.call_count; j++) {
+            uint64_t window = v.calls[j]->verdict.window;
+            was_full |= window >= end_at(first_now(call)) && window <= verdict->window &&
+                        striped_tokens(window, call->ended, true) >= capacity;
+        }
+        was_full |= overlaps_straddler(call);
+        if (refused && !was_full)
+            return "B: refused, though there was room at every instant";
+        if (!refused || looks(call))
+            continue;
+        unsigned firsts = 0;
+        bool unknown = false;
+        for (unsigned j = 0; j < v.call_count; j++) {
+            const struct stint_verdict *other = &v.calls[j]->verdict;
+            unknown |= v.calls[j]->ended == NEVER;
+            firsts += decides(v.calls[j]) && v.calls[j]->ended != NEVER &&
+                      other->window == verdict->window && (other->flags & STINT_FIRST_REFUSAL) != 0;
+        }
+        if (firsts > 1 || (firsts == 0 && !unknown))
+            return "C: the first refusal of a window was not told once";
+    }
+    return NULL;
+}
+
+/* ---- The whole history -------------------------------------------------------------------------- */
+
+static void print_call(const struct call *call) {
+    static const char *const kinds[] = {"take", "decide", "refund", "reset"};
+    FILE *out = h.report;
+    fprintf(out, "  [%2" PRIu64 ",", call->began);
+    if (call->ended == NEVER)
+        fprintf(out, "    ]");
+    else
+        fprintf(out, " %2" PRIu64 "]", call->ended);
+    fprintf(out, " thread %u: %s key %u policy %u", call->thread, kinds[call->kind], call->key,
+            call->policy);
+    if (call->kind == REFUND)
+        fprintf(out, " tokens %" PRIu32 " window %" PRId64 ": %" PRIu32, call->tokens,
+                (int64_t)(call->window - T0), call->given_back);
+    if (decides(call)) {
+        const struct stint_verdict *got = &call->verdict;
+        fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
+                call->request.cost, call->request.limit, call->request.flags);
+        if (call->argument != STINT_NOW)
+            fprintf(out, "%" PRId64, (int64_t)(call->argument - T0));
+        else
+            fprintf(out, "now");
+        for (unsigned i = 0; i < call->reading_count; i++)
+            fprintf(out, " (%" PRId64 ")", (int64_t)(call->readings[i] - T0));
+        if (call->ended != NEVER)
+            fprintf(out,
+                    ": %s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32
+                    " remaining %" PRIu32 " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64
+                    " retry %" PRId64,
+                    got->allowed ? "allowed" : "refused", got->flags, got->capacity, got->used,
+                    got->remaining, got->granted, (int64_t)(got->window - T0), got->reset_after,
+                    (int64_t)got->retry_after);
+    }
+    fprintf(out, "\n");
+}
+
+/* Says what is wrong, and the history of that key and policy (of all, if that is not it). */
+static bool wrong(const char *what, bool of_key) {
+    h.wrong = what;
+    if (h.report == NULL)
+        return false;
+    fprintf(h.report,
+            "history of seed %" PRIu64 " (%s): %s\n  %" PRIu64 " lines, on_full %" PRIu32
+            ", %u threads, placed %" PRIu64 ", strays %" PRIu64 ", time shown before %" PRId64 "\n",
+            h.seed, h.kind == HISTORY_SCHEDULED ? "scheduled" : "free", what, h.lines, h.on_full,
+            h.thread_count, h.stats.placed, h.stats.stray_tokens, (int64_t)(h.shown - T0));
+    for (unsigned p = 0; p < h.policy_count; p++) {
+        const struct stint_policy *policy = &h.policies[p];
+        if (!of_key || p == v.policy_id)
+            fprintf(h.report,
+                    "  policy %u: limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
+                    " stripes %" PRIu32 " window %" PRIu64 " start %" PRId64 " flags %#" PRIx32
+                    " near %" PRIu32 "\n",
+                    p, policy->limit, policy->capacity, policy->max_reserved, policy->stripes,
+                    policy->window, policy->start, policy->flags, policy->near_limit);
+    }
+    fprintf(h.report, "  Times are ns since %" PRIu64 ".\n", T0);
+    for (unsigned i = 0; i < all_count; i++)
+        print_call(all_calls[i]);
+    if (of_key)
+        fprintf(h.report,
+                "  key %u, policy %u, phase %" PRIu64 ": at most %u of %u calls fit, %#x\n", v.key,
+                v.policy_id, v.phase, v.deepest, v.call_count, v.deepest_done);
+    return false;
+}
+
+static void sum_up(void) {
+    struct history_totals *totals = h.totals;
+    totals->histories++;
+    totals->operations += all_count;
+    totals->strays += h.stats.stray_tokens;
+    totals->replaced += h.stats.replaced;
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        bool overlaps = false;
+        for (unsigned j = 0; j < all_count; j++)
+            overlaps |= i != j && all_calls[j]->key == call->key &&
+                        all_calls[j]->policy == call->policy && all_calls[j]->began < call->ended &&
+                        call->began < all_calls[j]->ended;
+        totals->overlapping += overlaps;
+        if (!decides(call) || call->ended == NEVER)
+            continue;
+        totals->refusals += !call->verdict.allowed;
+        totals->untracked += (call->verdict.flags & STINT_UNTRACKED) != 0;
+        totals->late += call->verdict.reset_after > h.policies[call->policy].window;
+    }
+}
+
+static bool check(void) {
+    watch_table();
+    if (watched.broken != NULL)
+        return wrong(watched.broken, false);
+    if (h.stats.clock_steps != 0)
+        return wrong("H: late callers count as a step of the clock", false);
+    if (h.stats.replaced != 0)
+        return true;
+    for (unsigned k = 0; k < h.key_count; k++) {
+        for (unsigned p = 0; p < h.policy_count; p++) {
+            note_calls(k, p);
+            if (v.call_count == 0)
+                continue;
+            const char *what = NULL;
+            if (is_striped(v.policy))
+                what = striped_wrong();
+            else if (!linearizable())
+                what = "no order of these calls gives these answers";
+            if (what != NULL)
+                return wrong(what, true);
+        }
+    }
+    return true;
+}
+
+const char *history_wrong(void) {
+    return h.wrong;
+}
+
+bool history_schedulable(void) {
+#ifdef STINT_THREAD_SANITIZER
+    return false;
+#else
+    return true;
+#endif
+}
+
+bool history_holds(uint64_t seed, enum history_threads threads, struct history_totals *totals,
+                   FILE *report) {
+    struct random random = {seed * UINT64_C(0xD1342543DE82EF95)};
+    bool got_on = true;
+
+    h.kind = threads;
+    h.totals = totals;
+    h.report = report;
+    start(seed, &random);
+    stint_test_step = threads == HISTORY_SCHEDULED ? scheduled_step : free_step;
+    if (threads == HISTORY_SCHEDULED)
+        got_on = run_scheduled(&random);
+    else
+        run_free();
+    stint_test_step = NULL;
+    h.stats = get_stats(h.limiter);
+    gather_calls();
+    sum_up();
+    if (threads == HISTORY_FREE) /* several writes may have come between two looks */
+        for (uint64_t i = 0; i < h.lines * LINE_SLOTS; i++)
+            watched.slots[i] = (struct slot){slot_at(i)->tag, 0};
+    bool holds = got_on ? check() : wrong("E: threads do not get on", false);
+    stint_close(h.limiter);
+    return holds;
+}
