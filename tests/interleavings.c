@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "mistakes.h"
 #include "stint.h"
 #include "testing.h"
 
@@ -408,6 +409,29 @@ static void test_stripes_give_back(void **state) {
     assert_int_equal(allowed + others_allowed, 20);
 }
 
+/* ---- Known mistakes ----------------------------------------------------------------------------- */
+
+/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none if not,
+ * wherever the threads of the story are stopped. */
+static void test_known_mistakes(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < mistake_count; i++) {
+        const struct mistake *mistake = &mistakes[i];
+        if (!mistake_playable(mistake))
+            continue;
+        struct outcome with = mistake_play(mistake, 0);
+        struct outcome without = mistake_play(mistake, mistake->guards);
+        print_message("%-40s holds in %5u plays; breaks %s (%u, %u, %u)\n", mistake->name,
+                      with.plays, without.broken != NULL ? without.broken : "nothing",
+                      without.stops[0], without.stops[1], without.stops[2]);
+        if (with.broken != NULL)
+            fail_msg("%s: %s (stopped at %u, %u, %u)", mistake->name, with.broken, with.stops[0],
+                     with.stops[1], with.stops[2]);
+        if (without.broken == NULL)
+            fail_msg("%s: no harm in %u plays without the guard", mistake->name, without.plays);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_last_slot_admit, close_line),
@@ -424,6 +448,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_all_while_changed, close_line),
         cmocka_unit_test_teardown(test_all_while_changed_back, close_line),
         cmocka_unit_test_teardown(test_stripes_give_back, close_line),
+        cmocka_unit_test(test_known_mistakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

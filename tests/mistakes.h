@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * The known mistakes of the slot protocol, each as a story: what one thread does, and what others do
+ * while it is stopped. With the guards in their places the promises hold, wherever it is stopped; with
+ * the story's guards taken away there is a place at which they do not. */
+#ifndef STINT_TESTS_MISTAKES_H
+#define STINT_TESTS_MISTAKES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "testing.h"
+
+enum part {
+    BEFORE,    /* what was there */
+    THREAD,    /* what the thread does that is stopped */
+    MEANWHILE, /* what others do while it is stopped, or a second thread that is stopped, too */
+    LATER,     /* what others do when it is stopped again */
+};
+
+struct mistake {
+    const char *name;
+    enum stint_test_guard main; /* the guard that keeps it out */
+    uint64_t guards;            /* bits of that, and of another one that would as well */
+    /* 1, 2: of the thread. 3: it is stopped, a second thread begins and is stopped, it goes on and is
+     * stopped again, and the second thread goes on. 0: none. */
+    unsigned stops;
+    void (*play)(enum part part);
+};
+
+extern const struct mistake mistakes[];
+extern const unsigned mistake_count;
+
+/* Whether a story can be played in this build: ThreadSanitizer does not know other stacks. */
+bool mistake_playable(const struct mistake *mistake);
+
+/* What came of a story played with the thread stopped at all its steps in turn. */
+struct outcome {
+    const char *broken; /* promise that was broken; NULL: none */
+    unsigned stops[3];  /* steps at which threads were stopped then */
+    unsigned plays;     /* until then, or of all */
+};
+
+/* Plays a story with these guards taken away. */
+struct outcome mistake_play(const struct mistake *mistake, uint64_t removed);
+
+#endif
