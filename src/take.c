@@ -373,7 +373,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     if (policy == NULL)
         return 0;
     struct rule rule = policy_rule(policy);
-    uint64_t id = id_of(tick_of(window));
+    uint64_t id = id_of(tick_of_end(window));
     uint32_t back = 0;
 
     for (uint32_t stripe = 0; stripe < rule.stripes && back < tokens; stripe++)

@@ -42,6 +42,14 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
+/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is no whole
+ * number of ticks, as 2^64 ns are none. */
+static inline tick_t tick_of_end(uint64_t ns) {
+    const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
+    return tick_of(ns) +
+           (ns % STINT_TICK_NS == wrapped ? (tick_t)(UINT64_MAX / STINT_TICK_NS) + 1 : 0);
+}
+
 /* The end of the window that holds tick `now`, for windows [start + k * length, start + (k+1) *
  * length), k any integer: the division is rounded down, also for times before start. */
 static inline tick_t window_end(tick_t now, tick_t start, tick_t length) {
