@@ -208,6 +208,9 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     memcpy(limiter->records[id].name, name, sizeof(name));
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
+    /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
+     * ns, which begins before them and ends after. */
+    added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
     return (int)id;
