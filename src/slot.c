@@ -296,6 +296,10 @@ static enum progress decide_found(struct decision *decision, struct place *place
         now = tick_of(decision->now); /* this thread was late; now it is not */
         end = end_of(state_id(state), now);
     }
+    /* Stripes must agree on a window, and could not on one that is left over from 2^33 ticks ago, which is
+     * none of the policy's. */
+    if ((decision->terms.flags & DECIDE_PART) != 0 && (end - decision->start) % policy->length != 0)
+        stepped = true;
     uint64_t count = count_believed(decision, state_used(state)), refused = state & STATE_REFUSED;
     if (end <= now || stepped) {
         tick_t next = window_end(now, decision->start, policy->length);

@@ -25,7 +25,7 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
 }
 
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
-    uint64_t id = id_of(tick_of(gathered->window));
+    uint64_t id = id_of(tick_of_end(gathered->window));
 
     for (uint32_t i = 0; i < whole->terms.rule.stripes; i++)
         if (gathered->taken[i] != 0)
@@ -33,8 +33,15 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
                               stripe_key(whole->hash, i), i, id, gathered->taken[i]);
 }
 
-/* Sums what all stripes have used in the window of now. */
-static uint64_t sum_used(const struct decision *whole) {
+static tick_t window_of(const struct decision *whole) {
+    return window_end(tick_of(whole->now), whole->start, whole->terms.length);
+}
+
+/* Sums what all stripes have used in the window of whole->now. If a stripe is in a newer one, because a
+ * window has just turned, the clock was stepped back, or this thread is late, whole->now is moved into that.
+ * `now` is the caller's, for whom the verdict is: it is moved to the clock's if that had to be read. */
+static uint64_t sum_used(struct decision *whole, uint64_t *now) {
+    tick_t end = window_of(whole);
     uint64_t used = 0;
 
     for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
@@ -42,6 +49,13 @@ static uint64_t sum_used(const struct decision *whole) {
         struct stint_verdict verdict;
         (void)slot_decide(&part, &verdict);
         used += verdict.used;
+        if (LIKELY(verdict.window == tick_ns(end)))
+            continue;
+        if (part.now > whole->now)
+            *now = whole->now = part.now;
+        else
+            whole->now = verdict.window - tick_ns(whole->terms.length);
+        return sum_used(whole, now); /* each round has a later `now` */
     }
     return used;
 }
@@ -65,7 +79,8 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
             return true; /* the table is full: so much for the whole */
         if (GUARD(STRIPES_WINDOW, gathered->window != 0 && gathered->window != verdict.window)) {
             /* A window ends later than that of this `now`, so it begins later than `now`. */
-            uint64_t newer = verdict.window > gathered->window ? verdict.window : gathered->window;
+            bool newest = (int64_t)(verdict.window - gathered->window) > 0;
+            uint64_t newer = newest ? verdict.window : gathered->window;
             whole->now = newer - tick_ns(whole->policy->length);
             give_back(whole, gathered);
             *gathered = (struct gathered){.window = verdict.window};
@@ -98,10 +113,11 @@ static bool refuse(struct decision *whole, uint64_t now, struct stint_verdict *v
         struct stint_verdict ignored;
         (void)slot_decide(&other, &ignored);
     }
-    uint64_t used = sum_used(whole);
+    uint64_t used = sum_used(whole, &now);
     struct charge charge = {.count = used, .total = used};
+    tick_t end = window_of(whole);
     whole->now = now;
-    return decision_end(whole, &charge, used, tick_of(marked.window),
+    return decision_end(whole, &charge, used, end,
                         marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
 }
 
@@ -124,35 +140,36 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
                     struct stint_verdict *verdict) {
     struct terms *terms = &whole->terms;
     uint32_t stripes = terms->rule.stripes;
-    tick_t end = window_end(tick_of(whole->now), whole->start, terms->length);
+    uint64_t now = whole->now; /* of the caller, for whom the verdict is */
 
     if (slot != NULL && added_fits(whole, slot, seen, added, verdict))
         return true;
     if ((terms->flags & STINT_PEEK) != 0 || terms->cost == 0) {
-        uint64_t used = sum_used(whole);
+        uint64_t used = sum_used(whole, &now);
         struct charge charge = charge_of(terms, used, 0);
         if (terms->cost == 0 && !charge.fits)
-            return refuse(whole, whole->now, verdict);
+            return refuse(whole, now, verdict);
+        tick_t end = window_of(whole);
+        whole->now = now;
         return decision_end(whole, &charge, used, end, 0, verdict);
     }
     bool partial = (terms->flags & STINT_PARTIAL) != 0;
     if ((terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial))
-        return refuse(whole, whole->now, verdict);
+        return refuse(whole, now, verdict);
 
     /* A limit of the request's own has shares of its own, of which other requests know nothing. */
     if (terms->capacity < terms->rule.capacity) {
-        uint64_t used = sum_used(whole);
+        uint64_t used = sum_used(whole, &now);
         if (used >= terms->capacity || (used + terms->cost > terms->capacity && !partial))
-            return refuse(whole, whole->now, verdict);
+            return refuse(whole, now, verdict);
         if (used + terms->cost > terms->capacity)
             terms->cost = terms->capacity - used;
     }
 
     struct gathered gathered;
-    uint64_t now = whole->now; /* of the caller, for whom the verdict is */
     while (!gather(whole, &gathered))
         ; /* each round has a later `now` */
-    end = window_end(tick_of(whole->now), whole->start, terms->length);
+    tick_t end = window_of(whole);
     if ((gathered.flags & STINT_UNTRACKED) != 0) {
         give_back(whole, &gathered);
         whole->now = now;
@@ -167,7 +184,7 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
             used = gathered.total;
         whole->now = now;
         struct charge charge = {used, used, (uint32_t)gathered.total, true};
-        return decision_end(whole, &charge, used, tick_of(gathered.window), gathered.flags,
+        return decision_end(whole, &charge, used, tick_of_end(gathered.window), gathered.flags,
                             verdict);
     }
     if (GUARDED(STRIPES_BACK))
