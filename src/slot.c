@@ -93,6 +93,27 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
     return place->stepped;
 }
 
+/* Where a line has its first slot, from number `from` on, that is not plainly live; LINE_SLOTS if there is
+ * none. Plainly live is a slot that slot_reusable would find live by its policy's window alone: those of a
+ * full table nearly all are. */
+static inline uint32_t line_not_live(const struct decision *decision, const struct line *line,
+                                     uint32_t from, tick_t now) {
+    const struct policy *policies = decision->limiter->policies;
+    const uint64_t max_policies = decision->limiter->max_policies;
+    const uint64_t tombstone = table_tombstone(&decision->limiter->table);
+
+    for (; from < LINE_SLOTS; from++) {
+        uint64_t tag = atomic_load_acquire(&line->slots[from].tag);
+        uint64_t state = atomic_load_acquire(&line->slots[from].state);
+        uint64_t policy = (tag & (tombstone - 1)) - 1; /* no number: never used, tombstone */
+        uint64_t ahead = (state_id(state) - (uint64_t)now) & ID_MASK; /* 2^32 and more: behind */
+        if (UNLIKELY(policy >= max_policies || state_pending(state)) ||
+            ahead - 1 >= (uint64_t)(policies[policy].length + ALLOWANCE_TICKS))
+            break;
+    }
+    return from;
+}
+
 /* ---- Find ----------------------------------------------------------------------------------- */
 
 enum found { FOUND, ABSENT, FULL };
@@ -127,15 +148,21 @@ static enum found slot_find(struct decision *decision, struct place *place) {
     if (find_tag(decision, &sequence, place))
         return FOUND;
     uint64_t now = decision->now;
-    for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct slot *slot = sequence_slot(&sequence, i);
-        *place =
-            (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
-        place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
-        if (place->tag == 0)
-            return ABSENT;
-        if (slot_reusable(decision, place))
-            return ABSENT;
+    tick_t tick = tick_of(now);
+    for (uint32_t i = 0; i < table->probe_lines; i++) {
+        struct line *line = sequence_line(&sequence, i);
+        for (uint32_t j = 0; (j = line_not_live(decision, line, j, tick)) < LINE_SLOTS; j++) {
+            struct slot *slot = &line->slots[j];
+            *place = (struct place){.slot = slot,
+                                    .tag = atomic_load_acquire(&slot->tag),
+                                    .position = i * LINE_SLOTS + j};
+            place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
+            if (place->tag == 0)
+                return ABSENT;
+            if (slot_reusable(decision, place))
+                return ABSENT;
+            tick = tick_of(decision->now); /* it may have moved */
+        }
     }
     if (GUARD(FULL_LATE, decision->now != now))
         /* this thread was late, and judged the first slots by a `now` of then */
@@ -582,8 +609,10 @@ static uint64_t slot_tokens(const struct decision *decision, const struct place 
     const struct policy *policy = limiter_tag_policy(decision->limiter, place->tag);
     if (policy == NULL)
         return 0;
-    struct rule rule = policy_rule(policy);
     uint64_t count = state_used(place->state);
+    if (LIKELY((atomic_load_relaxed(&policy->edges) & EDGE_CARRIES) == 0)) /* as smooth ones do */
+        return count;
+    struct rule rule = policy_rule(policy);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 

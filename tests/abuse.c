@@ -344,7 +344,7 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
 
 /* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
  * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
- * lines, that of one; `stint-bench flood` has the times. */
+ * lines, that of one. */
 static void test_flood_costs(void **state) {
     (void)state;
     static const char *const names[] = {"admit", "refuse", "replace"};
