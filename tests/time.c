@@ -7,6 +7,11 @@
  * library built for tests (src/testing.h). */
 #include "fixture.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "random.h"
 #include "testing.h"
 
@@ -485,6 +490,115 @@ static void test_naps(void **state) {
                                   (enum others)others, jumps[i]);
 }
 
+/* ---- Processes that are paused ---------------------------------------------------------------- */
+
+/* What parent and child share, beside the table. */
+static struct pause {
+    uint64_t time; /* ns; the clock of both */
+    enum stint_test_instant instant;
+    bool stopped;
+    struct stint_verdict verdict; /* the child's */
+} * paused;
+
+static uint64_t paused_clock(void) {
+    return __atomic_load_n(&paused->time, __ATOMIC_SEQ_CST);
+}
+
+static void stop_at(enum stint_test_instant instant) {
+    if (instant != paused->instant || paused->stopped)
+        return;
+    paused->stopped = true;
+    raise(SIGSTOP);
+}
+
+static void *shared_memory(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+/* Takes what is left to a key in the window of now. Returns it. */
+static uint32_t take_in_window(struct stint_limiter *limiter, uint32_t id, stint_key key,
+                               uint64_t end) {
+    uint32_t granted = 0;
+    struct stint_verdict v;
+    while (stint_take(limiter, id, key, 1, STINT_NOW, &v)) {
+        assert_true(v.window == end);
+        granted += v.granted;
+    }
+    return granted;
+}
+
+/* A process is stopped in the middle of a decision on a table that it shares (a virtual machine that is
+ * paused, a container that is frozen), while the clock moves on by `gap` and other processes go on. E: they
+ * are not held up. A: when it continues, its token is of a window that had room for it. */
+static void check_pause(enum stint_test_instant instant, uint64_t gap) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 100;
+    options.clock = paused_clock;
+    options.secret = test_secret();
+    size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    paused = shared_memory(sizeof *paused);
+    paused->time = NOON;
+    paused->instant = instant;
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+    uint64_t end = NOON / MINUTE * MINUTE + MINUTE;
+    if (instant == INSTANT_LOADED) /* of a key that is there */
+        assert_true(stint_take(limiter, id, 1, 1, STINT_NOW, NULL));
+    uint32_t granted = instant == INSTANT_LOADED;
+
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        stint_test_hook = stop_at;
+        (void)stint_take(limiter, id, 1, 1, STINT_NOW, &paused->verdict);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+
+    uint64_t later = NOON + gap, later_end = later / MINUTE * MINUTE + MINUTE;
+    if (gap > 0)
+        granted +=
+            take_in_window(limiter, id, 1, end); /* before the clock moves on, and after it */
+    __atomic_store_n(&paused->time, later, __ATOMIC_SEQ_CST);
+    for (stint_key other = 2; other < 50; other++)
+        assert_int_equal(take_in_window(limiter, id, other, later_end), 5);
+    uint32_t granted_later = take_in_window(limiter, id, 1, later_end);
+    if (later_end == end)
+        granted += granted_later;
+
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const struct stint_verdict *v = &paused->verdict;
+    assert_true(v->window == end || v->window == later_end);
+    if (v->window == end)
+        assert_true(granted + v->granted <= 5);
+    else
+        assert_true(granted_later + v->granted <= 5);
+    assert_true(v->granted == v->allowed);
+    /* And from then on, for everybody: nothing is left of it, but for a stray token at most. */
+    __atomic_store_n(&paused->time, later_end, __ATOMIC_SEQ_CST);
+    for (stint_key key = 1; key < 50; key++)
+        assert_int_equal(take_in_window(limiter, id, key, later_end + MINUTE), 5);
+    stint_close(limiter);
+    munmap(memory, size);
+    munmap(paused, sizeof *paused);
+}
+
+static void test_paused_process(void **state) {
+    (void)state;
+    static const uint64_t gaps[] = {0, SECOND, MINUTE, HOUR, 30 * DAY};
+    for (unsigned instant = INSTANT_LOADED; instant <= INSTANT_LOOKED; instant++)
+        for (unsigned i = 0; i < sizeof gaps / sizeof gaps[0]; i++)
+            check_pause((enum stint_test_instant)instant, gaps[i]);
+}
+
 /* ---- The ends of time ----------------------------------------------------------------------- */
 
 /* The first days after the epoch, at which `start` may lie ahead. */
@@ -709,6 +823,7 @@ int main(void) {
         cmocka_unit_test(test_leap_second_repeated),
         cmocka_unit_test(test_leap_second_smeared),
         cmocka_unit_test(test_naps),
+        cmocka_unit_test(test_paused_process),
         cmocka_unit_test(test_after_1970),
         cmocka_unit_test(test_now_of_0),
         cmocka_unit_test(test_year_2554),
