@@ -9,10 +9,17 @@
 
 #include "fixture.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -572,6 +579,179 @@ static void test_address_space_limits(void **state) {
         }
 }
 
+/* ---- File systems that are full, files that are cut off ------------------------------------- */
+
+static char directory[PATH_MAX], path[PATH_MAX + 16];
+
+static int directory_make(void **state) {
+    (void)state;
+    const char *parent = getenv("TMPDIR");
+    snprintf(directory, sizeof directory, "%s/stint-XXXXXX", parent == NULL ? "/tmp" : parent);
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/table", directory);
+    return 0;
+}
+
+static int directory_remove(void **state) {
+    (void)state;
+    (void)unlink(path);
+    return rmdir(directory);
+}
+
+static unsigned entries_of_directory(void) {
+    unsigned entries = 0;
+    DIR *opened = opendir(directory);
+    while (opened != NULL && readdir(opened) != NULL)
+        entries++;
+    if (opened != NULL)
+        closedir(opened);
+    return entries - 2; /* . and .. */
+}
+
+static struct stint_options shared_options(uint64_t max_keys) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.clock = test_clock;
+    options.path = path;
+    return options;
+}
+
+enum { NO_MOUNT = 77, FILE_SYSTEM = 1 << 20 };
+
+/* Checks of a child, which has no cmocka to fail to. */
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__ % 64 + 10;                                                             \
+    } while (0)
+
+/* In a file system of 1 MiB that nobody else sees. */
+static int use_small_file_system(void) {
+    struct statvfs before, after;
+    char name[PATH_MAX + 16], block[4096] = {0};
+    snprintf(name, sizeof name, "%s/filler", directory);
+    if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", directory, "tmpfs", 0, "size=1m,mode=700") != 0)
+        return NO_MOUNT;
+    CHECK(statvfs(directory, &before) == 0);
+
+    /* Too large for it: refused, and nothing is left behind. */
+    struct stint_options options = shared_options(1000000);
+    struct stint_limiter *limiter = NULL;
+    CHECK(stint_open(&options, &limiter) == -ENOSPC && limiter == NULL);
+    CHECK(strstr(stint_reason(), path) != NULL);
+    CHECK(entries_of_directory() == 0);
+    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
+
+    /* It fits. Then somebody fills the rest, to the last block, before any of the table was touched. */
+    options.max_keys = 5000;
+    CHECK(stint_open(&options, &limiter) == 0);
+    int filler = open(name, O_WRONLY | O_CREAT, 0600);
+    CHECK(filler >= 0);
+    while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
+        ;
+    CHECK(errno == ENOSPC);
+    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == 0);
+    struct stint_policy policy = make_policy("p", 2, MINUTE, 0, 0);
+    int id = stint_policy_add(limiter, &policy);
+    CHECK(id >= 0);
+    for (uint64_t i = 0; i < 20000; i++) /* no SIGBUS in any part of the table */
+        (void)stint_take(limiter, (uint32_t)id, number_key(limiter, i), 1, STINT_NOW, NULL);
+    CHECK(get_stats(limiter).used == get_stats(limiter).slots);
+    stint_close(limiter);
+
+    /* It is there for the next one, too, while there is no room for another. */
+    CHECK(stint_open(&options, &limiter) == 0);
+    CHECK(get_policy_stats(limiter, (uint32_t)id).allowed == 20000);
+    stint_close(limiter);
+    CHECK(rename(path, name) == 0); /* in place of the filler, whose blocks are free now: nearly */
+    CHECK(close(filler) == 0);
+    return 0;
+}
+
+/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
+ * harm, as all blocks of a table were reserved when it was made. */
+static void test_full_file_system(void **state) {
+    (void)state;
+    test_time = T0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(use_small_file_system());
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NO_MOUNT) {
+        print_message("skipped: no file system can be mounted here\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* `ulimit -f`: likewise, without any right to mount. */
+static void test_file_size_limit(void **state) {
+    (void)state;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {.rlim_cur = 100000, .rlim_max = 100000};
+        struct stint_options options = shared_options(100000);
+        struct stint_limiter *limiter = NULL;
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+            _exit(NO_MOUNT);
+        int error = stint_open(&options, &limiter);
+        _exit(error == -EFBIG && limiter == NULL && strstr(stint_reason(), path) != NULL ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(entries_of_directory(), 0);
+}
+
+/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
+ * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
+static void test_truncated_in_use(void **state) {
+    (void)state;
+    test_time = T0;
+    struct stint_options options = shared_options(100000);
+    struct stint_limiter *limiter = NULL, *other = NULL;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
+    const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
+    for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        assert_int_equal(truncate(path, (off_t)cuts[i]), 0);
+        assert_int_equal(stint_open(&options, &other), -EPROTO);
+        assert_null(other);
+        assert_non_null(strstr(stint_reason(), "cut off"));
+        struct stat about;
+        assert_int_equal(stat(path, &about), 0);
+        assert_int_equal(about.st_size, cuts[i]);
+
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            signal(SIGBUS, SIG_DFL);
+            for (uint64_t key = 0; key < 1000000; key++)
+                (void)stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+#if !defined(STINT_BUILTIN_ATOMICS) /* the sanitizers catch it, and abort */
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+#endif
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(stint_open(&options, &other), 0);
+    assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
+    assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
+    stint_close(other);
+    stint_close(limiter); /* has decided nothing in this process, so it gives back no stripe */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flood_spares_all_kinds),
@@ -582,6 +762,9 @@ int main(void) {
         cmocka_unit_test(test_cost_edges),
         cmocka_unit_test(test_refunds_never_taken),
         cmocka_unit_test(test_address_space_limits),
+        cmocka_unit_test_setup_teardown(test_full_file_system, directory_make, directory_remove),
+        cmocka_unit_test_setup_teardown(test_file_size_limit, directory_make, directory_remove),
+        cmocka_unit_test_setup_teardown(test_truncated_in_use, directory_make, directory_remove),
     };
     return cmocka_run_group_tests_name("abuse", tests, NULL, NULL);
 }
