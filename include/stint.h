@@ -26,8 +26,8 @@
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted. One exception, counted as far as it can be seen (stint_stats.stray_tokens): a thread
  *     that slept between loading its slot and adding to it, for so long that the window ended and
- *     another key took the slot, leaves one token charged to that key until its window ends. It
- *     never admits anything extra.
+ *     another key took the slot, leaves one token charged to that key until its window ends (where
+ *     tokens carry over, until it is paid back). It never admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
  *     refusal of a key in a window sets one bit in its slot, for which a key that has none is given
  *     one if there is room. (STINT_COUNT_REFUSED asks otherwise.)
@@ -58,6 +58,8 @@
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
  *    ticks) may be taken for a live one for at most one window and 60 s; one that nobody touched for
  *    longer than half of that is taken for a stepped clock, and starts anew.
+ *  - A caller who is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a clock is
+ *    set from 1970 to today) is not recognised as late, and may open a window again that was counted.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - A raise of a limit in the middle of a window can find up to one token per thread already
  *    counted that was in fact refused at the very instant before the raise; so can a request with a
@@ -399,7 +401,8 @@ struct stint_verdict {
  * limit * (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals
  * read all stripes, and are exact. A request's own limit below the policy's is compared with the sum of
  * the stripes, which concurrent requests may pass by what they take meanwhile; one above the policy's is
- * taken as the policy's. */
+ * taken as the policy's. At the turn of a window a request that is late for the old one can hold tokens of the
+ * new one for an instant, for which others are refused. */
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)

@@ -302,6 +302,12 @@ static uint64_t count_believed(const struct decision *decision, uint64_t count) 
     return count < most ? count : most;
 }
 
+/* Whether the window that ends at `end` is another than that of now, for a decision that must not be in it. */
+static bool decided_elsewhere(const struct decision *decision, tick_t end) {
+    return (decision->terms.flags & DECIDE_HERE) != 0 &&
+           end != window_end(tick_of(decision->now), decision->start, decision->policy->length);
+}
+
 /* The key's slot was found: decide in its window, or open the next one in place. */
 static enum progress decide_found(struct decision *decision, struct place *place,
                                   struct stint_verdict *verdict, bool *allowed) {
@@ -341,6 +347,8 @@ static enum progress decide_found(struct decision *decision, struct place *place
     struct charge charge = charge_of(&decision->terms, count, left);
     bool peek = (decision->terms.flags & STINT_PEEK) != 0;
     bool first_refusal = !charge.fits && refused == 0 && refusal_marked(&decision->terms);
+    if (UNLIKELY(decided_elsewhere(decision, end)))
+        peek = true;
     if (peek || (charge.count == count && !first_refusal)) {
         /* Nothing to write. */
         if (GUARD(FOUND_STATE, !state_same_window(atomic_load_acquire(&slot->state), state)))
@@ -506,6 +514,10 @@ static enum progress claim_resolve(struct decision *decision, const struct place
     tick_t end = window_end(tick, decision->start, policy->length);
     struct charge charge = charge_of(&decision->terms, 0, tick_ns(end) - decision->now);
     bool first_refusal = !charge.fits && refusal_marked(&decision->terms);
+    if (UNLIKELY(decided_elsewhere(decision, end))) {
+        charge = (struct charge){0};
+        first_refusal = false;
+    }
     uint64_t next = state_of(end, (first_refusal ? STATE_REFUSED : 0) | charge.count);
     uint64_t state = claim->state;
     while (!slot_swap(claim->slot, decision->tag, state, next)) {

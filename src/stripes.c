@@ -7,6 +7,7 @@ struct gathered {
     uint64_t window; /* of the stripes seen; 0: none yet */
     uint64_t total;
     uint64_t used; /* of the first stripe that gave */
+    uint64_t seen; /* tokens that all of them had used before */
     uint32_t flags;
 };
 
@@ -62,8 +63,9 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now) {
 
 /* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of one
  * window. If not, a stripe was in a newer one than others, because a window has just turned or because
- * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. */
-static bool gather(struct decision *whole, struct gathered *gathered) {
+ * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. `now` is as
+ * for sum_used. */
+static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     uint32_t stripes = whole->terms.rule.stripes, first = limiter_stripe(whole->limiter);
     uint64_t cost = whole->terms.cost;
 
@@ -74,6 +76,8 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
             stripe_decision(whole, stripe, cost - gathered->total, STINT_PARTIAL);
         struct stint_verdict verdict;
         (void)slot_decide(&part, &verdict);
+        if (UNLIKELY(part.now > whole->now)) /* the clock was read: this thread was very late */
+            *now = whole->now = part.now;
         gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((verdict.flags & STINT_UNTRACKED) != 0)
             return true; /* the table is full: so much for the whole */
@@ -93,32 +97,42 @@ static bool gather(struct decision *whole, struct gathered *gathered) {
         if (gathered->total == 0 && verdict.granted != 0)
             gathered->used = verdict.used;
         gathered->total += verdict.granted;
+        gathered->seen += verdict.used - verdict.granted;
     }
     return true;
 }
 
-/* Refuses: every stripe was seen without room. The first refusal is marked in stripe 0. `now` is the
- * caller's, for whom the verdict is. */
-static bool refuse(struct decision *whole, uint64_t now, struct stint_verdict *verdict) {
+/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
+ * stripe 0. `now` is the caller's, for whom the verdict is. Returns false, and nothing was refused, if the
+ * window has turned since: whole->now is in the next one then. */
+static bool refuse(struct decision *whole, uint64_t now, uint64_t used,
+                   struct stint_verdict *verdict, bool *allowed) {
     uint32_t drain = whole->terms.flags & STINT_DRAIN;
-    struct decision part = stripe_decision(whole, 0, whole->terms.cost, drain | DECIDE_MARK);
+    uint32_t flags = drain | DECIDE_MARK | DECIDE_HERE;
+    tick_t end = window_of(whole);
     struct stint_verdict marked;
 
-    (void)slot_decide(&part, &marked);
-    /* The clock was read if this thread was very late. */
-    now = part.now > whole->now ? part.now : now;
-    whole->now = part.now;
-    for (uint32_t i = 1; drain != 0 && i < whole->terms.rule.stripes; i++) {
-        struct decision other = stripe_decision(whole, i, whole->terms.cost, drain | DECIDE_MARK);
-        struct stint_verdict ignored;
-        (void)slot_decide(&other, &ignored);
+    for (uint32_t i = 0; i == 0 || (drain != 0 && i < whole->terms.rule.stripes); i++) {
+        struct decision part = stripe_decision(whole, i, whole->terms.cost, flags);
+        struct stint_verdict one;
+        (void)slot_decide(&part, &one);
+        if (i > 0)
+            continue;
+        marked = one;
+        if ((one.flags & STINT_UNTRACKED) == 0 && one.window != tick_ns(end)) {
+            /* The clock was read if this thread was very late. */
+            whole->now =
+                part.now > whole->now ? part.now : one.window - tick_ns(whole->terms.length);
+            return false;
+        }
     }
-    uint64_t used = sum_used(whole, &now);
+    if (drain != 0 && used < whole->terms.capacity)
+        used = whole->terms.capacity;
     struct charge charge = {.count = used, .total = used};
-    tick_t end = window_of(whole);
     whole->now = now;
-    return decision_end(whole, &charge, used, end,
-                        marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
+    *allowed = decision_end(whole, &charge, used, end,
+                            marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
+    return true;
 }
 
 /* Ends a decision whose fetch-add to the own stripe was not as expected, if that can be. */
@@ -144,50 +158,58 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
 
     if (slot != NULL && added_fits(whole, slot, seen, added, verdict))
         return true;
-    if ((terms->flags & STINT_PEEK) != 0 || terms->cost == 0) {
-        uint64_t used = sum_used(whole, &now);
-        struct charge charge = charge_of(terms, used, 0);
-        if (terms->cost == 0 && !charge.fits)
-            return refuse(whole, now, verdict);
-        tick_t end = window_of(whole);
-        whole->now = now;
-        return decision_end(whole, &charge, used, end, 0, verdict);
-    }
     bool partial = (terms->flags & STINT_PARTIAL) != 0;
-    if ((terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial))
-        return refuse(whole, now, verdict);
-
+    bool peek = (terms->flags & STINT_PEEK) != 0, look = peek || terms->cost == 0;
+    /* No window has room for it, or another of several requests that are one has none. */
+    bool never = (terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial);
     /* A limit of the request's own has shares of its own, of which other requests know nothing. */
-    if (terms->capacity < terms->rule.capacity) {
-        uint64_t used = sum_used(whole, &now);
-        if (used >= terms->capacity || (used + terms->cost > terms->capacity && !partial))
-            return refuse(whole, now, verdict);
-        if (used + terms->cost > terms->capacity)
-            terms->cost = terms->capacity - used;
-    }
-
+    bool own = terms->capacity < terms->rule.capacity;
+    const uint64_t cost = terms->cost;
     struct gathered gathered;
-    while (!gather(whole, &gathered))
-        ; /* each round has a later `now` */
+    bool allowed;
+
+    for (;;) { /* each round has a later `now` */
+        terms->cost = cost;
+        if (look || never || own) {
+            uint64_t used = sum_used(whole, &now), room = 0;
+            struct charge charge = charge_of(terms, used, 0);
+            if (look && (peek || charge.fits)) {
+                tick_t end = window_of(whole);
+                whole->now = now;
+                return decision_end(whole, &charge, used, end, 0, verdict);
+            }
+            if (used < terms->capacity)
+                room = terms->capacity - used;
+            if (look || never || room == 0 || (room < cost && !partial)) {
+                if (refuse(whole, now, used, verdict, &allowed))
+                    return allowed;
+                continue;
+            }
+            terms->cost = room < cost ? room : cost;
+        }
+        if (!gather(whole, &now, &gathered))
+            continue;
+        if ((gathered.flags & STINT_UNTRACKED) != 0 || gathered.total == terms->cost ||
+            (partial && gathered.total > 0))
+            break;
+        if (GUARDED(STRIPES_BACK))
+            give_back(whole, &gathered);
+        if (refuse(whole, now, gathered.seen, verdict, &allowed))
+            return allowed;
+    }
     tick_t end = window_of(whole);
+    whole->now = now;
     if ((gathered.flags & STINT_UNTRACKED) != 0) {
         give_back(whole, &gathered);
-        whole->now = now;
         bool admit = whole->limiter->on_full != STINT_FULL_REFUSE;
-        uint64_t cost = admit ? terms->cost : 0;
-        struct charge charge = {cost, cost, (uint32_t)cost, admit};
-        return decision_end(whole, &charge, cost, end, STINT_UNTRACKED, verdict);
+        uint64_t granted = admit ? terms->cost : 0;
+        struct charge charge = {granted, granted, (uint32_t)granted, admit};
+        return decision_end(whole, &charge, granted, end, STINT_UNTRACKED, verdict);
     }
-    if (gathered.total == terms->cost || (partial && gathered.total > 0)) {
-        uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
-        if (used < gathered.total)
-            used = gathered.total;
-        whole->now = now;
-        struct charge charge = {used, used, (uint32_t)gathered.total, true};
-        return decision_end(whole, &charge, used, tick_of_end(gathered.window), gathered.flags,
-                            verdict);
-    }
-    if (GUARDED(STRIPES_BACK))
-        give_back(whole, &gathered);
-    return refuse(whole, now, verdict);
+    uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
+    if (used < gathered.total)
+        used = gathered.total;
+    struct charge charge = {used, used, (uint32_t)gathered.total, true};
+    return decision_end(whole, &charge, used, tick_of_end(gathered.window), gathered.flags,
+                        verdict);
 }
