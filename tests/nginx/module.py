@@ -1,0 +1,991 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The nginx module in the real nginx, with several workers, over real HTTP.
+
+    module.py MODULE_SO [TEST...]
+"""
+import collections
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # of server.py, beside it
+from server import PATIENCE, Response, Server, free_port, until
+
+MODULE = "ngx_http_stint_module.so"
+
+# A window that does not end while a test runs, and when it does end. It is aligned to the epoch.
+LONG = 364 * 86400  # s
+PER_LONG = "/52w"
+
+
+def window_end():
+    return (int(time.time()) // LONG + 1) * LONG
+
+
+def location(name, *directives):
+    return f"location {name} {{\n" + "\n".join(directives) + "\n}\n"
+
+
+class Case(unittest.TestCase):
+    def serve(self, http="", server="", **more):
+        return Server(MODULE, http, server, **more)
+
+    def limited(self, policy, *directives, key="$remote_addr", http="", **more):
+        """A server with one zone, one policy and one limit on /."""
+        return self.serve(f'stint_zone z keys=1k;\nstint_policy z "{policy} name=p";\n{http}',
+                          location("/", f'stint_limit z p "{key}";', *directives), **more)
+
+
+class Counting(Case):
+    """Exactly `limit` requests get through, however many come at once."""
+
+    LIMIT = 700
+
+    def check_workers(self, lines):
+        by_worker = collections.Counter(line[0] for line in lines)
+        self.assertGreater(len(by_worker), 1, f"one worker did it all: {by_worker}")
+        self.assertEqual(sum(line[1] == "200" for line in lines), self.LIMIT)
+        self.assertEqual({line[3] for line in lines if line[1] == "200"}, {"PASSED"})
+        self.assertEqual({(line[3], line[6], line[7]) for line in lines if line[1] == "429"},
+                         {("REJECTED", str(self.LIMIT), "0")})
+        # Each count was given to one request.
+        self.assertEqual(sorted(int(line[6]) for line in lines if line[1] == "200"),
+                         list(range(1, self.LIMIT + 1)))
+
+    def test_curl(self):
+        with self.limited(f"{self.LIMIT}{PER_LONG}", workers=4) as server:
+            count = self.LIMIT + 300
+            done = subprocess.run(
+                ["curl", "--silent", "--show-error", "--no-progress-meter", "--parallel",
+                 "--parallel-immediate", "--parallel-max", "50", "--output", "/dev/null",
+                 "--write-out", "%{http_code}\n",
+                 server.url(f"/file?[1-{count}]")],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(collections.Counter(done.stdout.split()),
+                             {"200": self.LIMIT, "429": 300})
+
+    def test_wrk(self):
+        with self.limited(f"{self.LIMIT}{PER_LONG}", workers=4) as server:
+            done = subprocess.run(["wrk", "--threads", "2", "--connections", "64", "--duration",
+                                   "1s", server.url()], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            requests = int(re.search(r"(\d+) requests in", done.stdout)[1])
+            refused = int(re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)[1])
+            self.assertNotIn("Socket errors", done.stdout)
+            self.assertEqual(requests - refused, self.LIMIT)
+            self.check_workers(server.access_log(requests))
+
+    def test_keys_count_apart(self):
+        with self.limited(f"3{PER_LONG}", key="$arg_user") as server:
+            for user in "a", "b", "c":
+                self.assertEqual(server.statuses(5, f"/file?user={user}"), [200] * 3 + [429] * 2)
+
+    def test_windows_turn(self):
+        with self.limited("2/s") as server:
+            deadline = time.monotonic() + PATIENCE
+            while 429 not in server.statuses(3):
+                self.assertLess(time.monotonic(), deadline)
+            until(lambda: server.get().status == 200, "the next window")
+
+    def test_binary_keys(self):
+        """127.0.0.1, 127.0.1.1 and 127.0.0.2 are alike up to a NUL byte."""
+        with self.limited(f"2{PER_LONG}", key="$binary_remote_addr") as server:
+            for source in "127.0.0.1", "127.0.1.1", "127.0.0.2", "127.0.1.2":
+                self.assertEqual(server.statuses(3, source=source), [200, 200, 429])
+
+    def test_an_empty_key_is_no_limit(self):
+        with self.serve(f'stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=user;'
+                        f'stint_policy z 5{PER_LONG} name=address; stint_headers draft;',
+                        location("/file", "stint_limit z user $arg_user;") +
+                        location("/other", "stint_limit z user $arg_user;",
+                                 "stint_limit z address $remote_addr;")) as server:
+            for _ in range(5):
+                response = server.get("/file")
+                self.assertEqual(response.status, 200)
+                self.assertIsNone(response["RateLimit"])
+                self.assertEqual(response.stint, "/")
+            self.assertEqual(server.access_log(5)[-1][3:], ["-"] * 7)
+            # The other limits of the location hold.
+            self.assertEqual(server.statuses(6, "/other"), [200] * 5 + [429])
+            self.assertEqual(server.statuses(1, "/other?user=x"), [429])
+
+    def test_names_without_name(self):
+        """A policy without a name is named by its rate, in the notation's own form."""
+        with self.serve("stint_zone z keys=1k; stint_policy z 2 per 52 weeks;",
+                        location("/", 'stint_limit z "2/52 weeks" $remote_addr;')) as server:
+            self.assertEqual(server.statuses(3), [200, 200, 429])
+            self.assertEqual(server.get().stint, "REJECTED 2/52 weeks 2/2 0")
+
+
+class Several(Case):
+    """Several limits on one request: all or nothing."""
+
+    HTTP = (f'stint_zone z keys=1k; stint_policy z 5{PER_LONG} name=many;'
+            f'stint_policy z 2{PER_LONG} name=few;')
+
+    def test_all_or_nothing(self):
+        locations = (location("/file", "stint_limit z many $remote_addr;",
+                              "stint_limit z few $arg_user;") +
+                     location("/other", "stint_limit z many $remote_addr;"))
+        with self.serve(self.HTTP, locations) as server:
+            self.assertEqual(server.statuses(2, "/file?user=a"), [200, 200])
+            # Refused by `few`: nothing is taken of `many`.
+            for _ in range(10):
+                response = server.get("/file?user=a")
+                self.assertEqual((response.status, response.stint), (429, "REJECTED few 2/2 0"))
+            self.assertEqual(server.get("/other").stint, "PASSED many 3/5 2")
+            self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
+            # Refused by `many`: nothing is taken of `few`.
+            for _ in range(3):
+                response = server.get("/file?user=c")
+                self.assertEqual((response.status, response.stint), (429, "REJECTED many 5/5 0"))
+
+    def test_under_load_nothing_is_lost(self):
+        """Threads race for the last tokens of two policies, over several workers."""
+        http = (f'stint_zone z keys=1k; stint_policy z 300{PER_LONG} name=one;'
+                f'stint_policy z 200{PER_LONG} name=two;')
+        locations = (location("/file", "stint_limit z one $remote_addr;",
+                              "stint_limit z two $remote_addr;") +
+                     location("/other", "stint_limit z one $remote_addr;"))
+        with self.serve(http, locations, workers=4) as server:
+            storm = Storm(server, "/file", threads=8, enough=lambda storm: storm.refused >= 100)
+            storm.run()
+            # Refused ones may see tokens that another is about to give back, so ask again.
+            while server.get("/file").status == 200:
+                storm.allowed += 1
+            self.assertEqual((storm.allowed, storm.errors), (200, 0))
+            self.assertEqual(server.get("/other").stint, "PASSED one 201/300 99")
+
+    def test_inheritance(self):
+        """Limits of the level above hold where there are none."""
+        server_level = ("stint_limit z few $remote_addr; stint_status 503;\n" + location("/file") +
+                        location("/other", "stint_limit z many $remote_addr;"))
+        with self.serve(self.HTTP, server_level) as server:
+            self.assertEqual(server.statuses(3, "/file"), [200, 200, 503])
+            self.assertEqual(server.statuses(6, "/other"), [200] * 5 + [503])
+
+    def test_decided_once(self):
+        """Neither an error page, nor a subrequest, nor a named location decides again."""
+        locations = (
+            "error_page 404 /other;\n" +
+            location("/", "stint_limit z many $remote_addr;", "auth_request /auth;",
+                     "try_files $uri @named;") +
+            location("@named", "stint_limit z many $remote_addr;", "return 404;") +
+            location("= /auth", "stint_limit z many $remote_addr;", "empty_gif;"))
+        with self.serve(self.HTTP, locations) as server:
+            self.assertEqual(server.get("/file").stint, "PASSED many 1/5 4")
+            self.assertEqual(server.get("/missing").stint, "PASSED many 2/5 3")
+            self.assertEqual(server.get("/missing").status, 404)
+            self.assertEqual(server.get("/file").stint, "PASSED many 4/5 1")
+
+    def test_a_redirect_to_a_limited_location_decides_there(self):
+        locations = (location("= /start", "error_page 404 = /file;", "return 404;") +
+                     location("/file", "stint_limit z few $remote_addr;"))
+        with self.serve(self.HTTP, locations) as server:
+            self.assertEqual(server.statuses(3, "/start"), [200, 200, 429])
+
+    def test_64_limits(self):
+        policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(64))
+        limits = [f"stint_limit z p{i} $remote_addr;" for i in range(64)]
+        with self.serve("stint_zone z keys=1k; stint_headers both;\n" + policies,
+                        location("/", *limits)) as server:
+            for _ in range(3):
+                response = server.get()
+                self.assertEqual(response.status, 200)
+                self.assertEqual(response["RateLimit"].count(";r="), 64)
+            response = server.get()
+            self.assertEqual(response.status, 429)
+            self.assertEqual(response["RateLimit-Policy"].count(";q=3"), 64)
+
+
+class Cost(Case):
+    def costly(self, cost, policy=f"10{PER_LONG}"):
+        return self.serve(f"stint_zone z keys=1k; stint_headers draft; stint_policy z {policy} name=p;",
+                          location("/", f"stint_limit z p $remote_addr cost={cost};"))
+
+    def used(self, response):
+        return int(re.search(r" (\d+)/", response.stint)[1])
+
+    def test_fixed(self):
+        with self.costly(4) as server:
+            self.assertEqual(server.statuses(3), [200, 200, 429])
+            self.assertEqual(server.get().stint, "REJECTED p 8/10 2")
+
+    def test_nothing(self):
+        with self.costly(0) as server:
+            self.assertEqual(server.statuses(20), [200] * 20)
+
+    def test_variable(self):
+        with self.costly("$arg_n") as server:
+            self.assertEqual(self.used(server.get("/file?n=5")), 5)
+            self.assertEqual(self.used(server.get("/file?n=0")), 5)
+            self.assertEqual(self.used(server.get("/file")), 6)  # empty: 1
+            response = server.get("/file?n=5")
+            self.assertEqual((response.status, response.stint), (429, "REJECTED p 6/10 4"))
+            self.assertRegex(response["Retry-After"], r"^\d+$")
+            self.assertEqual(server.get("/file?n=004").stint, "PASSED p 10/10 0")
+            self.assertEqual(server.logged("not a number"), [])
+
+    def test_more_than_can_ever_fit(self):
+        with self.costly("$arg_n") as server:
+            for n in 11, 2**32, 2**64 + 1, 10**300:
+                response = server.get(f"/file?n={n}")
+                self.assertEqual((response.status, response.stint), (429, "REJECTED p 0/10 10"))
+                self.assertIsNone(response["Retry-After"])
+
+    def test_what_is_no_number_costs_1_and_is_logged(self):
+        with self.costly("$arg_n") as server:
+            for i, n in enumerate(["-1", "1.5", "0x1", "five", "%31"], 1):
+                self.assertEqual(self.used(server.get(f"/file?n={n}")), i)
+            found = server.logged(r'\[error\] .*stint cost "(.*)" is not a number, taken as 1')
+            self.assertEqual(found, ["-1", "1.5", "0x1", "five", "%31"])
+
+
+class Fields(Case):
+    """What the client is told."""
+
+    NAMES = ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+             "X-RateLimit-Reset", "Retry-After"]
+    DRAFT, LEGACY = NAMES[:2], NAMES[2:5]
+
+    def check(self, mode, expected, expected_refused):
+        with self.limited(f"2{PER_LONG}", f"stint_headers {mode};" if mode else "") as server:
+            for i in range(3):
+                now = time.time()
+                response = server.get()
+                self.assertEqual(response.status, 200 if i < 2 else 429)
+                there = [name for name in self.NAMES if response[name] is not None]
+                self.assertEqual(there, expected if i < 2 else expected_refused)
+                left = window_end() - now
+                values = {
+                    "RateLimit-Policy": f'"p";q=2;w={LONG}',
+                    "X-RateLimit-Limit": "2",
+                    "X-RateLimit-Remaining": str(max(1 - i, 0)),
+                    "X-RateLimit-Reset": str(window_end()),
+                }
+                for name in there:
+                    if name == "RateLimit":
+                        found = re.fullmatch(r'"p";r=(\d+);t=(\d+)', response[name])
+                        self.assertEqual(int(found[1]), max(1 - i, 0))
+                        self.assertAlmostEqual(int(found[2]), left, delta=2)
+                    elif name == "Retry-After":
+                        self.assertAlmostEqual(int(response[name]), left, delta=2)
+                    else:
+                        self.assertEqual(response[name], values[name])
+
+    def test_off(self):
+        self.check("off", [], [])
+
+    def test_default(self):
+        self.check("", [], [])
+
+    def test_draft(self):
+        self.check("draft", self.DRAFT, self.DRAFT + ["Retry-After"])
+
+    def test_legacy(self):
+        self.check("legacy", self.LEGACY, self.LEGACY + ["Retry-After"])
+
+    def test_both(self):
+        self.check("both", self.DRAFT + self.LEGACY, self.NAMES)
+
+    def test_several_policies(self):
+        with self.serve(f'stint_zone z keys=1k; stint_headers both; stint_policy z 9{PER_LONG} name=a;'
+                        f'stint_policy z 5/26w "name=\\"b c\\"";',
+                        location("/", 'stint_limit z a $remote_addr;',
+                                 'stint_limit z "b c" $remote_addr;')) as server:
+            response = server.get()
+            self.assertEqual(response["RateLimit-Policy"],
+                             f'"a";q=9;w={LONG}, "b c";q=5;w={LONG // 2}')
+            self.assertRegex(response["RateLimit"], r'^"a";r=8;t=\d+, "b c";r=4;t=\d+$')
+            self.assertEqual(response["X-RateLimit-Limit"], "5")
+
+    def test_error_pages_and_redirects_and_missing_files(self):
+        with self.limited(f"3{PER_LONG}", "stint_headers draft;", "error_page 429 /other;",
+                          "rewrite ^/moved$ /file redirect;") as server:
+            self.assertEqual(server.get("/missing")["RateLimit"].split(";")[1], "r=2")
+            # A rewrite is done before limits are looked at, as with limit_req.
+            self.assertIsNone(server.get("/moved")["RateLimit"])
+            server.statuses(2)
+            response = server.get()
+            self.assertEqual((response.status, response.body), (429, b"other\n"))
+            self.assertEqual(response["RateLimit"].split(";")[1], "r=0")
+            self.assertIsNotNone(response["Retry-After"])
+
+    def test_responses_of_upstreams(self):
+        server = Server(MODULE)
+        socket = server.directory / "upstream"
+        server.configure(
+            f"stint_zone z keys=1k; stint_policy z 3{PER_LONG} name=p; stint_headers draft;"
+            f"server {{ listen unix:{socket}; root www; add_header X-From upstream; }}",
+            location("/", "stint_limit z p $remote_addr;", f"proxy_pass http://unix:{socket};"))
+        with server:
+            for left in 2, 1, 0:
+                response = server.get()
+                self.assertEqual((response.status, response["X-From"]), (200, "upstream"))
+                self.assertEqual(response["RateLimit"].split(";")[1], f"r={left}")
+            response = server.get()
+            self.assertEqual((response.status, response["X-From"]), (429, None))
+
+    def test_head_and_post(self):
+        with self.limited(f"2{PER_LONG}", "stint_headers draft;") as server:
+            self.assertEqual(server.get(method="HEAD")["RateLimit"].split(";")[1], "r=1")
+            self.assertEqual(server.get(method="POST")["RateLimit"].split(";")[1], "r=0")
+            response = server.get(method="HEAD")
+            self.assertEqual((response.status, response.body), (429, b""))
+
+    def test_http_2(self):
+        server = Server(
+            MODULE,
+            f"stint_zone z keys=1k; stint_policy z 1{PER_LONG} name=p; stint_headers both;",
+            location("/", "stint_limit z p $remote_addr;"))
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
+        with server:
+            for status in 200, 429:
+                done = subprocess.run(
+                    ["curl", "--silent", "--http2-prior-knowledge", "--include", server.url()],
+                    capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(done.stdout.startswith(f"HTTP/2 {status}"), done.stdout)
+                self.assertIn(f'\nratelimit-policy: "p";q=1;w={LONG}\n', done.stdout)
+                self.assertEqual("\nretry-after: " in done.stdout, status == 429)
+
+
+class Variables(Case):
+    def test_in_the_access_log(self):
+        with self.limited(f"1{PER_LONG}") as server:
+            server.get("/file")
+            server.get("/missing")
+            allowed, refused = sorted(server.access_log(2), key=lambda line: line[2])
+            self.assertEqual([allowed[2], refused[2]], ['"/file"', '"/missing"'])
+            self.assertEqual(allowed[3:8], ["PASSED", "p", "1", "1", "0"])
+            self.assertEqual(refused[3:8], ["REJECTED", "p", "1", "1", "0"])
+            left = window_end() - time.time()
+            for line in allowed, refused:
+                self.assertAlmostEqual(int(line[8]), left, delta=PATIENCE)
+            self.assertEqual(allowed[9], "-")
+            self.assertAlmostEqual(int(refused[9]), left, delta=PATIENCE)
+
+    def test_of_the_tightest_limit(self):
+        with self.serve(f'stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=a;'
+                        f'stint_policy z 3{PER_LONG} name=b; stint_policy z 3/26w name=c;',
+                        location("/", *(f"stint_limit z {name} $remote_addr;" for name in "acb"))
+                        ) as server:
+            half = LONG // 2
+            later = "b" if window_end() > (int(time.time()) // half + 1) * half else "c"
+            self.assertEqual(server.get().stint, f"PASSED {later} 1/3 2")
+
+    def test_without_a_limit_they_are_not_found(self):
+        with self.serve("stint_zone z keys=1k;", "") as server:
+            server.get()
+            self.assertEqual(server.access_log(1)[0][3:], ["-"] * 7)
+
+
+class Trying(Case):
+    """Limits that are tried out."""
+
+    def test_dry_run(self):
+        with self.limited(f"2{PER_LONG}", "stint_dry_run on;", "stint_headers both;") as server:
+            for i in range(5):
+                response = server.get()
+                self.assertEqual(response.status, 200)
+                self.assertEqual(response.stint.split()[0], "PASSED" if i < 2 else "REJECTED_DRY_RUN")
+                for name in Fields.NAMES:
+                    self.assertIsNone(response[name])
+            self.assertEqual(response.stint, "REJECTED_DRY_RUN p 2/2 0")
+            self.assertEqual(server.logged(r"limiting requests, (.*?), client"),
+                             ['dry run, 2 of 2 used, by policy "p" in zone "z"'])
+
+    def test_dry_run_off_below_on(self):
+        with self.limited(f"2{PER_LONG}", "stint_dry_run off;", http="stint_dry_run on;") as server:
+            self.assertEqual(server.statuses(3), [200, 200, 429])
+
+    def test_shadow(self):
+        with self.serve(f'stint_zone z keys=1k; stint_headers both;'
+                        f'stint_policy z 2{PER_LONG} name=tried shadow;'
+                        f'stint_policy z 4{PER_LONG} name=real;',
+                        location("/", "stint_limit z tried $remote_addr;",
+                                 "stint_limit z real $remote_addr;")) as server:
+            self.assertEqual(server.statuses(3), [200, 200, 200])
+            response = server.get()
+            self.assertEqual((response.status, response.stint),
+                             (200, "REJECTED_SHADOW tried 2/2 0"))
+            self.assertEqual(response["RateLimit-Policy"], f'"real";q=4;w={LONG}')
+            self.assertEqual(response["X-RateLimit-Limit"], "4")
+            self.assertEqual(server.get().status, 429)
+            self.assertEqual(len(server.logged("limiting requests, shadow, 2 of 2 used, "
+                                               'by policy "tried"')), 1)
+
+    def test_only_a_shadow_is_unseen(self):
+        with self.limited(f"1{PER_LONG} shadow", "stint_headers both;") as server:
+            for _ in range(3):
+                response = server.get()
+                self.assertEqual(response.status, 200)
+                for name in Fields.NAMES:
+                    self.assertIsNone(response[name])
+
+
+class Logging(Case):
+    def test_the_first_refusal_of_a_key(self):
+        with self.limited(f"2{PER_LONG}", key="$arg_user") as server:
+            for user in "a", "b":
+                server.statuses(20, f"/file?user={user}")
+            found = server.logged(r"\[(\w+)\] .*limiting requests, (.*?), client: 127.0.0.1")
+            self.assertEqual(found, [("error", '2 of 2 used, by policy "p" in zone "z"')] * 2)
+
+    def test_levels(self):
+        for level in "info", "notice", "warn", "error":
+            with self.subTest(level=level):
+                with self.limited(f"1{PER_LONG}", f"stint_log_level {level};",
+                                  log_level="info") as server:
+                    server.statuses(3)
+                    self.assertEqual(server.logged(r"\[(\w+)\] .*limiting requests"), [level])
+
+
+class Full(Case):
+    """A table of 4 slots, and 40 keys."""
+
+    def flood(self, outcome):
+        with self.serve(f"stint_zone z keys=1 full={outcome}; stint_policy z 2{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;"), workers=1) as server:
+            statuses = [server.statuses(3, f"/file?user={user}") for user in range(40)]
+            logged = server.logged(r'\[error\] .*stint zone "z" is full: (.*?); it needs more keys')
+            again = server.statuses(1, "/file?user=0")
+            return statuses, logged, again
+
+    def test_admit(self):
+        statuses, logged, again = self.flood("admit")
+        self.assertEqual(statuses.count([200, 200, 429]), 4)
+        self.assertEqual(statuses.count([200, 200, 200]), 36)
+        self.assertEqual(logged, ["a request was let through uncounted"])
+        self.assertEqual(again, [429])
+
+    def test_refuse(self):
+        statuses, logged, again = self.flood("refuse")
+        self.assertEqual(statuses.count([200, 200, 429]), 4)
+        self.assertEqual(statuses.count([429, 429, 429]), 36)
+        self.assertEqual(logged, ["a request was refused uncounted"])
+        self.assertEqual(again, [429])
+
+    def test_replace(self):
+        statuses, logged, again = self.flood("replace")
+        self.assertEqual(statuses.count([200, 200, 429]), 40)
+        self.assertEqual(logged, ["a key lost its count to another"])
+        self.assertEqual(again, [200])
+
+
+class Storm:
+    """Threads that ask and ask, on connections that are opened again when they break."""
+
+    def __init__(self, server, path="/file", threads=8, enough=lambda storm: False):
+        self.server, self.path, self.threads, self.enough = server, path, threads, enough
+        self.allowed = self.refused = self.errors = 0
+        self.other = set()
+        self.lock = threading.Lock()
+        self.over = threading.Event()
+
+    def ask(self):
+        connection = self.server.connect()
+        while not self.over.is_set():
+            try:
+                connection.request("GET", self.path)
+                status = Response(connection.getresponse()).status
+            except OSError:
+                status = None
+            except Exception:  # http.client has many names for a connection that broke
+                status = None
+            if status is None:
+                connection.close()
+                connection = self.server.connect()
+            with self.lock:
+                self.allowed += status == 200
+                self.refused += status == 429
+                self.errors += status is None
+                if status not in (200, 429, None):
+                    self.other.add(status)
+                if self.enough(self):
+                    self.over.set()
+        connection.close()
+
+    def run(self, meanwhile=lambda: None):
+        workers = [threading.Thread(target=self.ask) for _ in range(self.threads)]
+        deadline = threading.Timer(60, self.over.set)
+        deadline.start()
+        for worker in workers:
+            worker.start()
+        try:
+            meanwhile()
+        except BaseException:
+            self.over.set()
+            raise
+        finally:
+            for worker in workers:
+                worker.join()
+            deadline.cancel()
+
+
+class Reloads(Case):
+    ZONE = "stint_zone z keys=1k;\n"
+    LIMIT = location("/", "stint_limit z p $remote_addr;", "stint_headers legacy;")
+
+    def policy(self, text):
+        return self.ZONE + f"stint_policy z {text} name=p;\n"
+
+    def test_no_count_is_lost(self):
+        with self.serve(self.policy(f"10{PER_LONG}"), self.LIMIT) as server:
+            self.assertEqual(server.statuses(6), [200] * 6)
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 7/10 3")
+            server.reload()
+            self.assertEqual(server.statuses(4), [200] * 3 + [429])
+            server.reload()
+            self.assertEqual(server.get().status, 429)
+            # Nothing changed, so nothing is said to have.
+            self.assertEqual(server.logged("changed from"), [])
+
+    def test_in_the_middle_of_a_storm(self):
+        limit = 6000
+        with self.serve(self.policy(f"{limit}{PER_LONG}"), self.LIMIT, workers=3) as server:
+            storm = Storm(server, enough=lambda storm: storm.refused >= 50)
+            reloads = []
+
+            def reload():
+                for _ in range(3):
+                    server.reload()
+                    reloads.append(storm.allowed)
+            storm.run(reload)
+            self.assertGreater(reloads[0], 0)
+            self.assertLess(reloads[0], limit, "not in the middle")
+            self.assertEqual(storm.other, set())
+            self.assertLessEqual(storm.allowed, limit)
+            self.assertGreaterEqual(storm.allowed, limit - storm.errors)
+            self.assertEqual(server.get().stint, f"REJECTED p {limit}/{limit} 0")
+
+    def test_a_policy_changes_live(self):
+        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
+            self.assertEqual(server.statuses(4), [200] * 3 + [429])
+            server.configure(self.policy(f"5{PER_LONG}"), self.LIMIT)
+            # A test of the configuration does not touch the server that runs.
+            self.assertEqual(server.test()[0], 0)
+            self.assertEqual(server.get()["X-RateLimit-Limit"], "3")
+            server.reload()
+            self.assertEqual(server.logged('stint policy "p" of zone "z" changed from (.*)'),
+                             ['"3/52 weeks" to "5/52 weeks"'])
+            response = server.get()
+            self.assertEqual((response.status, response["X-RateLimit-Limit"]), (200, "5"))
+            self.assertEqual(server.statuses(2), [200, 429])
+            server.configure(self.policy(f"2{PER_LONG}"), self.LIMIT)
+            server.reload()
+            response = server.get()
+            self.assertEqual((response.status, response["X-RateLimit-Limit"]), (429, "2"))
+            server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT)
+            server.reload()
+            self.assertEqual(server.get().status, 200)
+
+    def test_what_cannot_change_is_refused(self):
+        for old, new, field in ((f"3{PER_LONG}", "3/day", "window"),
+                                ("3/day", "3/day start=2024-01-01T05:00:00Z", "start"),
+                                ("3/day", "3/day start=per-key", "start"),
+                                ("8/day", "8/day stripes=2", "stripes"),
+                                ("3/day", "3/day smooth", "smooth")):
+            with self.subTest(field=field, new=new):
+                with self.serve(self.policy(old), self.LIMIT) as server:
+                    used = server.get().stint
+                    server.configure(self.policy(new), self.LIMIT)
+                    self.assertEqual(server.test()[0], 0)
+                    [line] = server.reload_refused()
+                    number = server.configuration.read_text().split(new)[0].count("\n") + 1
+                    self.assertIn(f'stint policy "p" of zone "z" in {server.configuration}:{number} '
+                                  f"cannot change its {field} while nginx runs: give it another name",
+                                  line)
+                    self.assertEqual(used, "PASSED p 1/" + old[0] + f" {int(old[0]) - 1}")
+                    self.assertEqual(server.get().stint, f"PASSED p 2/{old[0]} {int(old[0]) - 2}")
+                    # Under another name it may.
+                    server.configure(
+                        self.ZONE + f"stint_policy z {new} name=q;",
+                        location("/", "stint_limit z q $remote_addr;"))
+                    server.reload()
+                    self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
+
+    def test_a_changed_size_is_refused(self):
+        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
+            server.get()
+            for zone in "stint_zone z keys=2k;", "stint_zone z keys=1025;", \
+                        "stint_zone z keys=1k policies=65;":
+                server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
+                                 self.LIMIT)
+                [line] = server.reload_refused()
+                number = server.configuration.read_text().split(zone)[0].count("\n") + 1
+                self.assertIn('stint zone "z" cannot change its size while nginx runs, and has '
+                              "keys=1024 policies=64: restart nginx, or give it another name in "
+                              f"{server.configuration}:{number}", line)
+            self.assertEqual(server.get().stint, "PASSED p 2/3 1")
+            # What a full table does may change.
+            server.configure(self.policy(f"3{PER_LONG}").replace("keys=1k", "keys=1024 full=refuse"),
+                             self.LIMIT)
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 3/3 0")
+
+    def test_a_reload_that_fails_later_changes_nothing(self):
+        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server, self.serve() as other:
+            server.get()
+            server.configure(self.policy(f"9{PER_LONG}") +
+                             f"server {{ listen 127.0.0.1:{other.port}; }}", self.LIMIT)
+            self.assertIn("bind()", server.reload_refused()[0])
+            self.assertEqual(server.get().stint, "PASSED p 2/3 1")
+            self.assertEqual(server.logged("changed from"), [])
+
+    def test_policies_that_are_removed_stay_in_the_table(self):
+        zone = "stint_zone z keys=1k policies=2;\n"
+
+        def use(*names):
+            return (zone + "".join(f"stint_policy z 3{PER_LONG} name={name};\n" for name in names),
+                    location("/", *(f"stint_limit z {name} $remote_addr;" for name in names)))
+        with self.serve(*use("a", "b")) as server:
+            self.assertEqual(server.get().stint, "PASSED a 1/3 2")
+            server.configure(*use("b"))
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED b 2/3 1")
+            server.configure(*use("a"))
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED a 2/3 1")
+            server.configure(*use("a", "c"))
+            [line] = server.reload_refused()
+            self.assertIn('stint zone "z" has no room for the policy "c" in', line)
+            self.assertEqual(server.get().stint, "PASSED a 3/3 0")
+
+    def test_zones_come_and_go(self):
+        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
+            server.get()
+            server.configure("", "")
+            server.reload()
+            self.assertEqual(server.get().stint, "/")
+            server.configure(self.policy("4/26w"), self.LIMIT)
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 1/4 3")
+
+    def test_the_module_comes_and_goes(self):
+        with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
+            text = server.configuration.read_text()
+            server.get()
+            server.configure("access_log off;", "")
+            without = re.sub(r"^ *(load_module|access_log access|add_header|log_format\s[^;]*;)[^\n]*\n",
+                             "", server.configuration.read_text(), flags=re.MULTILINE)
+            self.assertNotIn("stint_", without.replace(str(server.directory), ""))
+            server.configuration.write_text(without)
+            server.reload()
+            self.assertIsNone(server.get()["X-Stint"])
+            server.configuration.write_text(text)
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 1/3 2")
+
+    def test_a_new_file_of_the_module(self):
+        """nginx goes on with the one that it has loaded, and with its counts, until a restart."""
+        server = self.serve(self.policy(f"5{PER_LONG}"), self.LIMIT)
+        server.module = server.directory / "module.so"
+        shutil.copy(MODULE, server.module)
+        server.configure(self.policy(f"5{PER_LONG}"), self.LIMIT)
+        with server:
+            for used in 1, 3:
+                self.assertEqual(server.get().stint, f"PASSED p {used}/5 {5 - used}")
+                shutil.copy(MODULE, server.directory / "new.so")
+                os.replace(server.directory / "new.so", server.module)
+                server.reload()
+                self.assertEqual(server.get().stint, f"PASSED p {used + 1}/5 {4 - used}")
+
+
+class Killed(Case):
+    def test_workers_killed_in_a_storm(self):
+        limit = 6000
+        with self.limited(f"{limit}{PER_LONG}", workers=3) as server:
+            storm = Storm(server, enough=lambda storm: storm.refused >= 50)
+            killed, in_the_middle = [], 0
+
+            def kill():
+                nonlocal in_the_middle
+                while not storm.over.is_set() and len(killed) < 9:
+                    pid = until(server.worker_pids, "a worker")[0]
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                    in_the_middle += 0 < storm.allowed < limit
+                    until(lambda: pid not in server.worker_pids(), "its end")
+                    storm.over.wait(0.05)
+            storm.run(kill)
+            self.assertGreater(in_the_middle, 2)
+            self.assertEqual(storm.other, set())
+            # What a killed worker had granted, but not told, is lost; nobody gets more.
+            self.assertLessEqual(storm.allowed, limit)
+            self.assertGreaterEqual(storm.allowed, limit - storm.errors)
+            until(lambda: len(server.worker_pids()) == 3, "three workers")
+            self.assertEqual(server.get().stint, f"REJECTED p {limit}/{limit} 0")
+            self.assertEqual(len(server.logged("exited on signal 9")), len(killed))
+
+
+class Metrics(Case):
+    def parse(self, response):
+        try:
+            from prometheus_client.openmetrics.parser import text_string_to_metric_families
+        except ImportError:
+            self.skipTest("python3-prometheus-client is not installed")
+        self.assertEqual(response.status, 200)
+        self.assertEqual(response["Content-Type"],
+                         "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        samples = {}
+        for family in text_string_to_metric_families(response.body.decode()):
+            for sample in family.samples:
+                samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
+        return samples
+
+    def decisions(self, samples, policy):
+        return {dict(labels)["outcome"]: int(value) for (name, labels), value in samples.items()
+                if name == "stint_decisions_total" and dict(labels).get("policy") == policy}
+
+    def test_counts(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 3{PER_LONG} name=p;"
+                        f"stint_policy z 1{PER_LONG} name=s shadow;",
+                        location("/", "stint_limit z p $arg_user;") +
+                        location("/other", "stint_limit z s $remote_addr;") +
+                        location("/metrics", "stint_metrics z;"), workers=3) as server:
+            before = self.parse(server.get("/metrics"))
+            self.assertEqual(sum(self.decisions(before, "p").values()), 0)
+            for user in range(5):
+                server.statuses(4, f"/file?user={user}")
+            server.statuses(3, "/other")
+            samples = self.parse(server.get("/metrics"))
+            counts = self.decisions(samples, "p")
+            self.assertEqual(counts, {**counts, "allowed": 15, "refused": 5})
+            counts = self.decisions(samples, "s")
+            self.assertEqual(counts, {**counts, "allowed": 1, "refused": 0, "shadowed": 2})
+            # Over a reload, too: the counts are in the table.
+            server.reload()
+            samples = self.parse(server.get("/metrics"))
+            counts = self.decisions(samples, "p")
+            self.assertEqual(counts, {**counts, "allowed": 15, "refused": 5})
+
+    def test_methods(self):
+        with self.serve("stint_zone z keys=1k;", location("/metrics", "stint_metrics z;")) as server:
+            response = server.get("/metrics", method="HEAD")
+            self.assertEqual((response.status, response.body), (200, b""))
+            self.assertGreater(int(response["Content-Length"]), 0)
+            self.assertEqual(server.get("/metrics", method="POST").status, 405)
+
+    def test_more_than_one_buffer(self):
+        policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(300))
+        with self.serve("stint_zone z keys=1k policies=300;\n" + policies,
+                        location("/metrics", "stint_metrics z;")) as server:
+            response = server.get("/metrics")
+            self.assertTrue(response.body.endswith(b"# EOF\n"))
+            self.assertIn(("stint_policy_limit", (("policy", "p299"),)), self.parse(response))
+
+
+class Mistakes(Case):
+    """Each is an error of `nginx -t`, with file and line. The wrong line ends in #!."""
+
+    def refuse(self, http, server, message):
+        configuration = Server(MODULE, textwrap.dedent(http), textwrap.dedent(server))
+        self.addCleanup(configuration.close)
+        status, said = configuration.test()
+        lines = configuration.configuration.read_text().splitlines()
+        [number] = [i for i, line in enumerate(lines, 1) if line.endswith("#!")]
+        self.assertEqual(status, 1, said)
+        self.assertIn("[emerg] ", said)
+        self.assertRegex(said, message + f" in {re.escape(str(configuration.configuration))}:{number}\n")
+
+    def check(self, table):
+        for http, server, message in table:
+            with self.subTest(http=http, server=server):
+                self.refuse(http, server, message)
+
+    def test_zone(self):
+        self.check([
+            ("stint_zone; #!", "", 'invalid number of arguments in "stint_zone" directive'),
+            ("stint_zone z; #!", "", 'invalid number of arguments in "stint_zone" directive'),
+            ('stint_zone "" keys=1k; #!', "", "the name of the stint zone is empty"),
+            ("stint_zone z full=admit; #!", "", '"stint_zone" must have "keys" parameter'),
+            ("stint_zone z keys=1k size=1m; #!", "", 'invalid parameter "size=1m"'),
+            ("stint_zone z keys=1k keys=2k; #!", "", 'invalid parameter "keys=2k"'),
+            ("stint_zone z keys=1k full=drop; #!", "", 'invalid parameter "full=drop": it must be '
+             "full=admit, full=refuse or full=replace"),
+            ("stint_zone z keys=1k full=admit full=admit; #!", "", 'invalid parameter "full=admit"'),
+            ("stint_zone z keys=1k;\nstint_zone z keys=1k; #!", "",
+             r'stint zone "z" is already declared in \S+:\d+'),
+            ("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z keys=1k; #!", "",
+             'the shared memory zone "z" is already declared for a different use'),
+        ])
+        for wrong in "0", "-1", "x", "", "1x", "1kk", "2000g", "99999999999999999999":
+            self.check([(f"stint_zone z keys={wrong}; #!", "", f'invalid number of keys "keys={wrong}": '
+                         "it must be 1 to 2.40, with an optional k, m or g")])
+        for wrong in "0", "-1", "65536", "1k", "":
+            self.check([(f"stint_zone z keys=1k policies={wrong}; #!", "", "invalid number of policies "
+                         f'"policies={wrong}": it must be 1 to 65535')])
+
+    def test_policy(self):
+        zone = "stint_zone z keys=1k;\n"
+        self.check([
+            ("stint_policy z; #!", "", 'invalid number of arguments in "stint_policy" directive'),
+            ("stint_policy z 1/s; #!", "", 'unknown stint zone "z"'),
+            (zone + "stint_policy z 10/fortnight; #!", "",
+             'invalid policy "10/fortnight": .*, at character 4: "fortnight"'),
+            (zone + 'stint_policy z "10/minute nme=x"; #!', "",
+             'invalid policy "10/minute nme=x": .*, at character 11: "nme=x"'),
+            (zone + "stint_policy z 10/minute nme=x; #!", "",
+             'invalid policy "10/minute nme=x": .*, at character 11: "nme=x"'),
+            (zone + "stint_policy z 0/minute; #!", "",
+             'invalid policy "0/minute": .*, at character 1: "0/minute"'),
+            (zone + 'stint_policy z "10/"; #!', "", 'invalid policy "10/": .*, at its end'),
+            (zone + "stint_policy z 1/s name=p;\nstint_policy z 2/s name=p; #!", "",
+             r'stint policy "p" is already declared in \S+:\d+'),
+            (zone + "stint_policy z 60/minute;\nstint_policy z 60/m; #!", "",
+             r'stint policy "60/minute" is already declared in \S+:\d+'),
+            ("stint_zone z keys=1k policies=2;\nstint_policy z 1/s;\nstint_policy z 2/s;\n"
+             "stint_policy z 3/s; #!", "", 'stint zone "z" has room for 2 policies: "policies=3" is '
+             'needed for "3/second"'),
+        ])
+
+    def test_limit(self):
+        http = "stint_zone z keys=1k; stint_policy z 1/s name=p;"
+        self.check([
+            (http, "stint_limit z p; #!", 'invalid number of arguments in "stint_limit" directive'),
+            (http, "stint_limit z q $uri; #!", 'unknown stint policy "q" of zone "z"'),
+            (http, "stint_limit y p $uri; #!", 'unknown stint zone "y"'),
+            (http, "stint_limit z p $uri burst=5; #!", 'invalid parameter "burst=5"'),
+            (http, "stint_limit z p $uri;\nstint_limit z p $uri; #!",
+             '"stint_limit" directive is duplicate'),
+            (http + "stint_zone y keys=1k; stint_policy y 1/s name=p;",
+             "stint_limit z p $uri;\nstint_limit y p $uri; #!",
+             'the limits of one level must be of one zone: "y" after "z"'),
+            (http, "".join(f"stint_limit z p {i};\n" for i in range(64)) + "stint_limit z p x; #!",
+             "more than 64 limits at one level"),
+        ])
+        for wrong in "x", "-1", "", "268435457", "1k":
+            self.check([(http, f"stint_limit z p $uri cost={wrong}; #!",
+                         f'invalid cost "cost={wrong}": it must be 0 to 268435456, or have variables')])
+
+    def test_the_others(self):
+        http = "stint_zone z keys=1k;"
+        self.check([
+            (http, "stint_status 200; #!", "value must be between 400 and 599"),
+            (http, "stint_status many; #!", '"stint_status" directive invalid number'),
+            (http, "stint_status 429;\nstint_status 503; #!", '"stint_status" directive is duplicate'),
+            (http, "stint_headers all; #!", 'invalid value "all"'),
+            (http, "stint_log_level debug; #!", 'invalid value "debug"'),
+            (http, "stint_dry_run yes; #!", 'invalid value "yes" in "stint_dry_run" directive, it must '
+             'be "on" or "off"'),
+            (http, "location /m {\nstint_metrics y; #!\n}", 'unknown stint zone "y"'),
+            (http, "location /m {\nstint_metrics z;\nstint_metrics z; #!\n}",
+             '"stint_metrics" directive is duplicate'),
+            (http, "stint_metrics z; #!", '"stint_metrics" directive is not allowed here'),
+            (http, "stint_zone y keys=1k; #!", '"stint_zone" directive is not allowed here'),
+        ])
+
+    def test_an_unknown_variable_is_told(self):
+        configuration = Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;",
+                               "stint_limit z p $nothing;")
+        self.addCleanup(configuration.close)
+        status, said = configuration.test()
+        self.assertEqual(status, 1)
+        self.assertIn('unknown "nothing" variable', said)
+
+    def test_no_mistake(self):
+        """Zones, policies and limits in any order; several zones; no http block at all."""
+        configuration = Server(
+            MODULE, f"server {{ listen 127.0.0.1:{free_port()}; stint_limit y p $uri; }}"
+            "stint_policy z 1/s name=p; stint_limit z p $uri cost=$arg_n; stint_zone z keys=1;"
+            "stint_zone y keys=1m policies=1 full=replace; stint_policy y 1/s name=p;")
+        self.addCleanup(configuration.close)
+        self.assertEqual(configuration.test()[0], 0, configuration.test()[1])
+        configuration.configuration.write_text(
+            f"load_module {MODULE};\npid nginx.pid;\nevents {{}}\n")
+        self.assertEqual(configuration.test()[0], 0, configuration.test()[1])
+
+    def test_a_zone_that_does_not_fit_into_memory(self):
+        configuration = Server(MODULE, "stint_zone z keys=1024g;")
+        self.addCleanup(configuration.close)
+        status, said = configuration.test()
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"mmap\(.*\) failed \(12: Cannot allocate memory\)")
+
+
+class Benchmark(unittest.TestCase):
+    """bench/nginx.py, for as short as it goes. Its figures are not looked at."""
+
+    SCRIPT = Path(__file__).resolve().parents[2] / "bench" / "nginx.py"
+
+    def call(self, *arguments):
+        return subprocess.run([sys.executable, self.SCRIPT, MODULE, *arguments],
+                              capture_output=True, text=True, timeout=120)
+
+    def test_json(self):
+        done = self.call("--seconds", "1", "--rounds", "1", "--workers", "2", "--format", "json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        result = json.loads(done.stdout)
+        self.assertEqual(result["machine"]["workers"], 2)
+        self.assertRegex(result["machine"]["nginx"], r"^\d+\.\d+\.\d+")
+        rows = {(row["scenario"], row["limit"]) for row in result["rows"]}
+        self.assertEqual(rows, {(scenario, limit)
+                                for scenario in ("one key", "10,000 keys", "refused")
+                                for limit in ("none", "limit_req", "stint", "stint, draft fields")})
+        for row in result["rows"]:
+            self.assertGreater(row["requests_per_second"], 0)
+            self.assertGreater(row["cpu_us_per_request"], 0)
+
+    def test_wrong_usage(self):
+        for wrong in ["--seconds", "0"], ["--rounds", "x"], ["--workers"], ["--format", "csv"], ["-x"]:
+            done = self.call(*wrong)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), wrong)
+            self.assertIn(wrong[0], done.stderr)
+
+
+class Documentation(Case):
+    """src/nginx/README.md, for the operator."""
+
+    SOURCE = Path(__file__).resolve().parents[2] / "src" / "nginx"
+
+    def setUp(self):
+        self.text = (self.SOURCE / "README.md").read_text()
+
+    def test_the_examples(self):
+        whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(parts), 1)
+        server = Server(MODULE, "".join(parts))
+        self.addCleanup(server.close)
+        self.assertEqual(server.test()[0], 0, server.test()[1])
+        whole, count = re.subn(r"modules/ngx_http_stint_module\.so", MODULE, whole)
+        self.assertEqual(count, 1)
+        whole, count = re.subn("listen 80;", f"listen 127.0.0.1:{server.port}; access_log off;",
+                               whole)
+        self.assertEqual(count, 1)
+        server.configuration.write_text("pid nginx.pid;\n" + whole)
+        self.assertEqual(server.test()[0], 0, server.test()[1])
+
+    def test_every_directive_and_variable(self):
+        sources = {path.name: path.read_text() for path in self.SOURCE.glob("*.c")}
+        table = sources["ngx_http_stint_conf.c"].split("ngx_http_stint_commands[] = {")[1]
+        directives = re.findall(r'ngx_string\("(\w+)"\)', table.split("ngx_null_command")[0])
+        self.assertEqual(len(directives), 8, directives)
+        self.assertEqual(re.findall(r"^#### (.*)$", self.text, re.MULTILINE), directives)
+        for directive in directives:
+            self.assertIn(f"Syntax: `{directive} ", self.text)
+        variables = re.findall(r'\{ngx_string\("(stint_\w+)"\), NULL',
+                               sources["ngx_http_stint_report.c"])
+        self.assertEqual(re.findall(r"^\| `\$(\w+)` \|", self.text, re.MULTILINE), variables)
+
+
+if __name__ == "__main__":
+    MODULE = os.path.abspath(sys.argv.pop(1))
+    missing = [name for name in ("curl", "wrk") if shutil.which(name) is None]
+    if missing:
+        sys.exit(f"module.py: {', '.join(missing)} must be installed")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that servers are stopped
+    unittest.main()
