@@ -6,7 +6,6 @@
 
 #define decision_end                 stint_private_decision_end
 #define slot_added_ours              stint_private_slot_added_ours
-#define slot_claim_unused            stint_private_slot_claim_unused
 #define slot_count                   stint_private_slot_count
 #define slot_decide                  stint_private_slot_decide
 #define slot_decide_added            stint_private_slot_decide_added

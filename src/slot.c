@@ -555,33 +555,6 @@ static bool claim_slot(struct decision *decision, struct place *place) {
     return true;
 }
 
-bool slot_claim_unused(struct stint_limiter *limiter, uint64_t hash, uint64_t tag, tick_t now,
-                       tick_t end) {
-    const struct table *table = &limiter->table;
-    struct line *line = &table->lines[table_home(table, hash)];
-    uint32_t unused = line_match(line, 0);
-
-    if (unused == 0)
-        return false;
-    struct slot *slot = &line->slots[match4_index(unused)];
-    const uint64_t never_used[2] = {0, 0};
-    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING)};
-    if (!atomic_cas2_seq(slot, never_used, claim))
-        return false;
-    limiter_count_table(limiter, COUNT_PLACED);
-    INSTANT(INSTANT_CLAIMED);
-    /* The look: a slot that is still unused ends the sequence in this line (I5). */
-    if (GUARD(SHORT_LOOK, match4_rest(line_match(line, tag)) != 0) ||
-        GUARD(SHORT_UNUSED, line_match(line, 0) == 0))
-        return false;
-    atomic_fence_acquire();
-    INSTANT(INSTANT_LOOKED);
-    if (GUARD(SHORT_WATERMARK,
-              (tick_t)atomic_load_relaxed(&table_shard_of(table, hash)->watermark) > now))
-        return false;
-    return slot_swap(slot, tag, claim[1], state_of(end, 1));
-}
-
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
 static enum progress decide_nothing(struct decision *decision, const struct charge *charge,
                                     struct stint_verdict *verdict, bool *allowed) {

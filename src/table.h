@@ -91,6 +91,12 @@ static inline struct shard *table_shard_of(const struct table *table, uint64_t h
     return &table->shards[table_shard(table, hash)];
 }
 
+/* The line after one of a key's lines: they go round in the shard. */
+static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
+    struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
+    return line + 1 < end ? line + 1 : end - table->shard_lines;
+}
+
 static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {
     return (hash << table->policy_bits) + policy + 1;
 }

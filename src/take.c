@@ -251,25 +251,29 @@ static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t p
 static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limiter,
                                                      uint32_t policy_id, stint_key key,
                                                      uint64_t now, struct stint_verdict *verdict,
-                                                     tick_t end) {
-    struct table *table = &limiter->table;
-    uint64_t tag = table_tag(table, key, policy_id);
+                                                     tick_t end, struct line *home) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
     /* That window was stored by somebody who had found the policy: `edges` must not be from before the
      * policy was added. */
     atomic_fence_acquire();
-    uint64_t edges = atomic_load_relaxed(&limiter->policies[policy_id].edges);
-    if (line_match(&table->lines[table_home(table, key)], 0) != 0 && /* so it is nowhere (I5) */
-        atomic_load_relaxed(&limiter->policies[policy_id].edge_capacity) > 0) {
-        if (!slot_claim_unused(limiter, key, tag, tick_of(now), end))
+    uint64_t edges = atomic_load_relaxed(&policy->edges);
+    struct line *next = table_next(&limiter->table, key, home);
+    struct slot *slot = line_find(next, tag);
+    uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
+    if (slot == NULL && (unused | unused_next) != 0 && /* so it is nowhere (I5) */
+        atomic_load_relaxed(&policy->edge_capacity) > 0) {
+        slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
+        if (!slot_claim_unused(limiter, home, next, slot, unused == 0, key, tag, tick_of(now), end))
             return take_rest(limiter, policy_id, key, 1, now, verdict);
         return take_granted(limiter, policy_id, now, verdict, end, edges >> 32, 1);
     }
-    struct slot *slot = table_find_displaced(table, key, tag);
+    if (slot == NULL)
+        slot = table_find_displaced(&limiter->table, key, tag);
     if (slot == NULL)
         return take_rest(limiter, policy_id, key, 1, now, verdict);
-    struct hot hot = {end, state_of(end, 0),
-                      atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity)};
+    struct hot hot = {end, state_of(end, 0), atomic_load_relaxed(&policy->hot_capacity)};
     return take_in(limiter, policy_id, key, now, verdict, &hot, slot, tag);
 }
 
@@ -280,7 +284,7 @@ static CK_CC_FORCE_INLINE bool take_hot(struct stint_limiter *limiter, uint32_t 
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
     struct slot *slot = line_find(home, tag);
     if (UNLIKELY(slot == NULL))
-        return take_displaced(limiter, policy_id, key, now, verdict, hot->end);
+        return take_displaced(limiter, policy_id, key, now, verdict, hot->end, home);
     return take_in(limiter, policy_id, key, now, verdict, hot, slot, tag);
 }
 

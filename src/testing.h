@@ -74,7 +74,7 @@ enum stint_test_instant {
     X(REACH_RAISE, "a claim beyond the reach that does not raise it")                              \
     X(REACH_READ, "the look at the other slots ends at the line of the claim")                     \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
-    X(SHORT_UNUSED, "the short claim looks at one line though it is full")                         \
+    X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \
