@@ -345,10 +345,10 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     uint32_t policy_id = 0;
     size_t allowed = 0;
 
-    if (now == STINT_NOW)
-        now = limiter_now(limiter);
     for (size_t i = 0; i < n && i < AHEAD; i++)
         homes[i] = fetch(limiter, &requests[i]);
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
