@@ -13,7 +13,8 @@
  * graph has no cycle (a thread that goes round while all others stand still would be one) and no
  * state in which a thread waits (spin's invalid end states).
  *
- * Parameters (-D): SLOTS of the keys' sequence, LINE of them in a line, THREADS, CALLS0 CALLS1
+ * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
+ * THREADS, CALLS0 CALLS1
  * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
  * policies, LENGTH0 START0 LENGTH1 START1 of their windows, LAST tick of the clock, USED (slots that
  * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
@@ -22,9 +23,13 @@
 #ifndef SLOTS
 #define SLOTS 2
 #endif
-#ifndef LINE
-#define LINE SLOTS /* slots of a line: SLOTS, or 1 */
+#ifndef HOME
+#define HOME SLOTS
 #endif
+/* Of slot i: its line, where that begins, and where the first so many lines end. */
+#define LINE_OF(i)      ((i) < HOME -> 0 : 1)
+#define BEGIN_OF(i)     ((i) < HOME -> 0 : HOME)
+#define END_OF_LINES(n) ((n) > 1 -> SLOTS : HOME)
 #ifndef THREADS
 #define THREADS 2
 #endif
@@ -123,7 +128,7 @@ typedef slot_t {
 };
 slot_t slot[SLOTS];
 byte watermark;
-#if LINE < SLOTS
+#if HOME < SLOTS
 byte reach;
 #define REACH reach
 #else
@@ -334,7 +339,7 @@ next:
 
     /* slot_find, first pass: the tag. Likewise line_find and table_find_displaced of the hot path */
 find:
-#if LINE < SLOTS
+#if HOME < SLOTS
     atomic { lines = REACH + 1; goto find_tag }
 #endif
 find_tag: /* line_match */
@@ -350,11 +355,9 @@ find_next:
         tag = 0;
         i++;
         if
-#if LINE > 1
-        :: hot && i == LINE -> i = 0; goto unused_tag
-#endif
-        :: !(hot && LINE > 1 && i == LINE) && i < lines * LINE -> goto find_tag
-        :: !(hot && LINE > 1 && i == LINE) && i >= lines * LINE -> i = 0; lines = 0;
+        :: hot && i == SLOTS -> i = 0; goto unused_tag
+        :: i < (hot -> SLOTS : END_OF_LINES(lines)) -> goto find_tag
+        :: !hot && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
             if
             :: sure -> sure = 0; goto table_full
             :: else -> goto reusable_tag
@@ -527,8 +530,8 @@ watermark_raise: /* of the slot's tag, not of a never-used one */
     atomic { watermark = MAX(watermark, NOW); goto reach_raise }
 #endif
 reach_raise:
-#if LINE < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
-    atomic { reach = MAX(reach, at / LINE); goto claim }
+#if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
+    atomic { reach = MAX(reach, LINE_OF(at)); goto claim }
 #endif
 claim: /* claim_slot */
     atomic {
@@ -560,10 +563,10 @@ resolve:
     goto commit_tick;
 #endif
     /* claim_stands */
-#if LINE < SLOTS
+#if HOME < SLOTS
     atomic {
 #ifdef WRONG_REACH_OF_CLAIM
-        lines = at / LINE + 1;
+        lines = LINE_OF(at) + 1;
 #else
         lines = REACH + 1;
 #endif
@@ -573,13 +576,12 @@ resolve:
 look: /* line_match */
     atomic {
         if
-        :: i != at && slot[i].tag == TAG -> match = match | 1 << (i % LINE)
+        :: i != at && slot[i].tag == TAG -> match = match | 1 << (i - BEGIN_OF(i))
         :: else
         fi;
-        i++;
         if
-        :: i % LINE != 0 -> goto look
-        :: else -> i = i - LINE; goto look_match
+        :: i + 1 != HOME && i + 1 != SLOTS -> i++; goto look
+        :: else -> i = BEGIN_OF(i); goto look_match
         fi
     }
 look_match:
@@ -587,13 +589,13 @@ look_match:
         if
         :: match & 1 -> goto look_tag
         :: match != 0 && !(match & 1) -> goto look_next
-        :: match == 0 -> i = (i / LINE + 1) * LINE; goto look_line
+        :: match == 0 -> i = END_OF_LINES(LINE_OF(i) + 1); goto look_line
         fi
     }
 look_line:
     atomic {
         if
-        :: i < lines * LINE -> goto look
+        :: i < END_OF_LINES(lines) -> goto look
         :: else -> goto commit_tick
         fi
     }
@@ -640,7 +642,13 @@ cancel_other: /* claim_cancel, of a later one */
         fi
     }
 look_next:
-    atomic { state = 0; match = match >> 1; i++; goto look_match }
+    atomic {
+        state = 0; match = match >> 1;
+        if
+        :: match == 0 -> i = END_OF_LINES(LINE_OF(i) + 1); goto look_line
+        :: else -> i++; goto look_match
+        fi
+    }
 commit_tick:
     atomic {
         i = 0; tag = 0; state = 0; lines = 1; match = 0;
@@ -724,16 +732,24 @@ replace: /* claim_slot */
     }
 #endif
 
-#if LINE > 1
-    /* take_displaced, when the home line has not got the key */
+    /* take_displaced, when neither the home line nor the next has got the key */
 unused_tag: /* line_match: which is never used? */
     atomic {
         if
+#if HOME < SLOTS && !defined(WRONG_UNUSED_REACH_NOT_RAISED)
+        :: slot[i].tag == NEVER && i >= HOME -> at = i; i = 0; goto unused_reach
+        :: slot[i].tag == NEVER && i < HOME -> at = i; i = 0; goto unused_claim
+#else
         :: slot[i].tag == NEVER -> at = i; i = 0; goto unused_claim
-        :: slot[i].tag != NEVER && i + 1 < LINE -> i++; goto unused_tag
+#endif
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto unused_tag
         :: else -> hot = 0; START_OVER /* table_find_displaced is the next find */
         fi
     }
+#if HOME < SLOTS && !defined(WRONG_UNUSED_REACH_NOT_RAISED)
+unused_reach:
+    atomic { reach = MAX(reach, 1); goto unused_claim }
+#endif
 unused_claim: /* slot_claim_unused */
     atomic {
         hot = 0;
@@ -751,7 +767,7 @@ unused_look: /* line_match: are there other claims? */
         match = match + (slot[i].tag == TAG);
         i++;
         if
-        :: i < LINE -> goto unused_look
+        :: i < SLOTS -> goto unused_look
         :: else -> i = 0; goto unused_still
         fi
     }
@@ -765,7 +781,7 @@ unused_still: /* line_match: is any slot still never used? */
 #endif
         if
         :: slot[i].tag == NEVER -> goto unused_watermark
-        :: slot[i].tag != NEVER && i + 1 < LINE -> i++; goto unused_still
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto unused_still
         :: else -> START_OVER
         fi
     }
@@ -789,7 +805,6 @@ unused_commit:
         WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
     }
-#endif
 
 #if REFUND || RESET
     /* find_committed, slot_refund, slot_reset */
@@ -889,8 +904,8 @@ init {
         n = n - 1;
         slot[n].tag = KEY; slot[n].state = STATE(ID(0, WINDOW_END(0, 1)), 0, 0, 1);
         charged[n] = 1; GRANT_MORE(0, ID(0, WINDOW_END(0, 1)));
-#if LINE < SLOTS
-        reach = n / LINE;
+#if HOME < SLOTS
+        reach = LINE_OF(n);
 #endif
 #endif
         n = 0;
