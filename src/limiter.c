@@ -292,8 +292,9 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .max_policies = shape->max_policies,
         .stripes = shape->stripes,
         .clock = options->clock,
-        .clock_id =
-            (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME : CLOCK_REALTIME_COARSE,
+        .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
+                    : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
+                                                                  : CLOCK_REALTIME_COARSE,
         .on_full = options->on_full,
         .memory = *memory,
     };

@@ -140,6 +140,8 @@ struct own_stripes {
     uint8_t stripes[THREAD_NUMBERS]; /* their numbers */
 };
 
+#define CLOCK_GIVEN ((clockid_t)-1)
+
 struct stint_limiter {
     /* Read by every decision, never written after open. */
     _Alignas(CACHE_LINE) struct table table;
@@ -149,8 +151,8 @@ struct stint_limiter {
     struct counters *counters;
     uint32_t max_policies;
     uint32_t stripes;
-    uint64_t (*clock)(void); /* NULL: clock_gettime(clock_id) */
-    clockid_t clock_id;
+    uint64_t (*clock)(void);
+    clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
     uint32_t on_full;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
@@ -204,7 +206,7 @@ static inline void limiter_count_table(struct stint_limiter *limiter, uint32_t c
 static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     struct timespec time;
 
-    if (UNLIKELY(limiter->clock != NULL))
+    if (UNLIKELY(limiter->clock_id == CLOCK_GIVEN))
         return limiter->clock();
     (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;

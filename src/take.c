@@ -222,8 +222,9 @@ static CK_CC_FORCE_INLINE bool hot_begin(const struct policy *policy, uint64_t n
     hot->window = state_of(hot->end, 0);
     hot->capacity = atomic_load_relaxed(&policy->hot_capacity);
     /* end > now >= end - window, or the hint is of another window (or of no policy). */
-    return !UNLIKELY(GUARD(TAKE_WINDOW, tick_ns(hot->end) - now - 1 >=
-                                            atomic_load_relaxed(&policy->hot_window)));
+    uint64_t left = tick_ns(hot->end) - now;
+    return LIKELY(
+        !GUARD(TAKE_WINDOW, left == 0 || left > atomic_load_relaxed(&policy->hot_window)));
 }
 
 /* The second half of the hot path: the key's tag was seen in `slot`. */
