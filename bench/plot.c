@@ -352,6 +352,82 @@ static void peers_picture(struct picture *picture, const json_t *rows) {
         peers_axes(picture, labels, absent, lines);
 }
 
+/* ---- Fleets ---- */
+
+#define FLEET_AXES                                                                                 \
+    "set logscale xy\nset autoscale xfix\nset offsets graph 0.04,graph 0.04,0,0\n"                 \
+    "set ytics ('0.01%%' 0.01,'0.1%%' 0.1,'1%%' 1,'10%%' 10,'100%%' 100,'1000%%' 1000)\n"          \
+    "set xtics (2,3,5,10,30,100,300,1000,3000,10000)\n"
+
+static void fleet_point(struct curve *curve, const json_t *row, const char *restart) {
+    double y = number(json_object_get(row, restart), "mean");
+
+    if (y > 0) /* nothing else has a place on a logarithmic axis */
+        put_point(curve, number(row, "nodes"), y, y, y);
+}
+
+/* What consistent hashing leads one to expect where one node dies and returns in each window. */
+static void fleet_theory(struct picture *picture, const json_t *rows) {
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        double y = number(json_object_get(row, "forgets"), "theory");
+        if (y > 0 && strcmp(text(row, "churn"), "death") == 0 &&
+            strcmp(text(row, "balancer"), "haproxy") == 0)
+            put_point(curve_of(picture, "two limits for 1 of N keys", true, GREY),
+                      number(row, "nodes"), y, y, y);
+    }
+}
+
+/* One balancer, whatever happens to the nodes. */
+static void churn_picture(struct picture *picture, const json_t *rows) {
+    static const char *const churns[] = {"deploy", "death", "crashes", "flap"};
+    static const char *const restarts[] = {"forgets", "keeps"};
+
+    *picture = (struct picture){
+        .file = "fleet",
+        .title = "What a key gets above its limit in a window, in the mean, if it takes all it can",
+        .x = "nodes behind HAProxy, consistent hashing",
+        .y = "in percent of the limit",
+        .setup = FLEET_AXES,
+    };
+    for (unsigned c = 0; c < sizeof(churns) / sizeof(churns[0]); c++)
+        for (unsigned r = 0; r < 2; r++)
+            for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i);
+                char name[64];
+                if (strcmp(text(row, "balancer"), "haproxy") != 0 ||
+                    strcmp(text(row, "demand"), "greedy") != 0 ||
+                    strcmp(text(row, "churn"), churns[c]) != 0 ||
+                    json_object_get(row, restarts[r]) == NULL)
+                    continue;
+                bool restarted = json_object_get(row, "forgets") != NULL;
+                snprintf(name, sizeof(name), "%s%s%s", churns[c], restarted ? ", node " : "",
+                         restarted ? restarts[r] : "");
+                fleet_point(curve_of(picture, name, restarted && r == 1, c), row, restarts[r]);
+            }
+}
+
+/* All balancers, by the same deaths. */
+static void balancer_picture(struct picture *picture, const json_t *rows) {
+    *picture = (struct picture){
+        .file = "balancers",
+        .title = "What a key gets above its limit if one node dies and returns in each window",
+        .x = "nodes",
+        .y = "in percent of the limit",
+        .setup = FLEET_AXES,
+    };
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(text(row, "churn"), "death") == 0 && strcmp(text(row, "demand"), "greedy") == 0)
+            fleet_point(curve_of(picture, text(row, "balancer"), false, picture->n % COLOURS), row,
+                        "forgets");
+    }
+    if (picture->n < 2) /* nothing to compare */
+        picture->n = 0;
+    else
+        fleet_theory(picture, rows);
+}
+
 /* ---- From curves to SVG ---- */
 
 /* In single quotes, in which gnuplot takes everything as it is. */
@@ -525,7 +601,8 @@ static int draw(const struct picture *picture, const char *directory, const char
 
 /* Each takes the rows that it has a place for, which may be none. */
 static void (*const all_pictures[])(struct picture *, const json_t *) = {
-    keys_picture, threads_picture, tails_picture, load_picture, peers_picture,
+    keys_picture,  threads_picture, tails_picture,    load_picture,
+    peers_picture, churn_picture,   balancer_picture,
 };
 enum { PICTURES = sizeof(all_pictures) / sizeof(all_pictures[0]) };
 

@@ -51,7 +51,9 @@ static void table_start(FILE *out, const struct machine *machine, double seconds
     fprintf(out, "build    stint %s, commit %.20s, %.50s\n", stint_version(), build_commit,
             build_compiler);
     fprintf(out, "         %.88s\n", build_flags);
-    fprintf(out, "run      %s, %g s a row; ", date, seconds);
+    fprintf(out, "run      %s, ", date);
+    if (seconds > 0) /* none: nothing is timed */
+        fprintf(out, "%g s a row; ", seconds);
 }
 
 static void json_text(FILE *out, const char *text) {
