@@ -1,0 +1,432 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A sticky fleet: three nginx nodes with stint's module behind HAProxy, and behind nginx, with the
+configurations of this directory, over real HTTP on this host. Nodes stay, die, return, flap and leave;
+every key's requests are counted.
+
+    fleet.py MODULE_SO [TEST...]
+
+STINT_TEST_SEED=N repeats the order of the requests of an earlier run.
+"""
+import collections
+import http.client
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+import unittest
+
+from servers import HAPROXY, NGINX, Application, Haproxy, NginxBalancer, Node, ask, stop_all, until
+
+MODULE = "ngx_http_stint_module.so"
+SEED = int(os.environ.get("STINT_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+
+LIMIT = 20
+EXTRA = 4  # requests of a key above its limit
+KEYS = [f"key-{i}" for i in range(48)]
+THREADS = 6
+
+# A window that does not end while a test runs. Windows are aligned to the epoch.
+WEEK = 7 * 86400
+WEEKS = next(weeks for weeks in (52, 51, 50) if -time.time() % (weeks * WEEK) > 3600)
+POLICY = f"{LIMIT}/{WEEKS}w name=client"
+
+ANSWERS = (200, 429)
+
+
+class Traffic:
+    """Requests of many keys, in an order drawn from the seed, by several connections at once. A
+    request that fails (the node died under it) is asked again, as a client would."""
+
+    def __init__(self, port, keys, each):
+        self.port = port
+        self.asked = queue.SimpleQueue()
+        self.length = len(keys) * each
+        order = list(keys) * each
+        random.Random(SEED).shuffle(order)
+        for key in order:
+            self.asked.put(key)
+        self.admitted = collections.Counter()
+        self.nodes = collections.defaultdict(set)  # that answered a key
+        self.failed = collections.Counter()  # by status
+        self.answered = 0
+        self.lock = threading.Lock()
+        self.wrong = []
+        self.threads = [threading.Thread(target=self.run) for _ in range(THREADS)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        patience = time.monotonic() + 120
+        try:
+            while time.monotonic() < patience:
+                try:
+                    key = self.asked.get_nowait()
+                except queue.Empty:
+                    return
+                if not self.one(connection, key):
+                    self.asked.put(key)
+                    time.sleep(0.02)
+            self.wrong.append("120 s were not enough")
+        except BaseException as error:
+            self.wrong.append(repr(error))
+            raise
+        finally:
+            connection.close()
+
+    def one(self, connection, key):
+        try:
+            status, node = ask(self.port, [("X-Api-Key", key)], connection=connection)
+        except (http.client.HTTPException, ConnectionError):
+            connection.close()
+            status, node = 0, None
+        with self.lock:
+            if status not in ANSWERS:
+                self.failed[status] += 1
+                return False
+            self.answered += 1
+            self.nodes[key].add(node)
+            self.admitted[key] += status == 200
+            return True
+
+    def part_done(self, part):
+        """Waits until this part of all requests was answered."""
+        until(lambda: self.answered >= part * self.length or self.wrong, "answers")
+
+    def end(self):
+        for thread in self.threads:
+            thread.join()
+        if self.wrong:
+            raise AssertionError(self.wrong)
+        return self
+
+
+class Fleet(unittest.TestCase):
+    """Three nodes and one balancer. The tests of all balancers are in Sticky."""
+
+    balancer_kind = None
+
+    def setUp(self):
+        self.application = self.started(Application())
+        self.nodes = [self.started(Node(MODULE, self.application, POLICY)) for _ in range(3)]
+        self.balancer = self.started(self.balancer_kind(self.nodes))
+        self.total = collections.Counter()  # admitted, by key
+
+    def started(self, server):
+        self.addCleanup(server.close)
+        return server.start()
+
+    def spend(self):
+        """Every key asks for more than its limit. Returns when all were answered."""
+        traffic = Traffic(self.balancer.port, KEYS, LIMIT + EXTRA).end()
+        self.total += traffic.admitted
+        return traffic
+
+    def one(self, key, balancer=None):
+        """One request, which must be answered. Returns the node that did."""
+        status, node = ask((balancer or self.balancer).port, [("X-Api-Key", key)])
+        self.assertIn(status, ANSWERS)
+        self.total[key] += status == 200
+        return node
+
+    def homes(self):
+        """The node of each key, every node having some."""
+        homes = {key: self.one(key) for key in KEYS}
+        self.assertEqual(set(homes.values()), {node.port for node in self.nodes})
+        return homes
+
+    def assert_totals(self, moved, limits):
+        """Keys that were moved got so many limits, the others one."""
+        for key in KEYS:
+            self.assertEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
+
+    def assert_bounds(self, moved, limits):
+        """Keys that were moved got one limit to so many, the others one."""
+        for key in KEYS:
+            self.assertGreaterEqual((key, self.total[key]), (key, LIMIT))
+            self.assertLessEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
+
+    def report(self, what, moved):
+        """What came out, for people."""
+        self.assertTrue(moved)
+        limits = [self.total[key] / LIMIT for key in moved]
+        print(f"{type(self).__name__}: {what}: {len(moved)} of {len(KEYS)} keys moved and got "
+              f"{sum(limits) / len(limits):.2f} limits in the mean, {max(limits):.2f} at most",
+              file=sys.stderr)
+
+
+class Sticky:
+    def test_with_stable_nodes_each_key_gets_exactly_its_limit(self):
+        traffic = self.spend()
+        self.assertEqual(traffic.failed, {})
+        for key in KEYS:
+            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
+            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+        self.assertEqual(set.union(*traffic.nodes.values()), {node.port for node in self.nodes})
+
+    def test_a_node_dies_and_returns(self):
+        """Only its keys move, and each gets one more limit; so when it returns, having forgotten."""
+        dead = self.nodes[0]
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == dead.port]
+        self.spend()
+        self.assert_totals(moved, 1)
+
+        dead.kill()
+        self.balancer.sees(dead, up=False)
+        nodes = self.spend().nodes
+        self.assert_totals(moved, 2)
+        for key in KEYS:
+            self.assertEqual((key, len(nodes[key])), (key, 1))
+            self.assertEqual((key, nodes[key] != {homes[key]}), (key, key in moved))
+
+        dead.start()
+        self.back(dead, moved[0])
+        nodes = self.spend().nodes
+        self.assert_totals(moved, 3)
+        for key in KEYS:
+            self.assertEqual((key, nodes[key]), (key, {homes[key]}))
+        self.report("a node died and returned", moved)
+
+    def test_a_node_dies_and_returns_under_load(self):
+        """Whatever happens to the requests that are under way: no key of another node gets more than
+        its limit, and no key of this one more than one limit for each time that it moves."""
+        dead = self.nodes[1]
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == dead.port]
+        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
+        traffic.part_done(0.2)
+        dead.kill()
+        traffic.part_done(0.5)
+        dead.start()
+        self.total += traffic.end().admitted
+        self.assert_bounds(moved, 3)
+        for key in set(KEYS) - set(moved):
+            self.assertEqual((key, traffic.nodes[key]), (key, {homes[key]}))
+        self.report("a node died and returned under load", moved)
+
+    def test_a_node_that_crashes_again_and_again(self):
+        """One limit at the other node, and one for each time that it returns and has forgotten."""
+        crashing, flaps = self.nodes[2], 3
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == crashing.port]
+        self.spend()
+        for flap in range(flaps):
+            crashing.kill()
+            self.balancer.sees(crashing, up=False)
+            self.spend()
+            self.assert_totals(moved, 2 + flap)
+            crashing.start()
+            self.back(crashing, moved[0])
+            self.spend()
+            self.assert_totals(moved, 3 + flap)
+        self.report(f"a node crashed {flaps} times", moved)
+
+    def test_a_reload_of_the_nodes_moves_and_forgets_nothing(self):
+        traffic = Traffic(self.balancer.port, KEYS, 2 * LIMIT)
+        for part, node in zip((0.2, 0.4, 0.6), self.nodes):
+            traffic.part_done(part)
+            node.reload()
+        traffic.end()
+        for key in KEYS:
+            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
+            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+
+    def test_a_second_key_in_the_request_buys_nothing(self):
+        """Of two keys the first is hashed and counted, or the request is refused. What has another name
+        is no key."""
+        statuses = collections.Counter()
+        for i in range(LIMIT):
+            for headers in ([("X-Api-Key", "one"), ("X-Api-Key", f"other-{i}")],
+                            [("X-Api-Key", "one"), ("x-api-key", f"other-{i}")],
+                            [("X-Api-Key", "one"), ("X_Api_Key", f"other-{i}")],
+                            [("X_Api_Key", f"other-{i}"), ("X-Api-Key", "one")]):
+                statuses[ask(self.balancer.port, headers)[0]] += 1
+        self.assertEqual(statuses[200], LIMIT)
+        self.assertEqual(statuses[429] + statuses[400], 3 * LIMIT)
+
+    def test_nobody_without_a_key(self):
+        for headers in ([], [("X-Api-Key", "")], [("X-Api-Key", " ")]):
+            self.assertEqual(ask(self.balancer.port, headers), (401, None))
+
+    def test_nobody_but_the_balancer_reaches_a_node(self):
+        """Nor uses up the limit of others by trying."""
+        for _ in range(LIMIT):
+            status, _ = ask(self.nodes[0].port, [("X-Api-Key", KEYS[0])], source="127.0.0.2")
+            self.assertEqual(status, 403)
+        self.spend()
+        self.assert_totals([], 1)
+
+    def test_balancers_agree(self):
+        """On the nodes of keys, in whatever order they list the nodes, and if one of them has left."""
+        homes = self.homes()
+        other = self.started(self.balancer_kind(self.nodes, *self.another_order))
+        fewer = self.started(self.balancer_kind(self.nodes, *self.without_node1))
+        for key in KEYS:
+            self.assertEqual((key, self.one(key, other)), (key, homes[key]))
+            if homes[key] != self.nodes[0].port:
+                self.assertEqual((key, self.one(key, fewer)), (key, homes[key]))
+
+    def test_what_is_not_consistent_moves_far_more(self):
+        """So the tests above can tell the difference."""
+        before, after = (self.started(self.balancer_kind(self.nodes, *self.not_consistent, *edit))
+                         for edit in ([], self.without_node1))
+        keys = [f"many-{i}" for i in range(240)]
+        homes = {key: self.one(key, before) for key in keys}
+        moved = [key for key in keys
+                 if homes[key] != self.nodes[0].port and self.one(key, after) != homes[key]]
+        self.assertGreater(len(moved), len(keys) / 5)
+
+
+@unittest.skipUnless(HAPROXY, "there is no haproxy")
+class BehindHaproxy(Sticky, Fleet):
+    balancer_kind = Haproxy
+    lines = [f"    server node{i} 10.0.0.1{i}:8080 id {i}\n" for i in (1, 2, 3)]
+    another_order = [("".join(lines), lines[2] + lines[0] + lines[1])]
+    without_node1 = [(lines[0], "")]
+    not_consistent = [("    hash-type consistent\n", "")]
+
+    def back(self, node, key):
+        """Waits until the balancer sends the key to the node again."""
+        self.balancer.sees(node, up=True)
+
+    def test_checks_that_flap(self):
+        """The node is well and forgets nothing, so two nodes count: twice the limit at most, however
+        often its keys come and go."""
+        node, flaps = self.nodes[0], 4
+        sick = node.directory / "sick"
+        node.kill()
+        node.text = node.text.replace("return 204;", f"if (-e {sick}) {{ return 503; }} return 204;")
+        node.start()
+        self.balancer.sees(node, up=True)
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == node.port]
+        self.spend()
+        self.assert_totals(moved, 1)
+        for _ in range(flaps):
+            for up in (False, True):
+                traffic = Traffic(self.balancer.port, KEYS, LIMIT // 4)  # across the change
+                sick.unlink() if up else sick.touch()
+                self.balancer.sees(node, up)
+                self.total += traffic.end().admitted
+                nodes = self.spend().nodes
+                for key in moved:
+                    self.assertEqual((key, nodes[key] == {node.port}), (key, up))
+                self.assert_totals(moved, 2)
+        self.report(f"checks flapped {flaps} times", moved)
+
+    def test_a_node_leaves_by_request_and_returns(self):
+        """No request fails; its keys get at most one more limit, and none when it returns."""
+        node = self.nodes[0]
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == node.port]
+        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
+        traffic.part_done(0.2)
+        node.drain.touch()
+        self.balancer.sees(node, up=False)
+        traffic.part_done(0.6)
+        node.drain.unlink()
+        self.balancer.sees(node, up=True)
+        self.total += traffic.end().admitted
+        self.assertEqual(traffic.failed, {})
+        self.assert_bounds(moved, 2)
+        self.report("a node was asked to leave and returned", moved)
+
+    def test_with_redispatch_no_request_waits_for_the_checks(self):
+        """But a key may count on a third node, for one more limit (haproxy.cfg says so)."""
+        self.balancer = self.started(Haproxy(self.nodes, ("    retries 2",
+                                                          "    retries 2\n    option redispatch 1")))
+        dead = self.nodes[0]
+        homes = self.homes()
+        moved = [key for key in KEYS if homes[key] == dead.port]
+        traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
+        traffic.part_done(0.2)
+        dead.kill()
+        self.total += traffic.end().admitted
+        # A request that was under way when the node died fails as it would without (502).
+        self.assertEqual(traffic.failed[503], 0)
+        self.assert_bounds(moved, 3)
+        self.report("a node died, with redispatch", moved)
+
+
+class BehindNginx(Sticky, Fleet):
+    balancer_kind = NginxBalancer
+    lines = [f"        server 10.0.0.1{i}:8080 max_fails=2 fail_timeout=1s;\n" for i in (1, 2, 3)]
+    another_order = [("".join(lines), lines[2] + lines[0] + lines[1])]
+    without_node1 = [(lines[0], "")]
+    not_consistent = [("hash $http_x_api_key consistent;", "hash $http_x_api_key;")]
+
+    def back(self, node, key):
+        """Waits until the balancer sends the key to the node again."""
+        until(lambda: self.one(key) == node.port, "the node to be tried again")
+
+
+class Rings(unittest.TestCase):
+    """A hundred servers, of which one after the other leaves: the keys of that one move, and no others.
+    One application stands for them all; what is tested is where the balancers send the keys."""
+
+    SERVERS = 100
+
+    def setUp(self):
+        self.application = Application(self.SERVERS)
+        self.addCleanup(self.application.close)
+        self.application.start()
+        self.keys = [f"ring-{SEED}-{i}" for i in range(600)]
+
+    def started(self, balancer):
+        self.addCleanup(balancer.close)
+        return balancer.start()
+
+    def where(self, balancer):
+        found = {}
+        connection = http.client.HTTPConnection("127.0.0.1", balancer.port, timeout=30)
+        for key in self.keys:
+            status, found[key] = ask(balancer.port, [("X-Api-Key", key)], connection=connection)
+            self.assertEqual(status, 200)
+        connection.close()
+        return found
+
+    def check(self, before, after, server):
+        self.assertIn(server, before.values())
+        for key in self.keys:
+            self.assertEqual((key, before[key] != after[key]), (key, before[key] == server))
+
+    @unittest.skipUnless(HAPROXY, "there is no haproxy")
+    def test_haproxy(self):
+        servers = "".join(f"    server node{i} 127.0.0.1:{self.application.port} id {i}\n"
+                          for i in range(1, self.SERVERS + 1))
+        balancer = self.started(Haproxy([], ("".join(BehindHaproxy.lines), servers),
+                                        ("    retries 2", "    http-response set-header X-Node "
+                                                          "id:%[srv_id]\n    retries 2"),
+                                        ("default-server check inter", "default-server inter")))
+        before = self.where(balancer)
+        for server in random.Random(SEED).sample(sorted(set(before.values())), 3):
+            balancer.admin(f"set server nodes/node{server} state maint")
+            self.check(before, self.where(balancer), server)
+            balancer.admin(f"set server nodes/node{server} state ready")
+        self.assertEqual(self.where(balancer), before)
+
+    def test_nginx(self):
+        def balancer(gone=None):
+            servers = "".join(f"server 127.0.1.{i}:{self.application.port}"
+                              f"{' down' if i == gone else ''};\n"
+                              for i in range(1, self.SERVERS + 1))
+            return self.started(NginxBalancer([], ("".join(BehindNginx.lines), servers)))
+
+        before = self.where(balancer())
+        for server in random.Random(SEED).sample(sorted(set(before.values())), 3):
+            self.check(before, self.where(balancer(gone=server)), server)
+
+
+if __name__ == "__main__":
+    MODULE = os.path.abspath(sys.argv.pop(1))
+    print(f"STINT_TEST_SEED={SEED}", file=sys.stderr)
+    signal.signal(signal.SIGTERM, stop_all)
+    if not NGINX:
+        print("there is no nginx", file=sys.stderr)
+        sys.exit(77)
+    unittest.main()
