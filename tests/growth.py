@@ -309,7 +309,8 @@ class Plot(unittest.TestCase):
                                "floor: atomic add"],
                   "load.svg": ["99.99%", "a decision", "begun after it was due"],
                   "peers.svg": ["stint, one at a time", "stint, 16 in a call", "uthash, one mutex",
-                                "9 keys, 1 thread", "2k keys, 1 thread", "10M"],
+                                "9 keys, 1 thread", "2k keys, 1 thread",
+                                "decisions a second, all threads together"],
                   "tails.svg": ["99.99%", "first-seen, 10k keys, 1 thr", "1 µs"],
                   "threads.svg": ["take zipf, 10k keys", "refuse hot, 10k keys"]}
         for name in pictures:
