@@ -23,6 +23,10 @@ REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
 SMALL = ["--keys", "10k", "--seconds", "0.002"]
 
+# What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+
 
 def call(*arguments, **more):
     return subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=120, **more)

@@ -28,6 +28,10 @@ SERVERS = {
 NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
            "bytes_per_key", "ratio_take", "ratio_batch"]
 
+# What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+
 
 def call(*arguments, **more):
     return subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=150, **more)
