@@ -46,7 +46,8 @@ static void print_help(FILE *out) {
         "      first-seen, roll and churn ask for every key once in turn, roll-all draws anew in\n"
         "      every window: uniform only.\n"
         "  --key-length N       bytes of a key, 4 to 1024 (16)\n"
-        "  --load L             keys / slots of the table, 0.05 to 1 (0.5: keys is max_keys)\n"
+        "  --load L             keys / slots of the table, 0.05 to 2 (0.5: keys is max_keys;\n"
+        "                       above 1 the last ones are a flood that finds it full)\n"
         "  --seconds S          timed work a row, 0.001 to 3600 (0.5). Workloads that need whole\n"
         "                       passes over many keys take longer.\n"
         "  --latency            the time of each call by itself, hashing its key included: its\n"
@@ -112,8 +113,8 @@ static int read_options(int argc, char **argv, struct options *options) {
             options->key_length = count;
             break;
         case 5:
-            if (!read_real(value, 0.05, 1, &options->load))
-                return usage_error("run", "--load: '%s' is not a number from 0.05 to 1", value);
+            if (!read_real(value, 0.05, 2, &options->load))
+                return usage_error("run", "--load: '%s' is not a number from 0.05 to 2", value);
             break;
         default:
             result = measure_option("run", &option, &options->seconds, &options->output);
