@@ -153,7 +153,7 @@ class Usage(unittest.TestCase):
             "--threads": ["0", "two", "1,"],
             "--distribution": ["zip", "uniform;hot"],
             "--key-length": ["3", "1025", "x"],
-            "--load": ["0", "1.1", "half", "nan", "0.5x"],
+            "--load": ["0", "2.1", "half", "nan", "0.5x"],
             "--seconds": ["0", "-1", "inf", "1e9", ""],
             "--format": ["csv", ""],
         }.items():
