@@ -565,6 +565,8 @@ static void test_address_space_limits(void **state) {
     print_message("skipped: the sanitizers need more address space than there would be\n");
     skip();
 #endif
+    if (emulated("limits of address space"))
+        skip();
     static const uint64_t sizes[] = {1000, 300000};
     for (unsigned i = 0; i < 2; i++)
         for (uint32_t flags = 0; flags <= STINT_PREFAULT; flags += STINT_PREFAULT) {
