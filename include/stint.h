@@ -51,8 +51,8 @@
  *
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
  *    crosses a boundary. That is what "fixed window" means.
- *  - A limiter without a path counts in this process only. One with a path counts on this host only;
- *    for several, send each key to one of them (README, "More than one host").
+ *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
+ *    counts on this host only; for several, send each key to one of them (README, "More than one host").
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
@@ -94,7 +94,7 @@
  *    (SIGBUS, as with any mapped file). Removing it does no harm: its users go on with what they have, and
  *    the next to open the path makes another.
  *
- * FORK. After fork a limiter without a path is private to each: parent and child go on from the same counts,
+ * FORK. After fork a limiter in private memory is private to each: parent and child go on from the same counts,
  * and each counts for itself. One with a path, or in shared memory, is shared, and the child may use the handle
  * that it inherited. No thread may be in a set-up function when another forks.
  *
@@ -157,7 +157,7 @@ typedef uint64_t stint_key;
 
 /* stint_options.on_full: what happens to a key that has no slot when every slot it may use holds a
  * live key. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10 million was
- * turned away, with 1.4 times as many about 1 in 200,000 (bench: --load). */
+ * turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload first-seen --keys 10M --load 0.7`). */
 enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
