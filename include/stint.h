@@ -96,7 +96,8 @@
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the same counts,
  * and each counts for itself. One with a path, or in shared memory, is shared, and the child may use the handle
- * that it inherited. No thread may be in a set-up function when another forks.
+ * that it inherited. No thread may be in a set-up function when another forks. The descriptor of the file is the
+ * limiter's for as long as it is open: a daemon that closes all descriptors opens its limiters after that.
  *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.
@@ -307,7 +308,7 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
 /* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by all its
  * numbers, is not added again.
  * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is that of a policy with other
- * numbers), -ENOSPC, -EBUSY. */
+ * numbers), -ENOSPC, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
 
 /* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
@@ -315,7 +316,7 @@ STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint
  * the next window on: until then, stripes that are above their new share do not count for the others.
  *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be what
  *           they are; all else may change
- * Returns 0; -EINVAL, -ENOENT, -EBUSY. */
+ * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 

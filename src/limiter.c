@@ -9,10 +9,6 @@
 #include "memory.h"
 #include "policy.h"
 
-/* How long a set-up call waits for another one, s: policies are added in microseconds. */
-#define LOCK_WAIT           10
-#define LOCK_TRIES_A_SECOND 1000
-
 /* Counters of all stripes together, when there are so many policies that 64 stripes would be more.
  */
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
@@ -128,10 +124,13 @@ static void lock_make(pthread_mutex_t *lock) {
 /* Makes a table of zeroed memory, whose `magic` is anything but HEADER_MAGIC until it is whole. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
+    uint8_t secret[STINT_SECRET_SIZE];
+
     if (options->secret != NULL)
-        memcpy(header->secret, options->secret, STINT_SECRET_SIZE);
-    else if (!random_secret(header->secret))
+        memcpy(secret, options->secret, STINT_SECRET_SIZE);
+    else if (!random_secret(secret))
         return failed(EAGAIN, "the system has no random bytes to give for the secret");
+    memcpy(header->secret, secret, STINT_SECRET_SIZE);
     header->layout = HEADER_LAYOUT;
     header->shards = UINT32_C(1) << shape->shard_bits;
     header->max_keys = options->max_keys;
@@ -219,9 +218,12 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         return error;
     error = table_check(limiter);
     if (error == 0) {
-        if (alone)
-            lock_make(
-                &limiter->header->lock); /* whoever held it is gone, with the machine perhaps */
+        if (alone) { /* whoever held the lock is gone, with the machine perhaps */
+            pthread_mutex_t lock;
+            lock_make(&lock);
+            memcpy(&limiter->header->lock, &lock,
+                   sizeof(lock)); /* what is the same stays the same */
+        }
         policies_repair(limiter);
         limiter_stripes_reclaim(limiter->header, alone);
     }
@@ -232,23 +234,24 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
 
 int limiter_lock(struct stint_limiter *limiter) {
     pthread_mutex_t *lock = &limiter->header->lock;
-    const struct timespec pause = {.tv_nsec = 1000000000 / LOCK_TRIES_A_SECOND};
+    int error;
 
-    /* Tried and not waited for: so a lock that is nonsense, or held by a process that was stopped, is told. */
-    for (unsigned tries = 0; tries < LOCK_WAIT * LOCK_TRIES_A_SECOND; tries++) {
+    for (unsigned tries = 0; tries < SET_UP_TRIES; tries++) {
         switch (pthread_mutex_trylock(lock)) {
         case 0:
             return 0;
         case EOWNERDEAD:
-            (void)pthread_mutex_consistent(lock);
-            int error = table_check(limiter);
-            if (error == 0)
+            error = table_check(limiter);
+            if (error == 0) {
                 policies_repair(limiter);
-            else
-                (void)pthread_mutex_unlock(lock);
+                (void)pthread_mutex_consistent(lock);
+            } else {
+                (void)pthread_mutex_unlock(
+                    lock); /* it is of no more use, and says so from now on */
+            }
             return error;
         case EBUSY:
-            (void)nanosleep(&pause, NULL);
+            set_up_pause();
             break;
         default:
             return failed(EPROTO, "the table is damaged: its lock does not work");
@@ -373,6 +376,8 @@ static int open_file(const struct stint_options *options, const struct shape *sh
             if (error == 0)
                 error = header_check(&header, size, options, shape);
             if (error == 0)
+                error = memory_file_reserve(memory, options->path, shape->size);
+            if (error == 0)
                 error = memory_file_map(memory, shape->size, shape->lines, options->flags);
             return error != 0 ? error : prefault(memory, options);
         }
@@ -446,10 +451,15 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
             return error;
         }
     }
-    if (atomic_load_acquire(&header->magic) == HEADER_MAKING)
+    for (unsigned tries = 0; atomic_load_acquire(&header->magic) == HEADER_MAKING; tries++) {
+        if (tries < SET_UP_TRIES) {
+            set_up_pause();
+            continue;
+        }
         return failed(EBUSY,
                       "another process is making a table of this memory, or died while it did: "
                       "then clear the memory");
+    }
     error = header_check(header, size, options, &shape);
     if (error == 0)
         error = prefault(&memory, options);

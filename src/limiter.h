@@ -248,6 +248,16 @@ static inline struct rule policy_rule(const struct policy *policy) {
     return rule;
 }
 
+/* How long a set-up call waits for another one, of another process perhaps, before it says -EBUSY: policies
+ * are added in microseconds. It tries again and again, so that one that was stopped is told. */
+#define SET_UP_WAIT  10 /* s */
+#define SET_UP_TRIES (SET_UP_WAIT * 1000)
+
+static inline void set_up_pause(void) {
+    const struct timespec pause = {.tv_nsec = SET_UP_WAIT * INT64_C(1000000000) / SET_UP_TRIES};
+    (void)nanosleep(&pause, NULL);
+}
+
 /* The table's lock, for set-up. Returns 0; -EBUSY if somebody has held it for too long, -EPROTO. */
 int limiter_lock(struct stint_limiter *limiter);
 void limiter_unlock(struct stint_limiter *limiter);

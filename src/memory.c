@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -77,12 +78,31 @@ static int failed_file(const char *what, const char *path) {
     return failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
 }
 
-static int lock_file(int file, int operation) {
-    int result;
-    do
-        result = flock(file, operation);
-    while (result != 0 && errno == EINTR);
-    return result;
+/* A shared lock, for those who use the table. Who has the other one is setting it up. */
+static int lock_shared(int file) {
+    for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return failed(errno, "the table's file cannot be locked");
+        if (tries == SET_UP_TRIES)
+            return failed(EBUSY,
+                          "another process has held the lock of the table's file for 10 s: is it "
+                          "stopped?");
+        set_up_pause();
+    }
+    return 0;
+}
+
+/* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die of
+ * SIGBUS. Signals wait, as a file system may give up for each. */
+static int reserve(int file, const char *path, size_t size) {
+    sigset_t all, before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = posix_fallocate(file, 0, (off_t)size);
+    int error = errno == 0 ? 0 : failed_file("there is no room for the table:", path);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 int memory_file_open(struct memory *memory, const char *path, size_t *size) {
@@ -97,11 +117,9 @@ int memory_file_open(struct memory *memory, const char *path, size_t *size) {
     if (!S_ISREG(about.st_mode))
         return failed_with(EPROTO, "%s is no table of stint: it is not even a file", path);
     /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
-    memory->alone = lock_file(file, LOCK_EX | LOCK_NB) == 0;
-    if (!memory->alone && lock_file(file, LOCK_SH) != 0)
-        return failed_file("the table cannot be locked:", path);
+    memory->alone = flock(file, LOCK_EX | LOCK_NB) == 0;
     *size = (size_t)about.st_size;
-    return 0;
+    return memory->alone ? 0 : lock_shared(file);
 }
 
 int memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
@@ -109,9 +127,18 @@ int memory_file_read(const struct memory *memory, const char *path, size_t size,
     if (size < length)
         return failed_with(EPROTO, "%s is no table of stint, or cut off: it has %zu bytes", path,
                            size);
-    return pread(memory->file, bytes, length, 0) == (ssize_t)length
-               ? 0
-               : failed_file("the table cannot be read:", path);
+    ssize_t got = pread(memory->file, bytes, length, 0);
+    if (got < 0)
+        return failed_file("the table cannot be read:", path);
+    return got == (ssize_t)length ? 0 : failed_with(EPROTO, "%s was cut off just now", path);
+}
+
+int memory_file_reserve(const struct memory *memory, const char *path, size_t size) {
+    struct stat about;
+
+    if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
+        return 0;
+    return reserve(memory->file, path, size); /* a copy with holes */
 }
 
 int memory_file_make(struct memory *memory, const char *path, size_t size) {
@@ -128,11 +155,9 @@ int memory_file_make(struct memory *memory, const char *path, size_t size) {
     if (file < 0)
         return failed_file("no table can be made there:", path);
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
-    if (lock_file(file, LOCK_EX) != 0)
+    if (flock(file, LOCK_EX | LOCK_NB) != 0)
         return failed_file("the table cannot be locked:", path);
-    /* All blocks now: later there might be none, and who wrote to the mapping would die of SIGBUS. */
-    errno = posix_fallocate(file, 0, (off_t)size);
-    return errno == 0 ? 0 : failed_file("there is no room for the table:", path);
+    return reserve(file, path, size);
 }
 
 int memory_file_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
@@ -156,10 +181,10 @@ int memory_file_publish(struct memory *memory, const char *path) {
 int memory_file_share(struct memory *memory) {
     if (memory->file < 0)
         return 0;
-    if (lock_file(memory->file, LOCK_SH) != 0)
-        return failed(errno, "the table's file cannot be locked");
-    memory->alone = false;
-    return 0;
+    int error = lock_shared(memory->file);
+    if (error == 0)
+        memory->alone = false;
+    return error;
 }
 
 /* ---- What is the process's own ----------------------------------------------------------------- */

@@ -40,6 +40,9 @@ int memory_file_open(struct memory *memory, const char *path, size_t *size);
 int memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
                      size_t length);
 
+/* Reserves the blocks of a file of `size` bytes that it has not got. */
+int memory_file_reserve(const struct memory *memory, const char *path, size_t size);
+
 /* Makes a file without a name beside `path`, with all its blocks reserved, and locks it. */
 int memory_file_make(struct memory *memory, const char *path, size_t size);
 

@@ -205,6 +205,8 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
         return failed(ENOSPC, "options.max_policies policies have been added");
     struct rule rule = rule_of(policy);
     struct policy *added = &limiter->policies[id];
+    limiter->records[id] =
+        (struct policy_record){0}; /* whoever died here may have left something */
     memcpy(limiter->records[id].name, name, sizeof(name));
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
@@ -230,15 +232,17 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
 }
 
 /* Whether what stays as it is in a policy that exists is the same in another. */
-static int change_check(const struct rule *old, const struct rule *rule) {
+static int change_check(const struct rule *old, const struct rule *rule, bool refusals_counted) {
     if (rule->stripes != old->stripes)
         return failed(EINVAL, "policy.stripes cannot change: add another policy");
     if (((rule->flags ^ old->flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
         return failed(EINVAL, "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another "
                               "policy");
-    if ((old->flags & STINT_COUNT_REFUSED) != 0 && rule_carries(rule))
-        return failed(EINVAL, "policy.capacity above the limit, and max_reserved, cannot come to a "
-                              "policy that counts refusals: they would be carried over as debts");
+    if (refusals_counted && rule_carries(rule))
+        return failed(EINVAL,
+                      "policy.capacity above the limit, and max_reserved, cannot come to a "
+                      "policy that has ever counted refusals: they would be carried over as "
+                      "debts");
     return 0;
 }
 
@@ -262,7 +266,7 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
     if (error != 0)
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
-    error = change_check(&old, &rule);
+    error = change_check(&old, &rule, limiter->records[id].refusals_count != 0);
     if (error == 0)
         rule_write(limiter, id, &rule);
     limiter_unlock(limiter);

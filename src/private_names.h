@@ -28,6 +28,7 @@
 #define memory_free                  stint_private_memory_free
 #define memory_file_open             stint_private_memory_file_open
 #define memory_file_read             stint_private_memory_file_read
+#define memory_file_reserve          stint_private_memory_file_reserve
 #define memory_file_make             stint_private_memory_file_make
 #define memory_file_map              stint_private_memory_file_map
 #define memory_file_publish          stint_private_memory_file_publish

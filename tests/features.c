@@ -1394,6 +1394,15 @@ static void test_changes_that_cannot_be(void **state) {
     policy.stripes = 0;
     assert_int_equal(stint_policy_change(limiter, ids[3], &policy), -EINVAL);
 
+    /* Refusals that were counted would become debts, also by way of a policy that counts them no more. */
+    struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
+    uint32_t counting = add(limiter, &counts);
+    counts.flags = 0;
+    assert_int_equal(stint_policy_change(limiter, counting, &counts), 0);
+    counts.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, counting, &counts), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "counted refusals"));
+
     /* All else may. */
     policy = plain;
     policy.limit = 20;

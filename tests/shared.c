@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -497,7 +498,7 @@ static void test_open_in(void **state) {
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
     memory[100] = 0;
     memory[0] = 1; /* HEADER_MAKING: its maker died */
-    assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY);
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY); /* after 10 s */
     assert_int_equal(munmap(memory, size + 64), 0);
 }
 
@@ -684,14 +685,77 @@ static void test_lock_holder_dies(void **state) {
     stint_close(limiter);
 }
 
+/* An opener that was stopped in the middle is told, after 10 s; the open of another does not hang. */
+static void test_opener_is_stopped(void **state) {
+    (void)state;
+    stint_close(open_shared(100));
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX), 0);
+    struct stint_options options = shared_options(100);
+    assert_refused(&options, EBUSY, "is it stopped?");
+    close(file);
+    stint_close(open_shared(100));
+}
+
+/* Several open zeroed memory at once: all find one table. */
+static void test_made_once_in_memory(void **state) {
+    (void)state;
+    enum { ROUNDS = 50, PROCESSES = 4 };
+    struct stint_options options = shared_options(1000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        void *memory = zeroed(size);
+        pid_t children[PROCESSES];
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] == 0) {
+                struct stint_limiter *limiter;
+                _exit(stint_open_in(&options, memory, size, &limiter) == 0 ? 0 : 1);
+            }
+        }
+        for (unsigned i = 0; i < PROCESSES; i++)
+            assert_child_good(children[i]);
+        assert_int_equal(munmap(memory, size), 0);
+    }
+}
+
+/* A copy of a table with holes gets all its blocks when it is opened. */
+static void test_copy_with_holes(void **state) {
+    (void)state;
+    static const unsigned char zeros[4096];
+    size_t size;
+    unsigned char *table = whole_table(&size);
+    assert_int_equal(unlink(path), 0);
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(ftruncate(file, (off_t)size), 0);
+    for (size_t at = 0; at < size; at += sizeof zeros) {
+        size_t part = size - at < sizeof zeros ? size - at : sizeof zeros;
+        if (memcmp(table + at, zeros, part) != 0)
+            assert_int_equal(pwrite(file, table + at, part, (off_t)at), part);
+    }
+    close(file);
+    struct stint_limiter *limiter = open_shared(100);
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    assert_true((size_t)about.st_blocks * 512 >= size);
+    assert_int_equal(used(limiter, 0, 1), 3);
+    stint_close(limiter);
+    free(table);
+}
+
 int main(void) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, directory_make, directory_remove)
     const struct CMUnitTest tests[] = {
-        TEST(test_two_see_one_table), TEST(test_policies_by_name),  TEST(test_restart),
-        TEST(test_removed_file),      TEST(test_made_once),         TEST(test_not_a_table),
-        TEST(test_damaged_table),     TEST(test_other_options),     TEST(test_rights),
-        TEST(test_open_in),           TEST(test_open_in_alignment), TEST(test_fork_private),
-        TEST(test_fork_shared),       TEST(test_stripe_owners),     TEST(test_lock_holder_dies),
+        TEST(test_two_see_one_table), TEST(test_policies_by_name),    TEST(test_restart),
+        TEST(test_removed_file),      TEST(test_made_once),           TEST(test_not_a_table),
+        TEST(test_damaged_table),     TEST(test_other_options),       TEST(test_rights),
+        TEST(test_open_in),           TEST(test_open_in_alignment),   TEST(test_fork_private),
+        TEST(test_fork_shared),       TEST(test_stripe_owners),       TEST(test_lock_holder_dies),
+        TEST(test_opener_is_stopped), TEST(test_made_once_in_memory), TEST(test_copy_with_holes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,11 @@ static const char *ngx_http_stint_fixed(const struct stint_policy *old,
     if (((old->flags ^ new->flags) & STINT_SMOOTH) != 0) {
         return "smooth";
     }
+    /* Counted refusals would be carried over as debts. */
+    if ((old->flags & STINT_COUNT_REFUSED) != 0 &&
+        (new->capacity > new->limit || new->max_reserved > 0)) {
+        return "count-refused (to a capacity above the limit, or a reserve)";
+    }
     return NULL;
 }
 
