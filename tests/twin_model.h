@@ -53,6 +53,7 @@ static struct {
     struct stint_limiter *limiter;
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
+    bool refusals_counted[POLICIES]; /* at some time */
     uint32_t largest[POLICIES]; /* capacity that there ever was, of the policy or of a request: a
                                  * refund takes no more than this for granted */
     struct stint_policy_stats counts[POLICIES];

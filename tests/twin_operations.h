@@ -308,7 +308,7 @@ static void do_change(void) {
     }
     int error = stint_policy_change(m.limiter, id, &policy);
     /* Counted refusals would become debts. */
-    bool to_debts = (old.flags & STINT_COUNT_REFUSED) && carries(&policy);
+    bool to_debts = m.refusals_counted[id] && carries(&policy);
     if (!is_valid(&policy) || to_debts) {
         assert_int_equal(error, -EINVAL);
         return;
@@ -317,6 +317,7 @@ static void do_change(void) {
         fail_msg("change: %s", stint_reason());
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
+    m.refusals_counted[id] |= (policy.flags & STINT_COUNT_REFUSED) != 0;
     note_capacity(id, capacity_of(&policy) + policy.max_reserved);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
@@ -504,6 +505,7 @@ static void start_round(void) {
         if (id != (int)p)
             fail_msg("add: %s", stint_reason());
         m.largest[p] = capacity_of(&m.policies[p]) + m.policies[p].max_reserved;
+        m.refusals_counted[p] = (m.policies[p].flags & STINT_COUNT_REFUSED) != 0;
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }
