@@ -38,9 +38,18 @@ static tick_t window_of(const struct decision *whole) {
     return window_end(tick_of(whole->now), whole->start, whole->terms.length);
 }
 
-/* Sums what all stripes have used in the window of whole->now. If a stripe is in a newer one, because a
- * window has just turned, the clock was stepped back, or this thread is late, whole->now is moved into that.
- * `now` is the caller's, for whom the verdict is: it is moved to the clock's if that had to be read. */
+/* Moves the whole into the newer window that a part was in, because a window has just turned, the clock was
+ * stepped back, or this thread is late. `now` is the caller's, for whom the verdict is: it is moved to the
+ * clock's if that had to be read. */
+static void move_on(struct decision *whole, const struct decision *part, uint64_t window,
+                    uint64_t *now) {
+    if (part->now > whole->now)
+        *now = whole->now = part->now;
+    else
+        whole->now = window - tick_ns(whole->terms.length);
+}
+
+/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is in. */
 static uint64_t sum_used(struct decision *whole, uint64_t *now) {
     tick_t end = window_of(whole);
     uint64_t used = 0;
@@ -52,10 +61,7 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now) {
         used += verdict.used;
         if (LIKELY(verdict.window == tick_ns(end)))
             continue;
-        if (part.now > whole->now)
-            *now = whole->now = part.now;
-        else
-            whole->now = verdict.window - tick_ns(whole->terms.length);
+        move_on(whole, &part, verdict.window, now);
         return sum_used(whole, now); /* each round has a later `now` */
     }
     return used;
@@ -64,7 +70,7 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now) {
 /* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of one
  * window. If not, a stripe was in a newer one than others, because a window has just turned or because
  * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. `now` is as
- * for sum_used. */
+ * for move_on. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     uint32_t stripes = whole->terms.rule.stripes, first = limiter_stripe(whole->limiter);
     uint64_t cost = whole->terms.cost;
@@ -103,33 +109,29 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
 }
 
 /* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
- * stripe 0. `now` is the caller's, for whom the verdict is. Returns false, and nothing was refused, if the
- * window has turned since: whole->now is in the next one then. */
-static bool refuse(struct decision *whole, uint64_t now, uint64_t used,
+ * stripe 0. Returns false, and nothing was refused, if the window has turned since: whole->now is in the next
+ * one then. `now` is as for move_on. */
+static bool refuse(struct decision *whole, uint64_t *now, uint64_t used,
                    struct stint_verdict *verdict, bool *allowed) {
     uint32_t drain = whole->terms.flags & STINT_DRAIN;
     uint32_t flags = drain | DECIDE_MARK | DECIDE_HERE;
+    struct decision part = stripe_decision(whole, 0, whole->terms.cost, flags);
     tick_t end = window_of(whole);
     struct stint_verdict marked;
 
-    for (uint32_t i = 0; i == 0 || (drain != 0 && i < whole->terms.rule.stripes); i++) {
-        struct decision part = stripe_decision(whole, i, whole->terms.cost, flags);
-        struct stint_verdict one;
-        (void)slot_decide(&part, &one);
-        if (i > 0)
-            continue;
-        marked = one;
-        if ((one.flags & STINT_UNTRACKED) == 0 && one.window != tick_ns(end)) {
-            /* The clock was read if this thread was very late. */
-            whole->now =
-                part.now > whole->now ? part.now : one.window - tick_ns(whole->terms.length);
-            return false;
-        }
+    (void)slot_decide(&part, &marked);
+    if ((marked.flags & STINT_UNTRACKED) == 0 && marked.window != tick_ns(end)) {
+        move_on(whole, &part, marked.window, now);
+        return false;
+    }
+    for (uint32_t i = 1; drain != 0 && i < whole->terms.rule.stripes; i++) {
+        struct decision other = stripe_decision(whole, i, whole->terms.cost, flags);
+        (void)slot_decide(&other, NULL);
     }
     if (drain != 0 && used < whole->terms.capacity)
         used = whole->terms.capacity;
     struct charge charge = {.count = used, .total = used};
-    whole->now = now;
+    whole->now = *now;
     *allowed = decision_end(whole, &charge, used, end,
                             marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
     return true;
@@ -181,7 +183,7 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
             if (used < terms->capacity)
                 room = terms->capacity - used;
             if (look || never || room == 0 || (room < cost && !partial)) {
-                if (refuse(whole, now, used, verdict, &allowed))
+                if (refuse(whole, &now, used, verdict, &allowed))
                     return allowed;
                 continue;
             }
@@ -194,7 +196,7 @@ bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, ui
             break;
         if (GUARDED(STRIPES_BACK))
             give_back(whole, &gathered);
-        if (refuse(whole, now, gathered.seen, verdict, &allowed))
+        if (refuse(whole, &now, gathered.seen, verdict, &allowed))
             return allowed;
     }
     tick_t end = window_of(whole);
