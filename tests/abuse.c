@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "random.h"
 
 /* Every kind of policy, with windows of 10 ms to years. */
@@ -57,20 +58,6 @@ static void add_kinds(struct stint_limiter *limiter, struct stint_policy policie
         int id = stint_policy_add(limiter, &policies[kind]);
         assert_int_equal(id, kind);
     }
-}
-
-static struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key,
-                                uint32_t cost, uint32_t flags) {
-    const struct stint_request request = {.key = key, .policy = id, .cost = cost, .flags = flags};
-    struct stint_verdict verdict;
-    memset(&verdict, 0xa5, sizeof verdict);
-    bool allowed = stint_decide(limiter, &request, STINT_NOW, &verdict);
-    assert_int_equal(allowed, verdict.allowed);
-    return verdict;
-}
-
-static uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
-    return ask(limiter, id, key, 0, STINT_PEEK).used;
 }
 
 /* ---- Floods --------------------------------------------------------------------------------- */
@@ -587,23 +574,6 @@ static void test_address_space_limits(void **state) {
 
 /* ---- File systems that are full, files that are cut off ------------------------------------- */
 
-static char directory[PATH_MAX], path[PATH_MAX + 16];
-
-static int directory_make(void **state) {
-    (void)state;
-    const char *parent = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/stint-XXXXXX", parent == NULL ? "/tmp" : parent);
-    assert_non_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/table", directory);
-    return 0;
-}
-
-static int directory_remove(void **state) {
-    (void)state;
-    (void)unlink(path);
-    return rmdir(directory);
-}
-
 static unsigned entries_of_directory(void) {
     unsigned entries = 0;
     DIR *opened = opendir(directory);
@@ -612,14 +582,6 @@ static unsigned entries_of_directory(void) {
     if (opened != NULL)
         closedir(opened);
     return entries - 2; /* . and .. */
-}
-
-static struct stint_options shared_options(uint64_t max_keys) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
-    options.clock = test_clock;
-    options.path = path;
-    return options;
 }
 
 enum { NO_MOUNT = 77, FILE_SYSTEM = 1 << 20 };

@@ -9,7 +9,6 @@
 #include "fixture.h"
 
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -315,9 +314,7 @@ static void test_death_in_reset(void **state) {
 int main(void) {
     struct stint_options options = options_of(STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
-    memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return 1;
+    memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death_at_each_step),
         cmocka_unit_test(test_death_in_change),

@@ -36,21 +36,6 @@ static void change(struct stint_limiter *limiter, uint32_t id, const struct stin
         fail_msg("policy \"%s\": %s", policy->name, stint_reason());
 }
 
-/* Asks at the clock's time. */
-static struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key,
-                                uint32_t cost, uint32_t flags) {
-    struct stint_request request = {key, id, cost, 0, flags};
-    struct stint_verdict v;
-    memset(&v, 0xa5, sizeof v);
-    bool allowed = stint_decide(limiter, &request, STINT_NOW, &v);
-    assert_int_equal(allowed, v.allowed);
-    return v;
-}
-
-static uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
-    return ask(limiter, id, key, 0, PEEK).used;
-}
-
 /* ---- A policy, and steps with what each must say ------------------------------------------- */
 
 enum action { DECIDE, CHANGE, REFUND, RESET };

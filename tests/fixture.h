@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What the tests of the public interface share: a limiter on a made-up clock, and the comparison of
- * two verdicts in all their fields. */
+ * What the tests of the public interface share: a limiter on a made-up clock, memory for processes, and the
+ * comparison of two verdicts in all their fields. */
 #ifndef STINT_TESTS_FIXTURE_H
 #define STINT_TESTS_FIXTURE_H
 
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "stint.h"
 
@@ -74,6 +75,13 @@ static inline struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_o
     return limiter;
 }
 
+/* Zeroed, and shared with the children of this process. */
+static inline void *shared_memory(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
 static inline struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window,
                                               int64_t start, uint32_t flags) {
     struct stint_policy policy = STINT_POLICY_INIT;
@@ -116,6 +124,21 @@ static inline struct stint_policy_stats get_policy_stats(struct stint_limiter *l
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
     assert_int_equal(stint_policy_stats(limiter, id, &stats), 0);
     return stats;
+}
+
+/* Asks at the clock's time. */
+static inline struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                       uint32_t cost, uint32_t flags) {
+    const struct stint_request request = {.key = key, .policy = id, .cost = cost, .flags = flags};
+    struct stint_verdict verdict;
+    memset(&verdict, 0xa5, sizeof verdict);
+    bool allowed = stint_decide(limiter, &request, STINT_NOW, &verdict);
+    assert_int_equal(allowed, verdict.allowed);
+    return verdict;
+}
+
+static inline uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+    return ask(limiter, id, key, 0, STINT_PEEK).used;
 }
 
 static inline bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) {

@@ -16,12 +16,7 @@ static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uin
 
 static struct stint_verdict look(struct stint_limiter *limiter, uint32_t id, uint64_t key,
                                  uint32_t cost) {
-    struct stint_request request = {number_key(limiter, key), id, cost, 0, STINT_PEEK};
-    struct stint_verdict v;
-    memset(&v, 0xa5, sizeof v);
-    bool allowed = stint_decide(limiter, &request, STINT_NOW, &v);
-    assert_int_equal(allowed, v.allowed);
-    return v;
+    return ask(limiter, id, number_key(limiter, key), cost, STINT_PEEK);
 }
 
 static void assert_same(const struct stint_verdict *got, const struct stint_verdict *expected,

@@ -354,8 +354,9 @@ static const struct script scripts[] = {
 enum way { BY_DECIDE, BY_BATCH, BY_TAKE };
 
 /* Asks in one way; what stint_take cannot say, by stint_decide. */
-static bool ask(struct stint_limiter *limiter, enum way way, const struct stint_request *request,
-                uint64_t now, struct stint_verdict *verdict) {
+static bool ask_in_way(struct stint_limiter *limiter, enum way way,
+                       const struct stint_request *request, uint64_t now,
+                       struct stint_verdict *verdict) {
     if (way == BY_BATCH)
         return stint_decide_batch(limiter, request, 1, now, verdict) == 1;
     if (way == BY_TAKE && request->limit == 0 && request->flags == 0)
@@ -410,7 +411,7 @@ static void run_script(const struct script *script, enum way way) {
         struct stint_request request = {key, id, step->cost, step->limit, step->flags};
         struct stint_verdict got;
         memset(&got, 0xa5, sizeof got);
-        bool allowed = ask(limiter, way, &request, step->now, &got);
+        bool allowed = ask_in_way(limiter, way, &request, step->now, &got);
         if (allowed != step->allowed || !same_verdict(&got, &expected)) {
             print_verdict("expected", &expected);
             print_verdict("got     ", &got);

@@ -8,7 +8,6 @@
 #include "fixture.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -16,33 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Where the files are ---------------------------------------------------------------------- */
+#include "directory.h"
 
-static char directory[PATH_MAX], path[PATH_MAX + 16];
+/* ---- Tables in files -------------------------------------------------------------------------- */
 
-static int directory_make(void **state) {
-    (void)state;
-    const char *parent = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/stint-XXXXXX", parent == NULL ? "/tmp" : parent);
-    assert_non_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/table", directory);
+static int table_make(void **state) {
     test_time = T0;
-    return 0;
-}
-
-/* Fails if anything but the table was left. */
-static int directory_remove(void **state) {
-    (void)state;
-    (void)unlink(path);
-    return rmdir(directory);
-}
-
-static struct stint_options shared_options(uint64_t max_keys) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
-    options.clock = test_clock;
-    options.path = path;
-    return options;
+    return directory_make(state);
 }
 
 static struct stint_limiter *open_shared(uint64_t max_keys) {
@@ -59,12 +38,6 @@ static void assert_refused(const struct stint_options *options, int error, const
     if (opened != -error || strstr(stint_reason(), reason) == NULL)
         fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
     assert_null(limiter);
-}
-
-static void *zeroed(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(memory, MAP_FAILED);
-    return memory;
 }
 
 static void take_granted(struct stint_limiter *limiter, uint32_t policy, stint_key key,
@@ -348,7 +321,7 @@ static void test_damaged_table(void **state) {
     } damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
-         "has layout 65, and this version of stint reads layout 1"},
+         "has layout 66, and this version of stint reads layout 2"},
         {offsetof(struct header, shards), 0x02, "shards"},
         {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
         {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},
@@ -458,7 +431,7 @@ static void test_open_in(void **state) {
     options.path = NULL;
     size_t size = stint_memory_size(&options);
     assert_true(size >= 32 * 1000 && size < 1 << 20);
-    unsigned char *memory = zeroed(size + 64);
+    unsigned char *memory = shared_memory(size + 64);
     struct stint_limiter *one = NULL, *two = NULL;
 
     options.path = path;
@@ -512,7 +485,7 @@ static void test_open_in_alignment(void **state) {
         if (offset > 192 && offset % 1024 != 0)
             continue;
         struct stint_limiter *limiter;
-        unsigned char *memory = zeroed(size + 4096);
+        unsigned char *memory = shared_memory(size + 4096);
         assert_int_equal(stint_open_in(&options, memory + offset, size, &limiter), 0);
         uint32_t minute = add_policy(limiter, "minute", 2, MINUTE, 0, 0);
         for (uint64_t key = 0; key < 1000; key++) {
@@ -592,7 +565,7 @@ static void test_fork_shared(void **state) {
     struct stint_options options = shared_options(100000);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
-    void *memory = zeroed(size);
+    void *memory = shared_memory(size);
     assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
     fork_shared(limiter);
     stint_close(limiter);
@@ -661,7 +634,7 @@ static void test_lock_holder_dies(void **state) {
     if (child == 0) {
         if (limiter_lock(limiter) != 0)
             _exit(1);
-        limiter->policies[minute].hot_capacity = 1000; /* of a rule that was never published */
+        limiter->policies[minute].capacities = 1000; /* of a rule that was never published */
         limiter->policies[minute].rules[0][0] = 1000;
         limiter->policies[1].version = 7;
         memcpy(limiter->records[1].name, "half", 5);
@@ -706,7 +679,7 @@ static void test_made_once_in_memory(void **state) {
     options.path = NULL;
     size_t size = stint_memory_size(&options);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        void *memory = zeroed(size);
+        void *memory = shared_memory(size);
         pid_t children[PROCESSES];
         for (unsigned i = 0; i < PROCESSES; i++) {
             children[i] = fork();
@@ -748,7 +721,7 @@ static void test_copy_with_holes(void **state) {
 }
 
 int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, directory_make, directory_remove)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
     const struct CMUnitTest tests[] = {
         TEST(test_two_see_one_table), TEST(test_policies_by_name),    TEST(test_restart),
         TEST(test_removed_file),      TEST(test_made_once),           TEST(test_not_a_table),

@@ -52,15 +52,9 @@ struct bed {
     uint32_t capacity;
 };
 
-static struct stint_verdict ask(const struct bed *bed, stint_key key, uint32_t cost,
-                                uint32_t flags) {
-    const struct stint_request request = {
-        .key = key, .policy = bed->id, .cost = cost, .flags = flags};
-    struct stint_verdict verdict;
-    memset(&verdict, 0xa5, sizeof verdict);
-    bool allowed = stint_decide(bed->limiter, &request, STINT_NOW, &verdict);
-    assert_int_equal(allowed, verdict.allowed);
-    return verdict;
+static struct stint_verdict ask_bed(const struct bed *bed, stint_key key, uint32_t cost,
+                                    uint32_t flags) {
+    return ask(bed->limiter, bed->id, key, cost, flags);
 }
 
 static bool fits(const struct stint_verdict *verdict) {
@@ -70,7 +64,8 @@ static bool fits(const struct stint_verdict *verdict) {
 /* Takes tokens one by one until that is refused. Returns how many were granted. */
 static uint32_t empty(const struct bed *bed, stint_key key, uint32_t flags) {
     uint32_t granted = 0;
-    for (struct stint_verdict v = ask(bed, key, 1, flags); fits(&v); v = ask(bed, key, 1, flags))
+    for (struct stint_verdict v = ask_bed(bed, key, 1, flags); fits(&v);
+         v = ask_bed(bed, key, 1, flags))
         granted += v.granted;
     return granted;
 }
@@ -91,8 +86,8 @@ static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
  * may. */
 static struct bed open_used_bed(const char *kind, uint64_t at) {
     struct bed bed = open_bed(kind, 1000, at);
-    ask(&bed, 1, 1, 0);
-    ask(&bed, 2, bed.capacity / 2, 0);
+    ask_bed(&bed, 1, 1, 0);
+    ask_bed(&bed, 2, bed.capacity / 2, 0);
     empty(&bed, 3, 0);
     empty(&bed, 4, STINT_RESERVE);
     return bed;
@@ -100,7 +95,7 @@ static struct bed open_used_bed(const char *kind, uint64_t at) {
 
 static void look_at_all(const struct bed *bed, struct stint_verdict verdicts[KEYS]) {
     for (stint_key key = 0; key < KEYS; key++)
-        verdicts[key] = ask(bed, key, 1, STINT_PEEK);
+        verdicts[key] = ask_bed(bed, key, 1, STINT_PEEK);
 }
 
 /* What is used, `passed` windows after one in which all of `used` was taken, `left` ns before the end of the
@@ -118,7 +113,7 @@ static uint64_t used_later(const struct bed *bed, uint64_t used, uint64_t passed
 
 static void check_look(const struct bed *bed, stint_key key, uint64_t used, uint64_t end,
                        uint64_t from, const char *event) {
-    struct stint_verdict v = ask(bed, key, 1, STINT_PEEK);
+    struct stint_verdict v = ask_bed(bed, key, 1, STINT_PEEK);
     if (v.used == used && v.window == end && v.reset_after == end - test_time && v.granted == 0 &&
         v.capacity == bed->capacity && fits(&v) == (used < bed->capacity) &&
         v.remaining == (used < bed->capacity ? bed->capacity - used : 0))
@@ -199,13 +194,13 @@ static void check_back(const char *kind, uint64_t at, uint64_t step) {
     bool pays = bed.policy.max_reserved != 0 || (bed.policy.flags & STINT_SMOOTH) != 0;
     uint64_t longest = window + ALLOWANCE + window / 100 * bed.policy.jitter;
     for (stint_key key = 0; key < KEYS; key++) {
-        before[key] = ask(&bed, key, 1, 0);
+        before[key] = ask_bed(&bed, key, 1, 0);
         assert_true(fits(&before[key]) || pays || before[key].retry_after <= longest);
     }
     assert_int_equal(get_stats(bed.limiter).clock_steps != 0, anew != 0);
     for (stint_key key = 0; key < KEYS; key++) {
         test_time = at - step + before[key].retry_after;
-        struct stint_verdict v = ask(&bed, key, 1, 0);
+        struct stint_verdict v = ask_bed(&bed, key, 1, 0);
         assert_true(fits(&before[key]) || fits(&v));
     }
     stint_close(bed.limiter);
@@ -228,7 +223,7 @@ static void test_there_and_back(void **state) {
         uint64_t end = T0 + 12 * HOUR + MINUTE;
         bool counted_again = end / TICK - (NOON - steps[i]) / TICK > (MINUTE + ALLOWANCE) / TICK;
         for (stint_key key = 1; key <= 4; key++) {
-            uint64_t granted = ask(&bed, key, (uint32_t)key, 0).granted;
+            uint64_t granted = ask_bed(&bed, key, (uint32_t)key, 0).granted;
             test_time = NOON - steps[i];
             uint64_t granted_then = empty(&bed, key, 0);
             test_time = NOON;
@@ -302,7 +297,7 @@ struct stretch {
 
 static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t real) {
     for (;;) {
-        struct stint_verdict v = ask(bed, 1, 1, 0);
+        struct stint_verdict v = ask_bed(bed, 1, 1, 0);
         uint64_t window = (v.window - stretch->start) / bed->policy.window - 1;
         assert_true(window < sizeof stretch->granted / sizeof stretch->granted[0]);
         if (!v.allowed)
@@ -389,7 +384,7 @@ static void note_grant(const struct stint_verdict *verdict) {
 /* Takes all that is left to a key. Returns whether it had a slot. */
 static bool take_rest_of(stint_key key) {
     for (;;) {
-        struct stint_verdict v = ask(nap.bed, key, 1, 0);
+        struct stint_verdict v = ask_bed(nap.bed, key, 1, 0);
         if (key == NAPPER)
             note_grant(&v);
         if (!fits(&v))
@@ -404,7 +399,7 @@ static void sleep_at(enum stint_test_instant instant) {
     test_time = nap.until;
     if (nap.others == OTHER_KEYS)
         for (stint_key key = OTHER_LATER; key < OTHER_LATER + 3; key++)
-            ask(nap.bed, key, 1, 0);
+            ask_bed(nap.bed, key, 1, 0);
     if (nap.others != NOBODY)
         take_rest_of(NAPPER);
 }
@@ -418,7 +413,7 @@ static void check_nap(const char *kind, bool crowded, enum stint_test_instant in
     struct bed bed = open_bed(kind, crowded ? 2 : 1000, NOON - 2 * DAY);
     if (crowded) /* used slots, to be taken over */
         for (stint_key key = OTHER; key < OTHER + 4; key++)
-            ask(&bed, key, 1, 0);
+            ask_bed(&bed, key, 1, 0);
     test_time = NOON;
     memset(&nap, 0, sizeof nap);
     nap.bed = &bed;
@@ -427,11 +422,11 @@ static void check_nap(const char *kind, bool crowded, enum stint_test_instant in
     nap.until = NOON + (uint64_t)jump;
 
     if (instant == INSTANT_LOADED) { /* of a key that is there */
-        struct stint_verdict v = ask(&bed, NAPPER, 1, 0);
+        struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
         note_grant(&v);
     }
     stint_test_hook = sleep_at;
-    struct stint_verdict v = ask(&bed, NAPPER, 1, 0);
+    struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
     note_grant(&v);
     stint_test_hook = NULL;
     bool hot = bed.policy.flags == 0 && bed.policy.jitter == 0 && bed.policy.max_reserved == 0 &&
@@ -440,7 +435,7 @@ static void check_nap(const char *kind, bool crowded, enum stint_test_instant in
     test_time = nap.until; /* no nap: a step all the same */
     bool tracked = take_rest_of(NAPPER);
 
-    uint64_t last = ask(&bed, NAPPER, 1, STINT_PEEK).window, granted_last = 0;
+    uint64_t last = ask_bed(&bed, NAPPER, 1, STINT_PEEK).window, granted_last = 0;
     bool stepped_back = jump < 0 && -jump > (int64_t)ALLOWANCE;
     for (unsigned i = 0; i < LEDGER; i++) {
         if (nap.ledger[i].granted > bed.capacity * (stepped_back ? 2 : 1))
@@ -509,12 +504,6 @@ static void stop_at(enum stint_test_instant instant) {
         return;
     paused->stopped = true;
     raise(SIGSTOP);
-}
-
-static void *shared_memory(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(memory, MAP_FAILED);
-    return memory;
 }
 
 /* Takes what is left to a key in the window of now. Returns it. */
@@ -653,20 +642,20 @@ static void test_refunds_in_2554(void **state) {
     for (unsigned kind = 0; kind < KINDS; kind++) {
         struct bed bed = open_bed(kinds[kind], 1000, UINT64_MAX - 5);
         for (uint32_t cost = 1; cost <= bed.capacity; cost++) {
-            struct stint_verdict v = ask(&bed, 7, cost, 0);
+            struct stint_verdict v = ask_bed(&bed, 7, cost, 0);
             assert_true(fits(&v));
             assert_int_equal(stint_refund(bed.limiter, bed.id, 7, cost, v.window), cost);
-            assert_int_equal(ask(&bed, 7, 0, STINT_PEEK).used, 0);
+            assert_int_equal(ask_bed(&bed, 7, 0, STINT_PEEK).used, 0);
         }
         stint_close(bed.limiter);
     }
     struct bed bed = open_bed("8/minute stripes=4", 1000, UINT64_MAX - 5);
-    struct stint_verdict v = ask(&bed, 7, 6, 0);
+    struct stint_verdict v = ask_bed(&bed, 7, 6, 0);
     assert_true(v.allowed);
-    v = ask(&bed, 7, 5, 0); /* takes the other two, and gives them back */
+    v = ask_bed(&bed, 7, 5, 0); /* takes the other two, and gives them back */
     assert_false(v.allowed);
     assert_true(v.used == 6 && v.reset_after == v.window - test_time);
-    v = ask(&bed, 7, 2, 0);
+    v = ask_bed(&bed, 7, 2, 0);
     assert_true(v.allowed);
     stint_close(bed.limiter);
 }
@@ -684,14 +673,14 @@ static void test_before_1970(void **state) {
                 if (bed.policy.window <= 30 * DAY) {
                     test_time = after[to];
                     for (stint_key key = 1; key < KEYS; key++) {
-                        struct stint_verdict v = ask(&bed, key, 1, STINT_PEEK);
+                        struct stint_verdict v = ask_bed(&bed, key, 1, STINT_PEEK);
                         check_look(&bed, key, 0, v.window, 0 - before[from], "to 1970");
                         assert_true(v.reset_after <= bed.policy.window);
-                        assert_int_equal(ask(&bed, key, bed.capacity, 0).used, bed.capacity);
+                        assert_int_equal(ask_bed(&bed, key, bed.capacity, 0).used, bed.capacity);
                     }
                     test_time = (uint64_t)0 - before[from];
                     for (stint_key key = 1; key < KEYS; key++) {
-                        struct stint_verdict v = ask(&bed, key, 1, STINT_PEEK);
+                        struct stint_verdict v = ask_bed(&bed, key, 1, STINT_PEEK);
                         check_look(&bed, key, 0, v.window, after[to], "before 1970");
                     }
                 }
@@ -782,7 +771,7 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
         if (live && bed.policy.stripes > 1) /* the rest of that window, and then the present one */
             most += left;
         assert_true(granted >= left && granted <= most);
-        test_time = ask(&bed, key, 1, STINT_PEEK).window;
+        test_time = ask_bed(&bed, key, 1, STINT_PEEK).window;
         assert_true(test_time <= at + idle_ticks * TICK + window + ALLOWANCE);
         assert_int_equal(empty(&bed, key, 0), bed.capacity);
         test_time = at + idle_ticks * TICK;
