@@ -160,7 +160,14 @@ static inline uint32_t match4_index(uint32_t match) {
 
 /* The same in bytes. */
 static inline size_t match4_offset(uint32_t match) {
+#if defined(__x86_64__)
+    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a register. */
+    uint64_t index;
+    __asm__("rep bsfq %1, %0" : "=r"(index) : "r"((uint64_t)match) : "cc");
+    return index * 4;
+#else
     return (size_t)__builtin_ctzll(match) * 4;
+#endif
 }
 
 static inline uint32_t match4_rest(uint32_t match) {
@@ -186,6 +193,78 @@ static inline size_t match4_offset(uint32_t match) {
 
 static inline uint32_t match4_rest(uint32_t match) {
     return match & (match - 1);
+}
+#endif
+
+/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one instruction, which
+ * needs no integer register. */
+#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+static inline int atomic_differs(const uint64_t *word, uint64_t value) {
+    int differs;
+    __asm__ volatile("cmpq %2, %1" : "=@ccne"(differs) : "m"(*word), "r"(value) : "memory");
+    return differs;
+}
+
+static inline int atomic_less(const uint64_t *word, uint64_t value) {
+    int less;
+    __asm__ volatile("cmpq %2, %1" : "=@ccb"(less) : "m"(*word), "r"(value) : "memory");
+    return less;
+}
+#else
+static inline bool atomic_differs(const uint64_t *word, uint64_t value) {
+    return atomic_load_relaxed(word) != value;
+}
+
+static inline bool atomic_less(const uint64_t *word, uint64_t value) {
+    return atomic_load_relaxed(word) < value;
+}
+#endif
+
+/* What atomic_all4 asks of the two words of a pair: of the low half of each, that (half ^ flip) & mask < below,
+ * where mask and below are less than 2^31; of the high half, that it is base .. base + range - 1, mod 2^32. */
+struct all4 {
+    uint32_t flip[2], mask[2], below[2], base[2], range[2];
+};
+
+/* Whether all four pairs of words of a cache line are as asked. No order, but that the second word of a pair
+ * is not loaded before its first (every x86-64 with AVX loads the two at once; others in effect do). Each word is
+ * whole in itself. */
+#if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
+static inline __m128i all4_lanes(const uint32_t value[2]) {
+    return _mm_set_epi32((int)value[1], (int)value[0], (int)value[1], (int)value[0]);
+}
+
+/* All ones where two pairs, a quarter each, are as asked. */
+static inline __m128i all4_half(const uint64_t *pairs, const struct all4 *asked) {
+    __m128 one = _mm_load_ps((const float *)(const void *)pairs);
+    __m128 two = _mm_load_ps((const float *)(const void *)(pairs + 2));
+    /* Loaded once: low and high halves of one instant. */
+    __asm__("" : "+x"(one), "+x"(two));
+    __m128i low = _mm_castps_si128(_mm_shuffle_ps(one, two, _MM_SHUFFLE(2, 0, 2, 0)));
+    __m128i high = _mm_castps_si128(_mm_shuffle_ps(one, two, _MM_SHUFFLE(3, 1, 3, 1)));
+    /* SSE2 compares signed numbers only: both sides are moved by 2^31. */
+    __m128i sign = _mm_set1_epi32(INT32_MIN);
+    __m128i ahead = _mm_sub_epi32(high, _mm_xor_si128(all4_lanes(asked->base), sign));
+    __m128i range = _mm_xor_si128(all4_lanes(asked->range), sign);
+    __m128i part =
+        _mm_and_si128(_mm_xor_si128(low, all4_lanes(asked->flip)), all4_lanes(asked->mask));
+    return _mm_and_si128(_mm_cmpgt_epi32(all4_lanes(asked->below), part),
+                         _mm_cmpgt_epi32(range, ahead));
+}
+
+static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
+    __m128i all = _mm_and_si128(all4_half(line, asked), all4_half(line + 4, asked));
+    return _mm_movemask_epi8(all) == 0xffff;
+}
+#else
+static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
+    for (uint32_t i = 0; i < 8; i++) {
+        uint64_t word = atomic_load_acquire(&line[i]);
+        if ((((uint32_t)word ^ asked->flip[i % 2]) & asked->mask[i % 2]) >= asked->below[i % 2] ||
+            (uint32_t)(word >> 32) - asked->base[i % 2] >= asked->range[i % 2])
+            return false;
+    }
+    return true;
 }
 #endif
 
@@ -230,11 +309,13 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #endif
 }
 
-/* Test builds may stop a thread before each of these (testing.h), and between the four loads of a
- * match. */
+/* Test builds may stop a thread before each of these (testing.h), and between the loads of those of a
+ * line. */
 #ifdef STINT_TESTING
 #define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
 #define atomic_load_acquire(word)         (STEP(word), atomic_load_acquire(word))
+#define atomic_differs(word, value)       (STEP(word), atomic_differs(word, value))
+#define atomic_less(word, value)          (STEP(word), atomic_less(word, value))
 #define atomic_cas_seq(word, old, new)    (STEP(word), atomic_cas_seq(word, old, new))
 #define atomic_fetch_add_seq(word, value) (STEP(word), atomic_fetch_add_seq(word, value))
 #define atomic_cas2_seq(words, old, new)  (STEP(words), atomic_cas2_seq(words, old, new))
@@ -248,6 +329,16 @@ static inline uint32_t atomic_match4_stepped(const uint64_t *line, uint64_t valu
     return atomic_match4(seen, value);
 }
 #define atomic_match4(line, value) atomic_match4_stepped(line, value)
+
+static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *asked) {
+    _Alignas(CACHE_LINE) uint64_t seen[8];
+    if (stint_test_step == NULL)
+        return atomic_all4(line, asked);
+    for (uint32_t i = 0; i < 8; i++)
+        seen[i] = atomic_load_acquire(&line[i]);
+    return atomic_all4(seen, asked);
+}
+#define atomic_all4(line, asked) atomic_all4_stepped(line, asked)
 #endif
 
 /* Raises a word to at least a value. All that follows in the program is done after the word has it,

@@ -221,8 +221,8 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         if (alone) { /* whoever held the lock is gone, with the machine perhaps */
             pthread_mutex_t lock;
             lock_make(&lock);
-            memcpy(&limiter->header->lock, &lock,
-                   sizeof(lock)); /* what is the same stays the same */
+            /* What is the same stays the same: a death in between leaves it whole. */
+            memcpy(&limiter->header->lock, &lock, sizeof(lock));
         }
         policies_repair(limiter);
         limiter_stripes_reclaim(limiter->header, alone);
@@ -245,9 +245,8 @@ int limiter_lock(struct stint_limiter *limiter) {
             if (error == 0) {
                 policies_repair(limiter);
                 (void)pthread_mutex_consistent(lock);
-            } else {
-                (void)pthread_mutex_unlock(
-                    lock); /* it is of no more use, and says so from now on */
+            } else { /* the lock is of no more use, and says so from now on */
+                (void)pthread_mutex_unlock(lock);
             }
             return error;
         case EBUSY:
@@ -295,6 +294,9 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .max_policies = shape->max_policies,
         .stripes = shape->stripes,
         .clock = options->clock,
+        .time_ticks = options->clock == NULL && (options->flags & STINT_PRECISE_CLOCK) == 0
+                          ? TICKS_IN_SECOND
+                          : 0,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
                     : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
                                                                   : CLOCK_REALTIME_COARSE,
@@ -378,14 +380,14 @@ static int open_file(const struct stint_options *options, const struct shape *sh
             if (error == 0)
                 error = memory_file_reserve(memory, options->path, shape->size);
             if (error == 0)
-                error = memory_file_map(memory, shape->size, shape->lines, options->flags);
+                error = memory_map(memory, shape->size, shape->lines, options->flags);
             return error != 0 ? error : prefault(memory, options);
         }
         if (error != -ENOENT)
             return error;
         error = memory_file_make(memory, options->path, shape->size);
         if (error == 0)
-            error = memory_file_map(memory, shape->size, shape->lines, options->flags);
+            error = memory_map(memory, shape->size, shape->lines, options->flags);
         if (error == 0)
             error = make(memory, options, shape);
         if (error == 0)
@@ -403,7 +405,7 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
     if (error != 0)
         return error;
     struct shape shape = shape_of(options);
-    struct memory memory = {.file = -1};
+    struct memory memory = {.file = -1, .alone = true};
     struct stint_limiter *limiter = NULL;
 
     error = options->path == NULL ? open_private(options, &shape, &memory)

@@ -28,22 +28,32 @@
 
 struct policy {
     /* First line: all that the hot path and its edges read. */
-    _Alignas(CACHE_LINE) uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may
-                                                 * not, because a count past the capacity would be
-                                                 * carried over, or because the verdict says more */
+    _Alignas(CACHE_LINE) uint64_t capacities; /* hot_capacity and edge_capacity */
     uint64_t
         current_end; /* end (tick) of the window that somebody last decided in: a hint that saves
                       * the division. Any value is safe: a subtraction tells if it holds now */
-    uint64_t hot_window;    /* ns; 0: neither the hot path nor its edges are for this policy */
-    uint64_t edge_capacity; /* tokens up to which one CAS counts */
-    uint64_t edges;         /* enum edge, and the capacity << 32 */
-    tick_t length;          /* of the window */
-    tick_t start;           /* a tick at which a window starts, but for a key's own phase */
+    uint64_t hot_window; /* ns; 0: neither the hot path nor its edges are for this policy */
+    uint64_t
+        hot_ticks;    /* the same in ticks; 0 also where a window begins or ends within a second */
+    uint64_t edges;   /* enum edge, and the capacity << 32 */
+    tick_t length;    /* of the window */
+    tick_t start;     /* a tick at which a window starts, but for a key's own phase */
     uint64_t version; /* rules[version % 2] is the rule; 0: there is no such policy. Written last */
     /* Second line: what may change, twice, so that a reader has always a whole one. */
     _Alignas(CACHE_LINE) uint64_t rules[2][sizeof(struct rule) / sizeof(uint64_t)];
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
+
+/* Tokens up to which a fetch-add counts; 0: it may not, because a count past the capacity would be carried
+ * over, or because the verdict says more. */
+static inline uint64_t hot_capacity(const struct policy *policy) {
+    return (uint32_t)atomic_load_relaxed(&policy->capacities);
+}
+
+/* Tokens up to which one CAS counts. */
+static inline uint64_t edge_capacity(const struct policy *policy) {
+    return atomic_load_relaxed(&policy->capacities) >> 32;
+}
 
 /* What the edges of the hot path may do (take.c), and what others must know at a glance. */
 enum edge {
@@ -125,7 +135,7 @@ struct header {
 #define HEADER_MAKING UINT64_C(1) /* somebody is making a table */
 /* Changes with anything that two processes must see alike: the parts of the mapping and their sizes, the
  * meaning of tags and states, the protocol, the hash. */
-#define HEADER_LAYOUT 1
+#define HEADER_LAYOUT 2
 
 /* Numbers of threads in a process: 1 .. STRIPES_MAX - 1; 0: it has none yet; THREAD_NUMBERS - 1: all were
  * taken at its first decision. */
@@ -154,6 +164,10 @@ struct stint_limiter {
     uint64_t (*clock)(void);
     clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
     uint32_t on_full;
+    uint64_t
+        time_ticks; /* TICKS_IN_SECOND if time() is this limiter's clock in seconds, else 0. (The
+                          * C library's may be ahead of it by a clock tick, musl's is: no promise
+                          * minds, the other callers are then late.) */
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
     /* Set-up and monitoring. */

@@ -42,11 +42,12 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file) {
 }
 
 int memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
-    char *start = map(size, lines, flags, -1);
+    char *start = map(size, lines, flags, memory->file);
     if (start == NULL)
         return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
-    *memory =
-        (struct memory){.start = start, .size = size, .file = -1, .mapped = true, .alone = true};
+    memory->start = start;
+    memory->size = size;
+    memory->mapped = true;
     return 0;
 }
 
@@ -158,15 +159,6 @@ int memory_file_make(struct memory *memory, const char *path, size_t size) {
     if (flock(file, LOCK_EX | LOCK_NB) != 0)
         return failed_file("the table cannot be locked:", path);
     return reserve(file, path, size);
-}
-
-int memory_file_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
-    memory->start = map(size, lines, flags, memory->file);
-    if (memory->start == NULL)
-        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
-    memory->size = size;
-    memory->mapped = true;
-    return 0;
 }
 
 int memory_file_publish(struct memory *memory, const char *path) {

@@ -22,8 +22,8 @@ struct memory {
     bool alone;  /* nobody else does before memory_file_share */
 };
 
-/* Maps private zeroed memory. From offset `lines` on it is on huge pages if these can be had and `flags`
- * (enum stint_options_flags) do not say otherwise. */
+/* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on huge pages
+ * if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
 int memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
@@ -45,9 +45,6 @@ int memory_file_reserve(const struct memory *memory, const char *path, size_t si
 
 /* Makes a file without a name beside `path`, with all its blocks reserved, and locks it. */
 int memory_file_make(struct memory *memory, const char *path, size_t size);
-
-/* Maps the file as memory_map does. */
-int memory_file_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Gives the file that was made its name. -EEXIST, without a reason: another has it by now. */
 int memory_file_publish(struct memory *memory, const char *path);

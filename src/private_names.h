@@ -9,6 +9,7 @@
 #define slot_count                   stint_private_slot_count
 #define slot_decide                  stint_private_slot_decide
 #define slot_decide_added            stint_private_slot_decide_added
+#define slot_search                  stint_private_slot_search
 #define slot_refund                  stint_private_slot_refund
 #define slot_reset                   stint_private_slot_reset
 #define stripes_decide               stint_private_stripes_decide
@@ -30,7 +31,6 @@
 #define memory_file_read             stint_private_memory_file_read
 #define memory_file_reserve          stint_private_memory_file_reserve
 #define memory_file_make             stint_private_memory_file_make
-#define memory_file_map              stint_private_memory_file_map
 #define memory_file_publish          stint_private_memory_file_publish
 #define memory_file_share            stint_private_memory_file_share
 #define own_stripes_map              stint_private_own_stripes_map

@@ -32,6 +32,14 @@ static inline struct line *sequence_line(const struct sequence *sequence, uint32
     return line < sequence->shard_end ? line : line - sequence->shard_lines;
 }
 
+/* The line after one of them. */
+static inline struct line *sequence_next(const struct sequence *sequence, struct line *line) {
+    line++;
+    if (UNLIKELY(line == sequence->shard_end))
+        line -= sequence->shard_lines;
+    return line;
+}
+
 /* Slot number `position` of the sequence. */
 static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
     return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
@@ -93,83 +101,164 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
     return place->stepped;
 }
 
-/* Where a line has its first slot, from number `from` on, that is not plainly live; LINE_SLOTS if there is
- * none. Plainly live is a slot that slot_reusable would find live by its policy's window alone: those of a
- * full table nearly all are. */
-static inline uint32_t line_not_live(const struct decision *decision, const struct line *line,
-                                     uint32_t from, tick_t now) {
+/* The first slot of the sequence, from number `position` on, that is not plainly live; sequence_length if
+ * there is none. Plainly live is a slot that slot_reusable would find live by its policy's window alone: those
+ * of a full table nearly all are. */
+static uint32_t next_not_live(const struct decision *decision, const struct sequence *sequence,
+                              uint32_t position, tick_t now) {
+    const struct table *table = &decision->limiter->table;
     const struct policy *policies = decision->limiter->policies;
     const uint64_t max_policies = decision->limiter->max_policies;
-    const uint64_t tombstone = table_tombstone(&decision->limiter->table);
+    const uint64_t policy_mask = table_tombstone(table) - 1;
+    const uint64_t next = state_of(now + 1, 0);
+    const uint32_t length = sequence_length(table);
+    struct line *line = sequence_line(sequence, position / LINE_SLOTS);
 
-    for (; from < LINE_SLOTS; from++) {
-        uint64_t tag = atomic_load_acquire(&line->slots[from].tag);
-        uint64_t state = atomic_load_acquire(&line->slots[from].state);
-        uint64_t policy = (tag & (tombstone - 1)) - 1; /* no number: never used, tombstone */
-        uint64_t ahead = (state_id(state) - (uint64_t)now) & ID_MASK; /* 2^32 and more: behind */
-        if (UNLIKELY(policy >= max_policies || state_pending(state)) ||
-            ahead - 1 >= (uint64_t)(policies[policy].length + ALLOWANCE_TICKS))
-            break;
+    while (position < length) {
+        do {
+            const struct slot *slot = &line->slots[position % LINE_SLOTS];
+            uint64_t tag = atomic_load_acquire(&slot->tag);
+            uint64_t state = atomic_load_acquire(&slot->state);
+            uint64_t policy = (tag & policy_mask) - 1; /* no number: never used, tombstone */
+            if (UNLIKELY(policy >= max_policies || state_pending(state)))
+                return position;
+            /* The id is in the top bits: one that is behind makes the difference more than any of these. */
+            uint64_t most = (uint64_t)(policies[policy].length + ALLOWANCE_TICKS) << STATE_ID;
+            if (UNLIKELY(state - next >= most))
+                return position;
+        } while (++position % LINE_SLOTS != 0);
+        line = sequence_next(sequence, line);
     }
-    return from;
+    return length;
 }
 
 /* ---- Find ----------------------------------------------------------------------------------- */
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key's tag as far as it can be (I5, I6). */
-static bool find_tag(const struct decision *decision, const struct sequence *sequence,
-                     struct place *place) {
-    const struct table *table = &decision->limiter->table;
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
+static struct search find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
+                              uint32_t lines) {
+    struct sequence sequence = sequence_of(table, hash);
+    struct line *line = sequence_line(&sequence, from);
 
-    for (uint32_t i = 0, lines = sequence_reach(table, decision->hash); i < lines; i++) {
-        struct line *line = sequence_line(sequence, i);
-        uint32_t match = line_match(line, decision->tag);
-        if (match != 0) {
-            uint32_t slot = match4_index(match);
-            *place = (struct place){.slot = &line->slots[slot],
-                                    .tag = decision->tag,
-                                    .position = i * LINE_SLOTS + slot};
-            return true;
-        }
+    for (uint32_t i = from; i < lines; i++, line = sequence_next(&sequence, line)) {
+        struct slot *slot = line_find(line, tag);
+        if (slot != NULL)
+            return (struct search){slot, i};
         if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
-            return false;
+            break;
     }
-    return false;
+    return (struct search){0};
+}
+
+/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are of the tag's policy, not
+ * pending, and none has the tag. Of the two tags it compares the high halves only: a line that differs in
+ * less gets a closer look for nothing. */
+static inline struct all4 others_of_policy(const struct table *table, uint64_t tag) {
+    const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
+
+    return (struct all4){
+        .flip[0] = (uint32_t)tag,
+        .mask[0] = policy_mask,
+        .below[0] = 1,
+        .base[0] = (uint32_t)(tag >> 32) + 1,
+        .range[0] = UINT32_MAX,
+        .mask[1] = (uint32_t)STATE_PENDING,
+        .below[1] = 1,
+    };
+}
+
+/* Likewise, and that all are live. Of an id it compares all but the last bit: those from the first even one
+ * behind that of now on, as far as the odd ones are not beyond what a live slot may be ahead. */
+static inline struct all4 plainly_live(const struct table *table, uint64_t tag, tick_t length,
+                                       tick_t now) {
+    struct all4 asked = others_of_policy(table, tag);
+    asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
+    asked.range[1] = (uint32_t)((length + ALLOWANCE_TICKS - 1) / 2);
+    return asked;
+}
+
+struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t length,
+                          tick_t now) {
+    const struct sequence sequence = sequence_of(table, hash);
+    const struct all4 plain = plainly_live(table, tag, length, now);
+    struct line *line = sequence.home;
+    uint32_t i = 0;
+
+    while (i < table->probe_lines && atomic_all4(&line->slots[0].tag, &plain)) {
+        i++;
+        line = sequence_next(&sequence, line);
+    }
+    atomic_fence_acquire();
+    if (i == table->probe_lines)
+        return (struct search){NULL, i};
+    struct slot *slot = line_find(line, tag);
+    if (slot != NULL)
+        return (struct search){slot, i};
+    struct search rest = {0};
+    if (line_match(line, 0) == 0) /* I5 */
+        rest = find_tag(table, hash, tag, i + 1, sequence_reach(table, hash));
+    return rest.slot != NULL ? rest : (struct search){NULL, i};
+}
+
+static struct place place_found(const struct search *search, uint64_t tag) {
+    struct slot *slot = search->slot;
+    uint32_t number = (uint32_t)((uintptr_t)slot % sizeof(struct line) / sizeof(*slot));
+    return (struct place){.slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
 }
 
 /* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is the
- * first slot that it may claim. FULL: it has none and may claim none. */
+ * first slot that it may claim. FULL: it may claim none; whether it has one is to be looked at again. */
 static enum found slot_find(struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
-    struct sequence sequence = sequence_of(table, decision->hash);
-
-    if (find_tag(decision, &sequence, place))
-        return FOUND;
     uint64_t now = decision->now;
-    tick_t tick = tick_of(now);
-    for (uint32_t i = 0; i < table->probe_lines; i++) {
-        struct line *line = sequence_line(&sequence, i);
-        for (uint32_t j = 0; (j = line_not_live(decision, line, j, tick)) < LINE_SLOTS; j++) {
-            struct slot *slot = &line->slots[j];
-            *place = (struct place){.slot = slot,
-                                    .tag = atomic_load_acquire(&slot->tag),
-                                    .position = i * LINE_SLOTS + j};
-            place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
-            if (place->tag == 0)
+    tick_t tick = tick_of(now), length = decision->policy->length;
+    bool earlier = decision->searched != NULL;
+    struct search search = earlier
+                               ? *decision->searched
+                               : slot_search(table, decision->hash, decision->tag, length, tick);
+
+    decision->searched = NULL; /* good for once */
+    if (search.slot != NULL) {
+        *place = place_found(&search, decision->tag);
+        return FOUND;
+    }
+    struct sequence sequence = sequence_of(table, decision->hash);
+    uint32_t end = sequence_length(table);
+    for (uint32_t i = search.line * LINE_SLOTS;
+         (i = next_not_live(decision, &sequence, i, tick)) < end; i++) {
+        struct slot *slot = sequence_slot(&sequence, i);
+        *place =
+            (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
+        place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
+        if (place->tag == 0 || slot_reusable(decision, place)) {
+            if (!earlier)
                 return ABSENT;
-            if (slot_reusable(decision, place))
+            /* It is a while since that search, and two claims of a key use up a slot until the next tick.
+             * Another thread's is likely to be in a slot that this one would have taken: before this one. */
+            search = find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
+            if (search.slot == NULL)
                 return ABSENT;
-            tick = tick_of(decision->now); /* it may have moved */
+            *place = place_found(&search, decision->tag);
+            return FOUND;
         }
+        tick = tick_of(decision->now); /* it may have moved */
     }
     if (GUARD(FULL_LATE, decision->now != now))
         /* this thread was late, and judged the first slots by a `now` of then */
         return slot_find(decision, place);
-    /* All slots were live, and stay so at this now (I1). But the key may have got the last of them
-     * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
-    return GUARD(FULL_AGAIN, find_tag(decision, &sequence, place)) ? FOUND : FULL;
+    return FULL;
+}
+
+/* After FULL: all slots were live, and stay so at this now (I1). But the key may have got the last of them
+ * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
+static bool found_again(const struct decision *decision) {
+    const struct table *table = &decision->limiter->table;
+
+    atomic_fence_acquire();
+    uint32_t lines = sequence_reach(table, decision->hash);
+    return GUARD(FULL_AGAIN, find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most), or none. */
@@ -484,13 +573,13 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
     uint32_t lines = GUARDED(REACH_READ) ? sequence_reach(table, decision->hash)
                                          : claim->position / LINE_SLOTS + 1;
 
-    for (uint32_t i = 0; i < lines; i++) {
-        struct line *line = sequence_line(&sequence, i);
+    struct line *line = sequence.home;
+    for (uint32_t i = 0; i < lines; i++, line = sequence_next(&sequence, line)) {
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
             uint32_t position = i * LINE_SLOTS + match4_index(match);
             if (position != claim->position &&
-                !claim_outranks(decision, claim, sequence_slot(&sequence, position), position))
+                !claim_outranks(decision, claim, &line->slots[position % LINE_SLOTS], position))
                 return false;
         }
         if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
@@ -601,46 +690,66 @@ static uint64_t slot_tokens(const struct decision *decision, const struct place 
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 
+/* What atomic_all4 asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
+ * Nothing of the ids, but that a range that has all of them cannot be written. */
+static inline struct all4 used_at_least(const struct table *table, uint64_t tag, uint64_t fewest) {
+    struct all4 asked = others_of_policy(table, tag);
+    asked.flip[1] = (uint32_t)USED_MASK;
+    asked.mask[1] = (uint32_t)(STATE_PENDING | USED_MASK);
+    asked.below[1] = fewest <= USED_MASK ? (uint32_t)(USED_MASK - fewest) + 1 : 0;
+    asked.range[1] = UINT32_MAX;
+    return asked;
+}
+
 /* Finds the slot of the sequence with the fewest tokens used. ABSENT: it is `place`. FULL: all are
  * claims or tombstones, which are free in the next tick. FOUND: the key has been given one
- * meanwhile. */
+ * meanwhile: this is the second search for it, too. */
 static enum found find_least_used(const struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
+    /* Whether slots of the decision's policy hold as many tokens as they count: most lines need no closer
+     * look then. */
+    bool counts = (atomic_load_relaxed(&decision->policy->edges) & EDGE_CARRIES) == 0;
+    struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
+    struct line *line = sequence.home;
 
-    for (uint32_t i = 0; i < sequence_length(table); i++) {
-        struct place seen = {.slot = sequence_slot(&sequence, i), .position = i};
-        seen.tag = atomic_load_acquire(&seen.slot->tag);
-        seen.state = atomic_load_acquire(&seen.slot->state);
-        if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
-            return FOUND;
-        if (seen.tag == 0 ||
-            GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) || state_pending(seen.state)))
+    atomic_fence_acquire();
+    for (uint32_t i = 0; i < table->probe_lines; i++, line = sequence_next(&sequence, line)) {
+        if (counts && atomic_all4(&line->slots[0].tag, &enough))
             continue;
-        uint64_t tokens = slot_tokens(decision, &seen);
-        if (tokens < fewest) {
-            fewest = tokens;
-            *place = seen;
+        for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+            struct place seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
+            seen.tag = atomic_load_acquire(&seen.slot->tag);
+            seen.state = atomic_load_acquire(&seen.slot->state);
+            if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
+                return FOUND;
+            if (seen.tag == 0 || GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) ||
+                                                         state_pending(seen.state)))
+                continue;
+            uint64_t tokens = slot_tokens(decision, &seen);
+            if (tokens < fewest) {
+                fewest = tokens;
+                *place = seen;
+            }
         }
+        enough = used_at_least(table, decision->tag, fewest);
     }
     return fewest != UINT64_MAX ? ABSENT : FULL;
 }
 
-/* The key has no slot and may claim none: the outcome that the user chose (G). */
+/* The key may claim no slot, and has none: the outcome that the user chose (G). */
 static enum progress decide_full(struct decision *decision, struct stint_verdict *verdict,
                                  bool *allowed) {
     struct charge charge = charge_of(&decision->terms, 0, 0);
     bool peek = (decision->terms.flags & STINT_PEEK) != 0;
-
-    if (!peek && charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms)))
-        return decide_nothing(decision, &charge, verdict, allowed);
+    bool replace = decision->limiter->on_full == STINT_FULL_REPLACE;
+    bool nothing = charge.count == 0 && (charge.fits || !refusal_marked(&decision->terms));
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     bool worth = charge.fits || charge.count != 0;
-    if (decision->limiter->on_full == STINT_FULL_REPLACE && (peek || worth)) {
+
+    if (replace && !peek && !nothing && worth) {
         struct place place;
-        if (peek)
-            return decide_nothing(decision, &charge, verdict, allowed);
         enum found found = find_least_used(decision, &place);
         if (found == FOUND || (found == ABSENT && !claim_slot(decision, &place)))
             return STALE;
@@ -649,6 +758,11 @@ static enum progress decide_full(struct decision *decision, struct stint_verdict
             return claim_resolve(decision, &place, STINT_REPLACED, verdict, allowed);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */
+    } else {
+        if (found_again(decision))
+            return STALE;
+        if (peek ? replace : nothing)
+            return decide_nothing(decision, &charge, verdict, allowed);
     }
     if (decision->limiter->on_full == STINT_FULL_REFUSE)
         charge = (struct charge){.fits = false};

@@ -55,6 +55,14 @@
  *   Without the second load of the tag another key's window is charged; without the second load of
  *   the state a key is refused for another's count.
  *
+ * A full table. One search compares the tags, and on the way sees for how many lines from home on all slots
+ * are live (slot_search). A slot once seen live stays so at this now, whoever's it is (I1), so it is the same
+ * as if all of them had been seen when the last one was. What a glance at a line does not show to be live is
+ * looked at slot by slot, by the policy of each. Once no slot may be claimed, the tags are compared again,
+ * where one is to be replaced by the search for the fewest tokens: the key may have got the last free slot
+ * behind the first search's back. The tags of the first search are but hints, so nothing depends on which of
+ * them are before which glance.
+ *
  * Fetch-add. It is issued only after a load that showed room, so `used` passes the limit by at most
  * one for each thread, and never reaches the refused bit (2^28 threads). What is above every limit that
  * there ever was is cut off by the next decision that is not the hot path's, and by a refund. If what
@@ -109,7 +117,7 @@
  *   M7   reach and watermark raised, or seen  the CAS is a barrier
  *        high enough, then the claim
  *   M8   look, then the watermark             a fence, whatever the look was made of
- *   M9   all slots seen live, then the        the loads of their states are acquires
+ *   M9   all slots seen live, then the        a fence, or the loads of their states are acquires
  *        second search and its reach
  *   M10  a policy's largest limit raised, or  atomic_raise: its CAS is a barrier, its load an acquire; and
  *        seen high enough, then the limit     what charges is a barrier
@@ -127,6 +135,10 @@
  * Operation by operation:
  *   Find.      The tags of a line are compared relaxed: a match is a hint, which M1 and M2 check; a key
  *              that was missed has a claim to make, whose look sees it (M5), or is looked for again (M9).
+ *              Whether all slots of a line are live is seen in loads of which only the tag of a slot is
+ *              before its state (a never-used slot, whose state is no window's, shows by its tag); that
+ *              the tag and the state may be of two occupants does no harm: the state is one that the slot
+ *              had (I1), and of the tag only the policy matters, only when the clock was stepped back.
  *              The reach is an acquire; relaxed would do: a search that ends short of a claim is one that
  *              was made before that claim. Two loads of one word never go back, so a key that stays in
  *              its slot is not missed.
@@ -225,7 +237,8 @@ struct decision {
     uint64_t now; /* ns since the epoch */
     tick_t start; /* of the policy's windows, for this key */
     uint32_t policy_id;
-    uint32_t stripe; /* of a striped policy's key: the hash is that stripe's */
+    uint32_t stripe;               /* of a striped policy's key: the hash is that stripe's */
+    const struct search *searched; /* at this now, without having found the key; NULL: not yet */
     struct terms terms;
 };
 
@@ -246,31 +259,23 @@ static inline struct slot *line_find(struct line *line, uint64_t tag) {
     return match == 0 ? NULL : line_slot(line, match);
 }
 
-/* Lines of a search that are looked at for a never-used slot (I5): it ends most searches while a table is
- * young, when one is nearly always in the first two lines; later there is none, and looking costs. */
+/* Lines of a search for a tag that are looked at for a never-used slot (I5): it ends most searches while a
+ * table is young, when one is nearly always in the first two lines; later there is none, and looking costs. (slot_search
+ * looks in the line at which it stops, too.) */
 #define UNUSED_LINES 2
 
-/* Likewise in the lines after the home line, as far as any claim of the shard has gone (I6), or up to a
- * never-used slot (I5). */
-static inline struct slot *table_find_displaced(const struct table *table, uint64_t hash,
-                                                uint64_t tag) {
-    uint64_t shard_end = (table_shard(table, hash) + 1) * table->shard_lines;
-    uint64_t index = table_home(table, hash);
+/* What a search for a key has shown. */
+struct search {
+    struct slot *slot; /* which has the key's tag; NULL: none */
+    uint32_t
+        line; /* its line, counted from home; NULL: so many from home on are live (slot_search) */
+};
 
-    uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
-
-    for (uint64_t i = reach; i > 0; i--) {
-        if (i + UNUSED_LINES > reach && line_match(&table->lines[index], 0) != 0)
-            return NULL;
-        index++;
-        if (index == shard_end)
-            index -= table->shard_lines;
-        struct slot *slot = line_find(&table->lines[index], tag);
-        if (slot != NULL)
-            return slot;
-    }
-    return NULL;
-}
+/* Looks for a tag in the lines that its key may be in, and on the way, which costs nearly nothing more, for
+ * how many of them, from home on, have only live slots: as of the tick `now`, hence for good at this `now`
+ * (I1). `length` is that of the windows of the tag's policy, or less. */
+struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t length,
+                          tick_t now);
 
 /* Claims a never-used slot of a key's first two lines, which have not got the key, and commits it with one
  * token used in the window that ends at `end`: the short way through find, claim and resolve while the

@@ -168,9 +168,8 @@ void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t 
 
 uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
     uint64_t total = 0;
-    for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++) {
+    for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++)
         total += atomic_load_relaxed(&stripe_rows(limiter, stripe)[row].count[counter]);
-    }
     return total;
 }
 

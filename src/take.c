@@ -64,12 +64,13 @@ static void decision_begin(struct decision *decision, struct stint_limiter *limi
 }
 
 /* Decides the long way whatever the hot path leaves. `slot` is NULL, or one to which the hot path
- * added, `added` being what it returned and `seen` what it had loaded before. Not inlined, so that
- * the hot path needs no more registers than its own. */
-static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
-                                                  const struct stint_request *request, uint64_t now,
-                                                  struct stint_verdict *verdict, struct slot *slot,
-                                                  uint64_t seen, uint64_t added) {
+ * added, `added` being what it returned and `seen` what it had loaded before. `searched` is NULL, or what the
+ * hot path's search for the key has shown, which has not found it. */
+static CK_CC_FORCE_INLINE bool decide_long(struct stint_limiter *limiter,
+                                           const struct stint_request *request, uint64_t now,
+                                           struct stint_verdict *verdict, struct slot *slot,
+                                           uint64_t seen, uint64_t added,
+                                           const struct search *searched) {
     struct policy *policy = limiter_policy(limiter, request->policy);
     struct decision decision;
 
@@ -84,7 +85,16 @@ static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
         return stripes_decide(&decision, slot, seen, added, verdict);
     if (slot != NULL)
         return slot_decide_added(&decision, slot, seen, added, verdict);
+    decision.searched = searched;
     return slot_decide(&decision, verdict);
+}
+
+/* Not inlined, so that the hot path needs no more registers than its own. */
+static __attribute__((noinline)) bool decide_rest(struct stint_limiter *limiter,
+                                                  const struct stint_request *request, uint64_t now,
+                                                  struct stint_verdict *verdict, struct slot *slot,
+                                                  uint64_t seen, uint64_t added) {
+    return decide_long(limiter, request, now, verdict, slot, seen, added, NULL);
 }
 
 /* Ends a granted request of cost 1, after which `used` tokens are taken. */
@@ -92,9 +102,9 @@ static CK_CC_FORCE_INLINE bool take_granted(struct stint_limiter *limiter, uint3
                                             uint64_t now, struct stint_verdict *verdict, tick_t end,
                                             uint64_t capacity, uint64_t used) {
     limiter_count(limiter, policy_id, COUNT_ALLOWED);
-    if (verdict != NULL) { /* field by field: each byte is written once */
-        verdict->allowed = true;
-        verdict->flags = 0;
+    if (verdict != NULL) { /* in parts, so that each byte is written once */
+        static const struct stint_verdict granted = {.allowed = true};
+        memcpy(verdict, &granted, offsetof(struct stint_verdict, capacity));
         verdict->capacity = (uint32_t)capacity;
         verdict->used = (uint32_t)used;
         verdict->remaining = (uint32_t)(capacity - used);
@@ -113,7 +123,7 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
     struct policy *policy = &limiter->policies[request->policy];
     uint32_t stripes = UINT32_C(1) << (edges >> EDGE_STRIPES & 7);
     uint32_t stripe = limiter_stripe(limiter) & (stripes - 1);
-    uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
+    uint64_t capacity = hot_capacity(policy);
     uint64_t share = stripe_share(capacity, stripes, stripe);
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
 
@@ -159,6 +169,9 @@ static __attribute__((noinline)) bool take_added(struct stint_limiter *limiter, 
                                                  struct stint_verdict *verdict, struct slot *slot,
                                                  uint64_t seen, uint64_t added) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
     return decide_rest(limiter, &request, now, verdict, slot, seen, added);
 }
 
@@ -185,8 +198,7 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
             return take_granted(limiter, policy_id, now, verdict, end, capacity, 1);
     } else if (state_same_window(state, window)) {
         /* Both: the policy may be changing. */
-        if (!GUARDED(EDGE_FULL) ||
-            (used < capacity && used < atomic_load_relaxed(&policy->edge_capacity))) {
+        if (!GUARDED(EDGE_FULL) || (used < capacity && used < edge_capacity(policy))) {
             if (slot_swap(slot, tag, state, state + 1))
                 return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
         } else if ((edges & EDGE_REFUSE) != 0 && used >= capacity &&
@@ -215,35 +227,46 @@ struct hot {
     uint64_t capacity; /* tokens up to which a fetch-add counts */
 };
 
+static CK_CC_FORCE_INLINE struct hot hot_of(const struct policy *policy, tick_t end) {
+    return (struct hot){end, state_of(end, 0), hot_capacity(policy)};
+}
+
 /* Returns whether a policy is the hot path's and its hint is of the window that holds `now`. */
 static CK_CC_FORCE_INLINE bool hot_begin(const struct policy *policy, uint64_t now,
                                          struct hot *hot) {
-    hot->end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    hot->window = state_of(hot->end, 0);
-    hot->capacity = atomic_load_relaxed(&policy->hot_capacity);
+    *hot = hot_of(policy, (tick_t)atomic_load_relaxed(&policy->current_end));
     /* end > now >= end - window, or the hint is of another window (or of no policy). */
     uint64_t left = tick_ns(hot->end) - now;
-    return LIKELY(
-        !GUARD(TAKE_WINDOW, left == 0 || left > atomic_load_relaxed(&policy->hot_window)));
+    return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* The second half of the hot path: the key's tag was seen in `slot`. */
+/* The second half of the hot path: the key's tag was seen in `slot`. `now` may be STINT_NOW if there is no
+ * verdict to write. */
 static CK_CC_FORCE_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id,
                                        stint_key key, uint64_t now, struct stint_verdict *verdict,
                                        const struct hot *hot, struct slot *slot, uint64_t tag) {
     /* The state, then the tag again (slot.h, "Find"). A state of this window, neither pending nor
      * refused, is `used` when its window is subtracted; any other is far more than a limit. */
     uint64_t state = atomic_load_acquire(&slot->state);
-    if (UNLIKELY(GUARD(TAKE_ROOM, state - hot->window >= hot->capacity) ||
-                 GUARD(TAKE_TAG, atomic_load_relaxed(&slot->tag) != tag)))
+    if (UNLIKELY(GUARD(TAKE_ROOM, state - hot->window >= hot->capacity)) ||
+        UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
         return take_edge(limiter, policy_id, key, now, verdict, slot, hot->end);
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
     uint64_t used = added - hot->window;
     if (UNLIKELY(GUARD(TAKE_ADDED, used >= hot->capacity)))
-        return take_added(limiter, policy_id, key, now, verdict, slot, state, added);
+        return take_added(limiter, policy_id, key, now, verdict, slot, hot->window, added);
 
     return take_granted(limiter, policy_id, now, verdict, hot->end, hot->capacity, used + 1);
+}
+
+/* A key that the hot path has not found. */
+static __attribute__((noinline)) bool take_absent(struct stint_limiter *limiter, uint32_t policy,
+                                                  stint_key key, uint64_t now,
+                                                  struct stint_verdict *verdict,
+                                                  const struct search *searched) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    return decide_long(limiter, &request, now, verdict, NULL, 0, 0, searched);
 }
 
 /* The hot path of a key that is not in its home line: a new one, or one that found it full when it
@@ -264,17 +287,23 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
     struct slot *slot = line_find(next, tag);
     uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
     if (slot == NULL && (unused | unused_next) != 0 && /* so it is nowhere (I5) */
-        atomic_load_relaxed(&policy->edge_capacity) > 0) {
+        edge_capacity(policy) > 0) {
         slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
-        if (!slot_claim_unused(limiter, home, next, slot, unused == 0, key, tag, tick_of(now), end))
+        /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
+        bool displaced = unused == 0 && next != home;
+        if (!slot_claim_unused(limiter, home, next, slot, displaced, key, tag, tick_of(now), end))
             return take_rest(limiter, policy_id, key, 1, now, verdict);
         return take_granted(limiter, policy_id, now, verdict, end, edges >> 32, 1);
     }
-    if (slot == NULL)
-        slot = table_find_displaced(&limiter->table, key, tag);
-    if (slot == NULL)
-        return take_rest(limiter, policy_id, key, 1, now, verdict);
-    struct hot hot = {end, state_of(end, 0), atomic_load_relaxed(&policy->hot_capacity)};
+    if (slot == NULL) {
+        /* policy->length, in a word that ThreadSanitizer knows to be read by all (M15). */
+        tick_t length = tick_of(atomic_load_relaxed(&policy->hot_window));
+        struct search search = slot_search(&limiter->table, key, tag, length, tick_of(now));
+        if (search.slot == NULL)
+            return take_absent(limiter, policy_id, key, now, verdict, &search);
+        slot = search.slot;
+    }
+    struct hot hot = hot_of(policy, end);
     return take_in(limiter, policy_id, key, now, verdict, &hot, slot, tag);
 }
 
@@ -290,14 +319,12 @@ static CK_CC_FORCE_INLINE bool take_hot(struct stint_limiter *limiter, uint32_t 
 }
 
 /* One request, by the hot path if it can. */
-static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id,
-                                    stint_key key, uint32_t cost, uint64_t now,
-                                    struct stint_verdict *verdict) {
+static __attribute__((noinline)) bool take_verdict(struct stint_limiter *limiter,
+                                                   uint32_t policy_id, stint_key key, uint64_t now,
+                                                   struct stint_verdict *verdict) {
     struct line *home = home_of(limiter, key);
     struct hot hot;
 
-    if (UNLIKELY(cost != 1 || policy_id >= limiter->max_policies))
-        return take_rest(limiter, policy_id, key, cost, now, verdict);
     if (LIKELY(now == STINT_NOW)) {
         __builtin_prefetch(home); /* the line comes while the clock is read */
         now = limiter_now(limiter);
@@ -305,6 +332,37 @@ static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t poli
     if (UNLIKELY(!hot_begin(&limiter->policies[policy_id], now, &hot)))
         return take_rest(limiter, policy_id, key, 1, now, verdict);
     return take_hot(limiter, policy_id, key, home, now, verdict, &hot);
+}
+
+/* Likewise, for who asks for the answer alone, now, by a policy whose windows begin and end at whole seconds: the
+ * second decides. time() loads it, of the clock of which clock_gettime computes the rest, for which there is no
+ * use here: what leaves this path before it has charged starts over, and what has charged reads the clock
+ * (STINT_NOW). */
+static __attribute__((noinline)) bool take_answer(struct stint_limiter *limiter, uint32_t policy_id,
+                                                  stint_key key) {
+    tick_t now = (tick_t)((uint64_t)time(NULL) * limiter->time_ticks);
+    const struct policy *policy = &limiter->policies[policy_id];
+    struct hot hot = hot_of(policy, (tick_t)atomic_load_relaxed(&policy->current_end));
+    uint64_t left = (uint64_t)(hot.end - now);
+    uint64_t tag = table_tag(&limiter->table, key, policy_id);
+
+    if (UNLIKELY(GUARD(ANSWER_WINDOW, left == 0 || atomic_less(&policy->hot_ticks, left))))
+        return take_verdict(limiter, policy_id, key, STINT_NOW, NULL);
+    struct slot *slot = line_find(home_of(limiter, key), tag);
+    if (UNLIKELY(slot == NULL))
+        return take_verdict(limiter, policy_id, key, STINT_NOW, NULL);
+    return take_in(limiter, policy_id, key, STINT_NOW, NULL, &hot, slot, tag);
+}
+
+/* Neither is inlined: what each saves of the caller's registers, the other need not. */
+static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id,
+                                    stint_key key, uint32_t cost, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    if (UNLIKELY(cost != 1 || policy_id >= limiter->max_policies))
+        return take_rest(limiter, policy_id, key, cost, now, verdict);
+    if (verdict == NULL && limiter->time_ticks != 0 && now == STINT_NOW)
+        return take_answer(limiter, policy_id, key);
+    return take_verdict(limiter, policy_id, key, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
@@ -346,8 +404,14 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     uint32_t policy_id = 0;
     size_t allowed = 0;
 
+    /* As fetch, but all home lines first: each is needed, and together with the next ones they are more misses
+     * than a core keeps under way. */
+    for (size_t i = 0; i < n && i < AHEAD; i++) {
+        homes[i] = home_of(limiter, requests[i].key);
+        __builtin_prefetch(homes[i]);
+    }
     for (size_t i = 0; i < n && i < AHEAD; i++)
-        homes[i] = fetch(limiter, &requests[i]);
+        __builtin_prefetch(homes[i] + 1);
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     for (size_t i = 0; i < n; i++) {

@@ -28,6 +28,7 @@ enum stint_test_instant {
 #define STINT_TEST_GUARDS(X)                                                                       \
     /* The hot path and its edges: take.c */                                                       \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
+    X(ANSWER_WINDOW, "the policy's last window is taken for the window of this second")            \
     X(TAKE_ROOM, "a fetch-add without having seen room")                                           \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \

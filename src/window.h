@@ -21,6 +21,8 @@ typedef int64_t tick_t;
 #define ID_BITS 33
 #define ID_MASK ((UINT64_C(1) << ID_BITS) - 1)
 
+#define TICKS_IN_SECOND ((tick_t)(1000000000 / STINT_TICK_NS))
+
 /* How far a slot may be ahead of the clock, beyond its own window, before the clock counts as
  * stepped back: promise H's allowance. It covers the small steps that NTP makes. */
 #define ALLOWANCE_TICKS ((tick_t)6000) /* 60 s */

@@ -26,10 +26,10 @@
 #include "testing.h"
 
 enum {
-    HISTORIES_MOST = 60000,
+    HISTORIES_MOST = 300000,
     HISTORIES_MORE =
         5000,          /* of a mutant that was found out before, or that nothing will find out */
-    SECONDS_MOST = 15, /* of histories */
+    SECONDS_MOST = 40, /* of histories */
     SECONDS_HUNG = 60,
 };
 

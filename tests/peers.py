@@ -19,7 +19,7 @@ import unittest
 BENCH = "stint-bench"
 CORES = len(os.sched_getaffinity(0))
 
-HERE = ["stint", "stint-batch", "counter", "open-64", "rwlock", "mutex-64", "mutex"]
+HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "rwlock", "mutex-64", "mutex"]
 SERVERS = {
     "memcached": "memcached", "memcached-16": "memcached",
     "redis-incr": "redis-server", "redis-incr-16": "redis-server",
@@ -108,7 +108,8 @@ class Temporary(unittest.TestCase):
 class Rows(Temporary):
     def check_row(self, row, rows):
         name = row["peer"]
-        self.assertEqual(row["depth"], 16 if name.endswith(("-16", "-batch")) else 1)
+        depth = 16 if name.endswith(("-16", "-batch")) else 64 if name.endswith("-batch-64") else 1
+        self.assertEqual(row["depth"], depth)
         if name in SERVERS and shutil.which(SERVERS[name]) is None:
             self.assertEqual((row["absent"], row["checked"]), (True, False))
             self.assertEqual([row[field] for field in NUMBERS], [None] * len(NUMBERS))

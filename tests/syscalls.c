@@ -116,6 +116,8 @@ static int decide(void *shared) {
         requests[3].key = stint_key_address(limiter, (const struct sockaddr *)&address, 24, 0);
         stint_decide_batch(limiter, requests, 20, now, verdicts);
         stint_decide(limiter, &requests[i % 20], now, NULL);
+        for (uint32_t n = 0; n < 2; n++) /* by the second: the key is there, its window is known */
+            stint_take(limiter, policy, key, 1, STINT_NOW, NULL);
         for (uint32_t n = 0; n < 4; n++)
             requests[n] = (struct stint_request){.key = key, .policy = n, .cost = 1};
         stint_decide_all(limiter, requests, 4, now, NULL) ? all_allowed++ : all_refused++;

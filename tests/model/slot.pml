@@ -337,7 +337,8 @@ next:
         fi
     }
 
-    /* slot_find, first pass: the tag. Likewise line_find and table_find_displaced of the hot path */
+    /* slot_search: the tag. Likewise line_find of the hot path. It sees live slots on the way, which the
+     * second pass then leaves out: as they stay live, that is the same as to see them there. */
 find:
 #if HOME < SLOTS
     atomic { lines = REACH + 1; goto find_tag }
@@ -346,7 +347,8 @@ find_tag: /* line_match */
     atomic {
         tag = slot[i].tag;
         if
-        :: tag == TAG -> tag = 0; lines = 0; sure = 0; goto found_state
+        :: tag == TAG && !sure -> tag = 0; lines = 0; goto found_state
+        :: tag == TAG && sure -> START_OVER /* found_again */
         :: else -> goto find_next
         fi
     }
@@ -390,10 +392,10 @@ reusable: /* slot_reusable */
         if
         :: at != NONE -> i = 0; goto watermark_raise
         :: at == NONE && i < SLOTS -> goto reusable_tag
-#ifdef WRONG_FULL_WITH_SLOT
+#if defined(WRONG_FULL_WITH_SLOT) || REPLACE /* find_least_used is the second search for the tag */
         :: else -> i = 0; goto table_full
 #else
-        :: else -> i = 0; lines = 1; sure = 1; goto find /* the tag once more */
+        :: else -> i = 0; lines = 1; sure = 1; goto find /* found_again: the tag once more */
 #endif
         fi
     }
@@ -743,7 +745,7 @@ unused_tag: /* line_match: which is never used? */
         :: slot[i].tag == NEVER -> at = i; i = 0; goto unused_claim
 #endif
         :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto unused_tag
-        :: else -> hot = 0; START_OVER /* table_find_displaced is the next find */
+        :: else -> hot = 0; START_OVER /* slot_search is the next find */
         fi
     }
 #if HOME < SLOTS && !defined(WRONG_UNUSED_REACH_NOT_RAISED)

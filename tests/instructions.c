@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * A signal between any two instructions of a decision, whose handler decides too: as another thread might just
+ * then. The processor is told to stop after each instruction, so this is the code that users run, in the order
+ * in which the compiler has put its loads; test builds have their steps in the program's order. x86-64 only. */
+#include <signal.h>
+#include <ucontext.h>
+
+#include "fixture.h"
+
+#include "limiter.h"
+
+enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
+
+static struct {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    uint64_t other;          /* the handler's key */
+    unsigned long count, at; /* instructions, and after which of them the handler decides */
+    bool fired;
+    struct stint_verdict verdict; /* the handler's */
+} bed;
+
+#define TRAP_FLAG 0x100
+
+static void stepped(int signal, siginfo_t *info, void *context) {
+    (void)signal;
+    (void)info;
+    if (bed.count++ != bed.at)
+        return;
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG; /* no more */
+    bed.fired = true;
+    stint_take(bed.limiter, bed.policy, number_key(bed.limiter, bed.other), 1, STINT_NOW,
+               &bed.verdict);
+}
+
+/* The trap flag: a signal after each instruction. It is off in the handler. */
+static inline void steps_begin(void) {
+    __asm__ volatile("pushfq\n\torq $0x100, (%%rsp)\n\tpopfq" ::: "memory", "cc");
+}
+
+static inline void steps_end(void) {
+    __asm__ volatile("pushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq" ::: "memory", "cc");
+}
+
+static struct stint_verdict take(uint64_t number) {
+    struct stint_verdict verdict;
+    stint_take(bed.limiter, bed.policy, number_key(bed.limiter, number), 1, STINT_NOW, &verdict);
+    return verdict;
+}
+
+static bool untracked(const struct stint_verdict *verdict) {
+    return (verdict->flags & STINT_UNTRACKED) != 0;
+}
+
+/* Interrupts a decision after instruction number `at`. Returns whether it has that many. */
+static bool interrupt(uint64_t max_keys, uint64_t held, uint64_t key, uint64_t other,
+                      unsigned long at) {
+    test_time = T0;
+    bed.limiter = open_limiter(max_keys, STINT_FULL_ADMIT);
+    bed.policy = add_policy(bed.limiter, "second", LIMIT, SECOND, 0, 0);
+    bed.other = other;
+    for (uint64_t i = 0; i < held; i++)
+        (void)take(i);
+    bed.fired = false;
+    bed.count = 0;
+    bed.at = at;
+    struct stint_verdict one;
+    stint_key hash = number_key(bed.limiter, key);
+    steps_begin();
+    stint_take(bed.limiter, bed.policy, hash, 1, STINT_NOW, &one);
+    steps_end();
+    bool fired = bed.fired;
+    struct stint_verdict two = bed.verdict;
+
+    const struct table *table = &bed.limiter->table;
+    for (uint64_t i = 0; i < UINT64_C(1) << table->shard_bits; i++)
+        assert_true(table->shards[i].reach < table->probe_lines);
+    /* Each key gets its limit, no more and no less, whoever it was that asked. */
+    uint32_t used = (key < held ? 1 : 0) + one.granted + (fired && other == key ? two.granted : 0);
+    if (!untracked(&one) && !(fired && untracked(&two))) {
+        struct stint_verdict rest;
+        for (unsigned i = 0; i < 2 * LIMIT; i++, used += rest.granted)
+            rest = take(key);
+        assert_int_equal(used, LIMIT);
+    }
+    /* All windows are over: there is room for any key. */
+    test_time += MINUTE;
+    used = 0;
+    for (unsigned i = 0; i < 2 * LIMIT; i++) {
+        struct stint_verdict later = take(LATER);
+        assert_false(untracked(&later));
+        used += later.granted;
+    }
+    assert_int_equal(used, LIMIT);
+    stint_close(bed.limiter);
+    return fired;
+}
+
+static void interrupt_all(uint64_t max_keys, uint64_t held, uint64_t key, uint64_t other) {
+    unsigned long at = 0;
+    while (interrupt(max_keys, held, key, other, at))
+        at++;
+    assert_true(at > 50);
+    print_message("%" PRIu64 " keys at most, %" PRIu64 " there: %lu instructions\n", max_keys, held,
+                  at);
+}
+
+static void test_every_instruction(void **state) {
+    (void)state;
+    if (emulated("trap flag"))
+        skip();
+    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
+    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
+    interrupt_all(2, 3, KEY, OTHER); /* one line, and its last slot */
+    interrupt_all(2, 3, KEY, KEY);
+    interrupt_all(2, 3, 0, OTHER); /* a key that is there */
+    interrupt_all(2, 3, 0, 0);
+    interrupt_all(2, 4, KEY, OTHER); /* a full table */
+    interrupt_all(4, 3, KEY, KEY);
+    sigaction(SIGTRAP, &old, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_instruction)};
+    return cmocka_run_group_tests_name("instructions", tests, NULL, NULL);
+}
