@@ -42,7 +42,9 @@ struct peer {
     const char *(*version)(void *state);
 };
 
-extern const struct peer peer_stint, peer_stint_batch, peer_counter;
+extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead;
+extern const struct peer peer_stint_batch, peer_stint_batch_64;
+extern const struct peer peer_counter;
 extern const struct peer peer_open_64, peer_rwlock, peer_mutex_64, peer_mutex;
 extern const struct peer peer_redis_incr, peer_redis_incr_16, peer_redis_lua, peer_redis_lua_16;
 extern const struct peer peer_memcached, peer_memcached_16;

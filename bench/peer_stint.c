@@ -47,36 +47,76 @@ static bool stint_peer_open(const struct peer_setup *setup, void **state) {
     return true;
 }
 
+static inline stint_key key_of(const struct stint_peer *peer, const char *key) {
+    return stint_key_of(peer->limiter, key, PEER_KEY);
+}
+
+/* May it? That is all that the tables behind locks tell. */
 static inline bool stint_one(struct stint_peer *peer, const char *key) {
-    struct stint_verdict verdict;
-    return stint_take(peer->limiter, peer->policy, stint_key_of(peer->limiter, key, PEER_KEY), 1,
-                      STINT_NOW, &verdict);
+    return stint_take(peer->limiter, peer->policy, key_of(peer, key), 1, STINT_NOW, NULL);
 }
 
 PEER_DECIDE(stint_peer, stint_one)
 
-static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
-                          uint64_t *answers) {
+static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
+    struct stint_verdict verdict;
+    return stint_take(peer->limiter, peer->policy, key_of(peer, key), 1, STINT_NOW, &verdict);
+}
+
+PEER_DECIDE(stint_peer, stint_verdict_one)
+
+/* One at a time by a server that knows the keys of some requests before their turn: of those whose headers it has
+ * read, say. */
+static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
+                        uint64_t *answers) {
+    enum { AHEAD = 8 };
     struct stint_peer *peer = state;
-    struct stint_request requests[PEER_DEPTH];
-    struct stint_verdict verdicts[PEER_DEPTH];
+    stint_key known[AHEAD];
     uint64_t word = 0;
 
     (void)thread;
     (void)depth;
-    for (size_t at = 0; at < n; at += PEER_DEPTH) {
-        size_t batch = n - at < PEER_DEPTH ? n - at : PEER_DEPTH;
-        for (size_t i = 0; i < batch; i++)
-            requests[i] = (struct stint_request){
-                .key = stint_key_of(peer->limiter, keys + (at + i) * PEER_KEY, PEER_KEY),
-                .policy = peer->policy,
-                .cost = 1,
-            };
+    for (size_t i = 0; i < n + AHEAD; i++) {
+        if (i >= AHEAD) {
+            size_t at = i - AHEAD;
+            bool allowed =
+                stint_take(peer->limiter, peer->policy, known[i % AHEAD], 1, STINT_NOW, NULL);
+            word |= (uint64_t)allowed << at % PEER_ANSWERS;
+            answers[at / PEER_ANSWERS] = word;
+            if ((at + 1) % PEER_ANSWERS == 0)
+                word = 0;
+        }
+        if (i < n) {
+            known[i % AHEAD] = key_of(peer, keys + i * PEER_KEY);
+            stint_prefetch(peer->limiter, known[i % AHEAD]);
+        }
+    }
+    return true;
+}
+
+/* The line of each key is on its way as soon as the key is known: while a server still reads other requests. */
+static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
+                          uint64_t *answers) {
+    struct stint_peer *peer = state;
+    struct stint_request requests[PEER_ANSWERS];
+    struct stint_verdict verdicts[PEER_ANSWERS];
+    uint64_t word = 0;
+
+    (void)thread;
+    if (depth > PEER_ANSWERS) /* when the table is filled */
+        depth = PEER_ANSWERS;
+    for (size_t at = 0; at < n; at += depth) {
+        size_t batch = n - at < depth ? n - at : depth;
+        for (size_t i = 0; i < batch; i++) {
+            stint_key key = key_of(peer, keys + (at + i) * PEER_KEY);
+            stint_prefetch(peer->limiter, key);
+            requests[i] = (struct stint_request){.key = key, .policy = peer->policy, .cost = 1};
+        }
         stint_decide_batch(peer->limiter, requests, batch, STINT_NOW, verdicts);
         for (size_t i = 0; i < batch; i++)
             word |= (uint64_t)verdicts[i].allowed << ((at + i) % PEER_ANSWERS);
         answers[at / PEER_ANSWERS] = word;
-        if ((at + PEER_DEPTH) % PEER_ANSWERS == 0)
+        if ((at + depth) % PEER_ANSWERS == 0)
             word = 0;
     }
     return true;
@@ -86,7 +126,7 @@ _Static_assert(PEER_ANSWERS % PEER_DEPTH == 0, "a batch does not straddle two wo
 const struct peer peer_stint = {
     .name = "stint",
     .label = "stint, one at a time",
-    .help = "one request at a time; the limiter reads its clock",
+    .help = "one request at a time, for a yes or no; the limiter reads its clock",
     .depth = 1,
     .bytes_per_key = 64,
     .open = stint_peer_open,
@@ -94,11 +134,44 @@ const struct peer peer_stint = {
     .decide = stint_one_each,
 };
 
+const struct peer peer_stint_verdict = {
+    .name = "stint-verdict",
+    .label = "stint, with a verdict",
+    .help = "the same, with a verdict: tokens left, time to wait and all",
+    .depth = 1,
+    .bytes_per_key = 64,
+    .open = stint_peer_open,
+    .close = stint_peer_close,
+    .decide = stint_verdict_one_each,
+};
+
+const struct peer peer_stint_ahead = {
+    .name = "stint-ahead",
+    .label = "stint, fetched ahead",
+    .help = "as stint, with the line of each key fetched eight requests before",
+    .depth = 1,
+    .bytes_per_key = 64,
+    .open = stint_peer_open,
+    .close = stint_peer_close,
+    .decide = stint_ahead,
+};
+
 const struct peer peer_stint_batch = {
     .name = "stint-batch",
     .label = "stint, 16 in a call",
-    .help = "16 requests in one call",
+    .help = "16 requests in one call, with verdicts; lines fetched as keys become known",
     .depth = PEER_DEPTH,
+    .bytes_per_key = 64,
+    .open = stint_peer_open,
+    .close = stint_peer_close,
+    .decide = stint_batches,
+};
+
+const struct peer peer_stint_batch_64 = {
+    .name = "stint-batch-64",
+    .label = "stint, 64 in a call",
+    .help = "the same, 64 requests in one call",
+    .depth = PEER_ANSWERS,
     .bytes_per_key = 64,
     .open = stint_peer_open,
     .close = stint_peer_close,

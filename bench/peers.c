@@ -20,12 +20,12 @@ static const char command[] = "peers";
 
 /* In the order of the table: each after what it is to be compared with. */
 static const struct peer *const peers[] = {
-    &peer_stint,        &peer_stint_batch, &peer_counter,       &peer_open_64,
-    &peer_rwlock,       &peer_mutex_64,    &peer_mutex,         &peer_memcached,
-    &peer_memcached_16, &peer_redis_incr,  &peer_redis_incr_16, &peer_redis_lua,
-    &peer_redis_lua_16,
+    &peer_stint,          &peer_stint_verdict, &peer_stint_ahead, &peer_stint_batch,
+    &peer_stint_batch_64, &peer_counter,       &peer_open_64,     &peer_rwlock,
+    &peer_mutex_64,       &peer_mutex,         &peer_memcached,   &peer_memcached_16,
+    &peer_redis_incr,     &peer_redis_incr_16, &peer_redis_lua,   &peer_redis_lua_16,
 };
-enum { PEERS = sizeof(peers) / sizeof(peers[0]), STINT = 0, STINT_BATCH = 1 };
+enum { PEERS = sizeof(peers) / sizeof(peers[0]), STINT = 0, STINT_BATCH = 3 };
 
 struct options {
     bool chosen[PEERS];
@@ -44,7 +44,7 @@ static void print_help(FILE *out) {
           "  --peer P,..          (all)\n",
           out);
     for (size_t i = 0; i < PEERS; i++)
-        fprintf(out, "      %-13s %s\n", peers[i]->name, peers[i]->help);
+        fprintf(out, "      %-14s %s\n", peers[i]->name, peers[i]->help);
     fputs(
         "      stint and stint-batch are always measured, for the ratios.\n"
         "  --keys N,..          keys that are live, 1 to 1G, as in 500, 1k, 10M (1k,1M)\n"
@@ -157,7 +157,7 @@ static char versions[256];
 static void table_head(FILE *out, double seconds) {
     (void)seconds;
     fputs("ns are the median of the repeats\n\n", out);
-    fprintf(out, "%-13s %5s %3s %11s %9s %9s %8s %8s %8s\n", "peer", "keys", "thr", "decisions/s",
+    fprintf(out, "%-14s %5s %3s %11s %9s %9s %8s %8s %8s\n", "peer", "keys", "thr", "decisions/s",
             "ns/op", "CPU s/M", "B/key", "x take", "x batch");
 }
 
@@ -168,7 +168,7 @@ static void table_row(FILE *out, const void *item) {
     struct ratios ratios = ratios_of(shown);
 
     format_count(shown->contest->keys, keys, sizeof(keys));
-    fprintf(out, "%-13s %5s %3u ", entrant->peer->name, keys, shown->contest->threads);
+    fprintf(out, "%-14s %5s %3u ", entrant->peer->name, keys, shown->contest->threads);
     if (entrant->absent) {
         fprintf(out, "absent: %s is not installed\n", entrant->peer->program);
         return;

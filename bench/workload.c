@@ -45,7 +45,8 @@ static uint64_t take_at(const struct target *target, const struct chunk *chunk) 
     return take_each(target, chunk, chunk->now);
 }
 
-/* The clock is read once for a batch: a server has the requests of one wake-up in hand. */
+/* The clock is read once for a batch: a server has the requests of one wake-up in hand. It fetches a key's line as
+ * soon as it knows the key. */
 static uint64_t batch(const struct target *target, const struct chunk *chunk) {
     size_t length = target->key_length;
     uint64_t count = 0;
@@ -54,12 +55,11 @@ static uint64_t batch(const struct target *target, const struct chunk *chunk) {
 
     for (size_t i = 0; i < chunk->n; i += BATCH) {
         size_t n = chunk->n - i < BATCH ? chunk->n - i : BATCH;
-        for (size_t j = 0; j < n; j++)
-            requests[j] = (struct stint_request){
-                .key = stint_key_of(target->limiter, chunk->bytes + (i + j) * length, length),
-                .policy = target->policy,
-                .cost = 1,
-            };
+        for (size_t j = 0; j < n; j++) {
+            stint_key key = stint_key_of(target->limiter, chunk->bytes + (i + j) * length, length);
+            stint_prefetch(target->limiter, key);
+            requests[j] = (struct stint_request){.key = key, .policy = target->policy, .cost = 1};
+        }
         count += stint_decide_batch(target->limiter, requests, n, STINT_NOW, verdicts);
         for (size_t j = 0; chunk->answers != NULL && j < n; j++)
             chunk->answers[i + j] = verdicts[j].allowed;
