@@ -24,7 +24,7 @@ enum {
         1 << 16, /* refuse whatever is left: the whole was refused on account of this one */
     DECIDE_QUIET = 1 << 17, /* count it in the statistics only if it is refused */
     DECIDE_PART = 1 << 18,  /* do not count it, nor mark its refusal (unless DECIDE_MARK) */
-    DECIDE_HERE = 1 << 19,  /* do nothing if the key is in a later window than that of `now` */
+    DECIDE_HERE = 1 << 19,  /* do nothing if the key is in a later window (decision.here) */
 };
 
 /* What may change of a policy. */

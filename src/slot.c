@@ -391,10 +391,9 @@ static uint64_t count_believed(const struct decision *decision, uint64_t count) 
     return count < most ? count : most;
 }
 
-/* Whether the window that ends at `end` is another than that of now, for a decision that must not be in it. */
+/* Whether a decision must not be in the window that ends at `end`. */
 static bool decided_elsewhere(const struct decision *decision, tick_t end) {
-    return (decision->terms.flags & DECIDE_HERE) != 0 &&
-           end != window_end(tick_of(decision->now), decision->start, decision->policy->length);
+    return (decision->terms.flags & DECIDE_HERE) != 0 && end != decision->here;
 }
 
 /* The key's slot was found: decide in its window, or open the next one in place. */
@@ -436,8 +435,11 @@ static enum progress decide_found(struct decision *decision, struct place *place
     struct charge charge = charge_of(&decision->terms, count, left);
     bool peek = (decision->terms.flags & STINT_PEEK) != 0;
     bool first_refusal = !charge.fits && refused == 0 && refusal_marked(&decision->terms);
-    if (UNLIKELY(decided_elsewhere(decision, end)))
+    if (UNLIKELY(decided_elsewhere(decision, end))) {
         peek = true;
+        charge = (struct charge){.count = count};
+        first_refusal = false;
+    }
     if (peek || (charge.count == count && !first_refusal)) {
         /* Nothing to write. */
         if (GUARD(FOUND_STATE, !state_same_window(atomic_load_acquire(&slot->state), state)))

@@ -239,6 +239,7 @@ struct decision {
     uint32_t policy_id;
     uint32_t stripe;               /* of a striped policy's key: the hash is that stripe's */
     const struct search *searched; /* at this now, without having found the key; NULL: not yet */
+    tick_t here;                   /* DECIDE_HERE: the end of the only window to do anything in */
     struct terms terms;
 };
 

@@ -4,12 +4,16 @@
 /* What has been taken from each stripe so far. */
 struct gathered {
     uint32_t taken[STRIPES_OF_KEY_MAX];
-    uint64_t window; /* of the stripes seen; 0: none yet */
+    uint64_t window; /* of all of them */
     uint64_t total;
     uint64_t used; /* of the first stripe that gave */
     uint64_t seen; /* tokens that all of them had used before */
     uint32_t flags;
 };
+
+static tick_t window_of(const struct decision *whole) {
+    return window_end(tick_of(whole->now), whole->start, whole->terms.length);
+}
 
 /* The decision on one stripe that is a part of the whole one: neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
@@ -22,6 +26,7 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
     part.terms.capacity = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, stripe);
     part.terms.room = part.terms.capacity;
     part.terms.flags = flags | DECIDE_PART;
+    part.here = (flags & DECIDE_HERE) != 0 ? window_of(whole) : 0;
     return part;
 }
 
@@ -32,10 +37,6 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
         if (gathered->taken[i] != 0)
             (void)slot_refund(whole->limiter, whole->policy_id, &whole->terms.rule,
                               stripe_key(whole->hash, i), i, id, gathered->taken[i]);
-}
-
-static tick_t window_of(const struct decision *whole) {
-    return window_end(tick_of(whole->now), whole->start, whole->terms.length);
 }
 
 /* Moves the whole into the newer window that a part was in, because a window has just turned, the clock was
@@ -67,38 +68,34 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now) {
     return used;
 }
 
-/* Takes from the stripes in turn until the cost is met. Returns whether all that was taken is of one
- * window. If not, a stripe was in a newer one than others, because a window has just turned or because
- * this thread is late: it gets a `now` in the newer one, so that it joins that in all stripes. `now` is as
- * for move_on. */
+/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. Returns false, and
+ * all was given back, if a stripe is in a newer one, because a window has just turned or because this
+ * thread is late: whole->now is in that one then. `now` is as for move_on.
+ *
+ * Nothing is taken in the newer window on the way (DECIDE_HERE): who came between that and the giving back
+ * could be refused the last token for nothing. So a request for one token gives none back, ever. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     uint32_t stripes = whole->terms.rule.stripes, first = limiter_stripe(whole->limiter);
+    uint32_t flags = STINT_PARTIAL | (GUARDED(STRIPES_HERE) ? DECIDE_HERE : 0);
     uint64_t cost = whole->terms.cost;
 
-    *gathered = (struct gathered){0};
+    *gathered = (struct gathered){.window = tick_ns(window_of(whole))};
     for (uint32_t i = 0; i < stripes && gathered->total < cost; i++) {
         uint32_t stripe = (first + i) % stripes;
-        struct decision part =
-            stripe_decision(whole, stripe, cost - gathered->total, STINT_PARTIAL);
+        struct decision part = stripe_decision(whole, stripe, cost - gathered->total, flags);
         struct stint_verdict verdict;
         (void)slot_decide(&part, &verdict);
-        if (UNLIKELY(part.now > whole->now)) /* the clock was read: this thread was very late */
-            *now = whole->now = part.now;
         gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((verdict.flags & STINT_UNTRACKED) != 0)
             return true; /* the table is full: so much for the whole */
-        if (GUARD(STRIPES_WINDOW, gathered->window != 0 && gathered->window != verdict.window)) {
-            /* A window ends later than that of this `now`, so it begins later than `now`. */
-            bool newest = (int64_t)(verdict.window - gathered->window) > 0;
-            uint64_t newer = newest ? verdict.window : gathered->window;
-            whole->now = newer - tick_ns(whole->policy->length);
+        if (GUARD(STRIPES_WINDOW, verdict.window != gathered->window)) {
             give_back(whole, gathered);
             *gathered = (struct gathered){.window = verdict.window};
-            gathered->taken[stripe] = verdict.granted;
+            gathered->taken[stripe] = verdict.granted; /* none, but for STRIPES_HERE */
             give_back(whole, gathered);
+            move_on(whole, &part, verdict.window, now);
             return false;
         }
-        gathered->window = verdict.window;
         gathered->taken[stripe] = verdict.granted;
         if (gathered->total == 0 && verdict.granted != 0)
             gathered->used = verdict.used;

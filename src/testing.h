@@ -87,6 +87,7 @@ enum stint_test_instant {
     X(REFUND_ZERO, "a refund below zero")                                                          \
     /* Stripes: stripes.c */                                                                       \
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
+    X(STRIPES_HERE, "one token is taken from a stripe in a later window, and given back")          \
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")
 

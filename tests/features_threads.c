@@ -14,7 +14,6 @@
  *  - Stripes and windows per key: granted(w) <= limit; if one token was refused, equal.
  */
 #include "team.h"
-#include "testing.h"
 
 enum kind { ROLLING, RESERVING, SMOOTH, PER_KEY, STRIPED, KINDS };
 
@@ -224,7 +223,9 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
             policy.window = TICK;
             turning.flood = (uint32_t)stint_policy_add(turning.limiter, &policy);
         }
+        lose_cores(round % 2 == 1);
         run_team(turning_body, &turning);
+        lose_cores(false);
         assert_int_equal(turning.wrong_phases, 0);
         assert_int_equal(turning.over_used, 0);
         for (unsigned key = 0; key < KEYS; key++)

@@ -824,6 +824,29 @@ static void play_stripes_back(enum part part) {
     }
 }
 
+/* The window turns while a request goes round: its own stripe had no token left, the next one is in the new
+ * window by now. Somebody asks for that one's last token, and then that window is over, too. */
+static void play_stripes_here(enum part part) {
+    switch (part) {
+    case BEFORE:
+        take(STRIPED, KEY);
+        take(STRIPED, KEY);
+        break;
+    case THREAD:
+        take(STRIPED, KEY);
+        break;
+    case MEANWHILE:
+        turn_to(WINDOW);
+        for (unsigned i = 0; i < 3; i++)
+            take(STRIPED, KEY);
+        break;
+    case LATER:
+        take(STRIPED, KEY);
+        turn_to(2 * WINDOW);
+        take(STRIPED, KEY);
+    }
+}
+
 /* ---- All of them -------------------------------------------------------------------------------- */
 
 #define ONLY(guard) (UINT64_C(1) << GUARD_##guard)
@@ -891,6 +914,8 @@ const struct mistake mistakes[] = {
     {"refund without the minimum", GUARD_REFUND_MOST, ONLY(REFUND_MOST), 0, play_refund_most},
     {"refund below zero", GUARD_REFUND_ZERO, ONLY(REFUND_ZERO), 0, play_refund_zero},
     {"refund into another window", GUARD_REFUND_WINDOW, ONLY(REFUND_WINDOW), 0, play_refund_window},
+    {"token of the next window, given back", GUARD_STRIPES_HERE, ONLY(STRIPES_HERE), 2,
+     play_stripes_here},
     {"stripes keep what they gave", GUARD_STRIPES_BACK, ONLY(STRIPES_BACK), 0, play_stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);

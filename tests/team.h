@@ -16,11 +16,14 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "random.h"
 #include "stint.h"
+#include "testing.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
 #define TICK  STINT_TICK_NS
@@ -51,6 +54,24 @@ static inline uint64_t stray_tokens(struct stint_limiter *limiter) {
     struct stint_stats stats = STINT_STATS_INIT;
     assert_int_equal(stint_stats(limiter, &stats), 0);
     return stats.stray_tokens;
+}
+
+/* Threads that lose their core, now and then, before an atomic operation: what takes days without. */
+static inline void team_step(const void *word) {
+    static _Thread_local struct random random;
+    (void)word;
+    if (random.state == 0)
+        random.state = (uintptr_t)&random;
+    uint64_t drawn = random_below(&random, 12800);
+    if (drawn == 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    else if (drawn < 32)
+        sched_yield();
+}
+
+/* For the teams that follow. */
+static inline void lose_cores(bool lose) {
+    stint_test_step = lose ? team_step : NULL;
 }
 
 /* Runs `body` in THREADS threads that start together. The barrier sleeps: there may be fewer cores

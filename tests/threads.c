@@ -2,7 +2,6 @@
  * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
  * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
 #include "team.h"
-#include "testing.h"
 
 static uint32_t add_policy_from(struct stint_limiter *limiter, uint32_t limit, uint64_t window,
                                 uint64_t start) {
@@ -108,7 +107,9 @@ static void check_turning(uint64_t max_keys, bool mixed) {
                 add_policy(turning.limiter, turning.limits[key], turning.lengths[key]);
             turning.keys[key] = stint_key_of(turning.limiter, &key, sizeof(key));
         }
+        lose_cores(round % 2 == 1);
         run_team(turning_body, &turning);
+        lose_cores(false);
 
         uint64_t lost = stray_tokens(turning.limiter);
         for (unsigned key = 0; key < KEYS; key++) {
