@@ -43,7 +43,7 @@
 
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
 
-/* Loads, compare-and-swaps and adds of one 64-bit word. */
+/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says so. */
 
 #ifdef STINT_BUILTIN_ATOMICS
 
@@ -56,7 +56,15 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
+static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
     __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
@@ -91,8 +99,23 @@ static inline uint64_t atomic_load_acquire(const uint64_t *word) {
     return value;
 }
 
+static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
+#if defined(__x86_64__)
+    /* What ck_pr_load_32 is, but the compiler knows that the upper half of the register is 0. */
+    uint64_t value;
+    __asm__ volatile("movl %1, %k0" : "=r"(value) : "m"(*word) : "memory");
+    return value;
+#else
+    return ck_pr_load_32(word);
+#endif
+}
+
 static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
     ck_pr_store_64(word, value);
+}
+
+static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
+    ck_pr_store_32(word, value);
 }
 
 /* All that precedes in the program is visible to whoever loads this value with acquire. */
@@ -313,6 +336,7 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
  * line. */
 #ifdef STINT_TESTING
 #define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
+#define atomic_load_relaxed_32(word)      (STEP(word), atomic_load_relaxed_32(word))
 #define atomic_load_acquire(word)         (STEP(word), atomic_load_acquire(word))
 #define atomic_differs(word, value)       (STEP(word), atomic_differs(word, value))
 #define atomic_less(word, value)          (STEP(word), atomic_less(word, value))

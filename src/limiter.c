@@ -50,7 +50,7 @@ struct shape {
     uint32_t max_policies;
     uint32_t stripes;
     uint32_t shard_bits;
-    uint32_t policy_bits;
+    uint64_t tag_unit;
     uint64_t shard_lines;
     size_t policies; /* offsets, bytes */
     size_t records;
@@ -76,8 +76,9 @@ static struct shape shape_of(const struct stint_options *options) {
 
     if (shape.max_policies == 0)
         shape.max_policies = 64;
-    while (UINT64_C(1) << shape.policy_bits <= shape.max_policies)
-        shape.policy_bits++;
+    shape.tag_unit = 1;
+    while (shape.tag_unit <= shape.max_policies)
+        shape.tag_unit *= 2;
     while (options->shards != 0 ? UINT32_C(1) << shape.shard_bits < options->shards
                                 : UINT32_C(1) << shape.shard_bits < SHARDS_AUTO &&
                                       lines >> (shape.shard_bits + 1) >= SHARD_LINES)
@@ -285,7 +286,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
                 .shard_bits = shape->shard_bits,
                 .probe_lines =
                     shape->shard_lines < PROBE_LINES ? (uint32_t)shape->shard_lines : PROBE_LINES,
-                .policy_bits = shape->policy_bits,
+                .tag_unit = shape->tag_unit,
             },
         .header = (struct header *)(void *)start,
         .policies = (struct policy *)(void *)(start + shape->policies),

@@ -28,7 +28,11 @@
 
 struct policy {
     /* First line: all that the hot path and its edges read. */
-    _Alignas(CACHE_LINE) uint64_t capacities; /* hot_capacity and edge_capacity */
+    _Alignas(CACHE_LINE) uint32_t
+        hot_capacity;       /* tokens up to which a fetch-add counts; 0: it may not,
+                                                 * because a count past the capacity would be carried
+                                                 * over, or because the verdict says more */
+    uint32_t edge_capacity; /* tokens up to which one CAS counts */
     uint64_t
         current_end; /* end (tick) of the window that somebody last decided in: a hint that saves
                       * the division. Any value is safe: a subtraction tells if it holds now */
@@ -43,17 +47,6 @@ struct policy {
     _Alignas(CACHE_LINE) uint64_t rules[2][sizeof(struct rule) / sizeof(uint64_t)];
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
-
-/* Tokens up to which a fetch-add counts; 0: it may not, because a count past the capacity would be carried
- * over, or because the verdict says more. */
-static inline uint64_t hot_capacity(const struct policy *policy) {
-    return (uint32_t)atomic_load_relaxed(&policy->capacities);
-}
-
-/* Tokens up to which one CAS counts. */
-static inline uint64_t edge_capacity(const struct policy *policy) {
-    return atomic_load_relaxed(&policy->capacities) >> 32;
-}
 
 /* What the edges of the hot path may do (take.c), and what others must know at a glance. */
 enum edge {

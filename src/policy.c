@@ -45,8 +45,9 @@ static void policy_derive(struct stint_limiter *limiter, uint32_t id, const stru
     if ((rule->flags & STINT_COUNT_REFUSED) != 0)
         atomic_raise(&limiter->records[id].refusals_count, 1);
     atomic_store_relaxed(&policy->edges, edges);
-    atomic_store_relaxed(&policy->capacities,
-                         near << 32 | (carries || rule->near_limit != 0 ? 0 : rule->capacity));
+    atomic_store_relaxed_32(&policy->edge_capacity, (uint32_t)near);
+    atomic_store_relaxed_32(&policy->hot_capacity,
+                            carries || rule->near_limit != 0 ? 0 : rule->capacity);
     atomic_store_relaxed(&policy->hot_window, hot ? tick_ns(policy->length) : 0);
     bool seconds = policy->length % TICKS_IN_SECOND == 0 && policy->start % TICKS_IN_SECOND == 0;
     atomic_store_relaxed(&policy->hot_ticks, hot && seconds ? (uint64_t)policy->length : 0);

@@ -20,7 +20,7 @@
  *
  * The tag holds the hash's low bits and the policy:
  *
- *     tag = hash << policy_bits | (policy + 1)
+ *     tag = hash * tag_unit + policy + 1             tag_unit = 2^policy_bits > max_policies
  *
  * so it is never 0 (never used) and has policy 0 only as a tombstone. The policy_bits bits of the
  * hash that the tag lacks are its top ones, which the line stands for: as soon as the table has
@@ -73,7 +73,7 @@ struct table {
     uint64_t shard_lines; /* lines of a shard */
     uint32_t shard_bits;  /* log2 of the number of shards */
     uint32_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
-    uint32_t policy_bits;
+    uint64_t tag_unit;    /* 2^policy_bits: what two tags of one policy differ by at least */
 };
 
 /* floor(hash / 2^64 * line_count): uniform, and the hash's top bits decide. As line_count is shards
@@ -98,18 +98,18 @@ static inline struct line *table_next(const struct table *table, uint64_t hash, 
 }
 
 static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {
-    return (hash << table->policy_bits) + policy + 1;
+    return hash * table->tag_unit + policy + 1;
 }
 
 /* The policy of a tag that is neither never used nor a tombstone. */
 static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
-    return (uint32_t)(tag & ((UINT64_C(1) << table->policy_bits) - 1)) - 1;
+    return (uint32_t)(tag & (table->tag_unit - 1)) - 1;
 }
 
 /* Tag of a slot whose claim was cancelled: no key's, and not 0, because a used slot never becomes
  * never-used again (searches stop there). */
 static inline uint64_t table_tombstone(const struct table *table) {
-    return UINT64_C(1) << table->policy_bits;
+    return table->tag_unit;
 }
 
 #endif

@@ -123,7 +123,7 @@ static bool take_stripe(struct stint_limiter *limiter, const struct stint_reques
     struct policy *policy = &limiter->policies[request->policy];
     uint32_t stripes = UINT32_C(1) << (edges >> EDGE_STRIPES & 7);
     uint32_t stripe = limiter_stripe(limiter) & (stripes - 1);
-    uint64_t capacity = hot_capacity(policy);
+    uint64_t capacity = atomic_load_relaxed_32(&policy->hot_capacity);
     uint64_t share = stripe_share(capacity, stripes, stripe);
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
 
@@ -198,7 +198,8 @@ static __attribute__((noinline)) bool take_edge(struct stint_limiter *limiter, u
             return take_granted(limiter, policy_id, now, verdict, end, capacity, 1);
     } else if (state_same_window(state, window)) {
         /* Both: the policy may be changing. */
-        if (!GUARDED(EDGE_FULL) || (used < capacity && used < edge_capacity(policy))) {
+        if (!GUARDED(EDGE_FULL) ||
+            (used < capacity && used < atomic_load_relaxed_32(&policy->edge_capacity))) {
             if (slot_swap(slot, tag, state, state + 1))
                 return take_granted(limiter, policy_id, now, verdict, end, capacity, used + 1);
         } else if ((edges & EDGE_REFUSE) != 0 && used >= capacity &&
@@ -228,7 +229,7 @@ struct hot {
 };
 
 static CK_CC_FORCE_INLINE struct hot hot_of(const struct policy *policy, tick_t end) {
-    return (struct hot){end, state_of(end, 0), hot_capacity(policy)};
+    return (struct hot){end, state_of(end, 0), atomic_load_relaxed_32(&policy->hot_capacity)};
 }
 
 /* Returns whether a policy is the hot path's and its hint is of the window that holds `now`. */
@@ -287,7 +288,7 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
     struct slot *slot = line_find(next, tag);
     uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
     if (slot == NULL && (unused | unused_next) != 0 && /* so it is nowhere (I5) */
-        edge_capacity(policy) > 0) {
+        atomic_load_relaxed_32(&policy->edge_capacity) > 0) {
         slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
         /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
         bool displaced = unused == 0 && next != home;
@@ -318,13 +319,18 @@ static CK_CC_FORCE_INLINE bool take_hot(struct stint_limiter *limiter, uint32_t 
     return take_in(limiter, policy_id, key, now, verdict, hot, slot, tag);
 }
 
-/* One request, by the hot path if it can. */
-static __attribute__((noinline)) bool take_verdict(struct stint_limiter *limiter,
-                                                   uint32_t policy_id, stint_key key, uint64_t now,
-                                                   struct stint_verdict *verdict) {
+/* One request, by the hot path if it can. `any` is nothing: it stands where stint_take has the cost, so that
+ * the other arguments need not be moved (which holds as long as the compiler does not see what is done here). */
+#if __has_attribute(noipa)
+__attribute__((noipa))
+#endif
+static __attribute__((noinline)) bool
+take_verdict(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t any,
+             uint64_t now, struct stint_verdict *verdict) {
     struct line *home = home_of(limiter, key);
     struct hot hot;
 
+    (void)any;
     if (LIKELY(now == STINT_NOW)) {
         __builtin_prefetch(home); /* the line comes while the clock is read */
         now = limiter_now(limiter);
@@ -347,10 +353,10 @@ static __attribute__((noinline)) bool take_answer(struct stint_limiter *limiter,
     uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
     if (UNLIKELY(GUARD(ANSWER_WINDOW, left == 0 || atomic_less(&policy->hot_ticks, left))))
-        return take_verdict(limiter, policy_id, key, STINT_NOW, NULL);
+        return take_verdict(limiter, policy_id, key, 0, STINT_NOW, NULL);
     struct slot *slot = line_find(home_of(limiter, key), tag);
     if (UNLIKELY(slot == NULL))
-        return take_verdict(limiter, policy_id, key, STINT_NOW, NULL);
+        return take_verdict(limiter, policy_id, key, 0, STINT_NOW, NULL);
     return take_in(limiter, policy_id, key, STINT_NOW, NULL, &hot, slot, tag);
 }
 
@@ -362,7 +368,9 @@ static CK_CC_FORCE_INLINE bool take(struct stint_limiter *limiter, uint32_t poli
         return take_rest(limiter, policy_id, key, cost, now, verdict);
     if (verdict == NULL && limiter->time_ticks != 0 && now == STINT_NOW)
         return take_answer(limiter, policy_id, key);
-    return take_verdict(limiter, policy_id, key, now, verdict);
+    uint32_t any;
+    __asm__("" : "=r"(any)); /* whatever is there */
+    return take_verdict(limiter, policy_id, key, any, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,

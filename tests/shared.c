@@ -634,7 +634,7 @@ static void test_lock_holder_dies(void **state) {
     if (child == 0) {
         if (limiter_lock(limiter) != 0)
             _exit(1);
-        limiter->policies[minute].capacities = 1000; /* of a rule that was never published */
+        limiter->policies[minute].hot_capacity = 1000; /* of a rule that was never published */
         limiter->policies[minute].rules[0][0] = 1000;
         limiter->policies[1].version = 7;
         memcpy(limiter->records[1].name, "half", 5);
