@@ -118,6 +118,10 @@ struct header {
     pthread_mutex_t lock;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
+    /* Of all policies that there ever were: what is raised before the first slot of its kind is written. */
+    uint64_t longest; /* ticks: the longest window */
+    uint64_t smooth;  /* one is smooth: counts of slots are not tokens */
+    uint64_t latest;  /* a tick at which no window of a slot begins later (limiter_latest) */
     /* Whose each stripe of the counters is: 0: nobody's (of stripe 0: it is for all). */
     _Alignas(CACHE_LINE) uint64_t stripe_owners[STRIPES_MAX];
 };
@@ -217,6 +221,22 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
         return limiter->clock();
     (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Ticks by which header.latest is raised further than it must be, so that it is written every 30 s only. */
+#ifdef STINT_TESTING
+#define LATEST_STEP ((tick_t)0) /* whoever does not raise it is found out */
+#else
+#define LATEST_STEP ((tick_t)3000)
+#endif
+static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
+
+/* To be called before a window that begins at a tick, or earlier, is opened in a slot, or becomes a policy's
+ * current_end, by which others open it. */
+static inline void limiter_latest(struct stint_limiter *limiter, tick_t begin) {
+    uint64_t *latest = &limiter->header->latest;
+    if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE))
+        atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
 /* Policies that were added. Never more than there can be, even if the table was scribbled over. */

@@ -44,6 +44,8 @@ static void policy_derive(struct stint_limiter *limiter, uint32_t id, const stru
     atomic_raise(&limiter->records[id].largest, rule->capacity + rule->max_reserved);
     if ((rule->flags & STINT_COUNT_REFUSED) != 0)
         atomic_raise(&limiter->records[id].refusals_count, 1);
+    atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
+    atomic_raise(&limiter->header->longest, (uint64_t)policy->length);
     atomic_store_relaxed(&policy->edges, edges);
     atomic_store_relaxed_32(&policy->edge_capacity, (uint32_t)near);
     atomic_store_relaxed_32(&policy->hot_capacity,

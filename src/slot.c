@@ -152,16 +152,16 @@ static struct search find_tag(const struct table *table, uint64_t hash, uint64_t
     return (struct search){0};
 }
 
-/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are of the tag's policy, not
- * pending, and none has the tag. Of the two tags it compares the high halves only: a line that differs in
- * less gets a closer look for nothing. */
-static inline struct all4 others_of_policy(const struct table *table, uint64_t tag) {
+/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
+ * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
+ * closer look for nothing. */
+static inline struct all4 others_of(const struct table *table, uint64_t tag) {
     const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
 
     return (struct all4){
-        .flip[0] = (uint32_t)tag,
+        .flip[0] = policy_mask, /* mask - x < mask: x is not 0, as never used and tombstones are */
         .mask[0] = policy_mask,
-        .below[0] = 1,
+        .below[0] = policy_mask,
         .base[0] = (uint32_t)(tag >> 32) + 1,
         .range[0] = UINT32_MAX,
         .mask[1] = (uint32_t)STATE_PENDING,
@@ -169,20 +169,28 @@ static inline struct all4 others_of_policy(const struct table *table, uint64_t t
     };
 }
 
-/* Likewise, and that all are live. Of an id it compares all but the last bit: those from the first even one
- * behind that of now on, as far as the odd ones are not beyond what a live slot may be ahead. */
-static inline struct all4 plainly_live(const struct table *table, uint64_t tag, tick_t length,
+/* Likewise, and that all are live, whatever their policies: by the longest window, if no window begins so late
+ * that only a step of the clock explains it; otherwise no line passes, and each slot is looked at by its own
+ * policy. Of an id it compares all but the last bit: those from the first even one behind that of now on, as
+ * far as the odd ones are not beyond what a live slot may be ahead. */
+static inline struct all4 plainly_live(const struct stint_limiter *limiter, uint64_t tag,
                                        tick_t now) {
-    struct all4 asked = others_of_policy(table, tag);
+    const struct header *header = limiter->header;
+    tick_t latest = (tick_t)atomic_load_relaxed(&header->latest);
+    tick_t longest = (tick_t)atomic_load_relaxed(&header->longest);
+    struct all4 asked = others_of(&limiter->table, tag);
+
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    asked.range[1] = (uint32_t)((length + ALLOWANCE_TICKS - 1) / 2);
+    if (LIKELY(latest - now <= ALLOWANCE_TICKS))
+        asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
     return asked;
 }
 
-struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t length,
+struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, uint64_t tag,
                           tick_t now) {
+    const struct table *table = &limiter->table;
     const struct sequence sequence = sequence_of(table, hash);
-    const struct all4 plain = plainly_live(table, tag, length, now);
+    const struct all4 plain = plainly_live(limiter, tag, now);
     struct line *line = sequence.home;
     uint32_t i = 0;
 
@@ -213,11 +221,11 @@ static struct place place_found(const struct search *search, uint64_t tag) {
 static enum found slot_find(struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
     uint64_t now = decision->now;
-    tick_t tick = tick_of(now), length = decision->policy->length;
+    tick_t tick = tick_of(now);
     bool earlier = decision->searched != NULL;
-    struct search search = earlier
-                               ? *decision->searched
-                               : slot_search(table, decision->hash, decision->tag, length, tick);
+    struct search search =
+        earlier ? *decision->searched
+                : slot_search(decision->limiter, decision->hash, decision->tag, tick);
 
     decision->searched = NULL; /* good for once */
     if (search.slot != NULL) {
@@ -429,6 +437,7 @@ static enum progress decide_found(struct decision *decision, struct place *place
                                       (uint64_t)(next - end) / (uint64_t)policy->length);
         refused = 0;
         end = next;
+        limiter_latest(decision->limiter, now);
     }
 
     uint64_t left = tick_ns(end) - decision->now;
@@ -603,6 +612,7 @@ static enum progress claim_resolve(struct decision *decision, const struct place
     INSTANT(INSTANT_LOOKED);
     tick_t tick = GUARDED(WATERMARK_LAST) ? commit_tick(decision, state_id(claim->state)) : early;
     tick_t end = window_end(tick, decision->start, policy->length);
+    limiter_latest(decision->limiter, tick);
     struct charge charge = charge_of(&decision->terms, 0, tick_ns(end) - decision->now);
     bool first_refusal = !charge.fits && refusal_marked(&decision->terms);
     if (UNLIKELY(decided_elsewhere(decision, end))) {
@@ -695,7 +705,7 @@ static uint64_t slot_tokens(const struct decision *decision, const struct place 
 /* What atomic_all4 asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
  * Nothing of the ids, but that a range that has all of them cannot be written. */
 static inline struct all4 used_at_least(const struct table *table, uint64_t tag, uint64_t fewest) {
-    struct all4 asked = others_of_policy(table, tag);
+    struct all4 asked = others_of(table, tag);
     asked.flip[1] = (uint32_t)USED_MASK;
     asked.mask[1] = (uint32_t)(STATE_PENDING | USED_MASK);
     asked.below[1] = fewest <= USED_MASK ? (uint32_t)(USED_MASK - fewest) + 1 : 0;
@@ -709,9 +719,8 @@ static inline struct all4 used_at_least(const struct table *table, uint64_t tag,
 static enum found find_least_used(const struct decision *decision, struct place *place) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    /* Whether slots of the decision's policy hold as many tokens as they count: most lines need no closer
-     * look then. */
-    bool counts = (atomic_load_relaxed(&decision->policy->edges) & EDGE_CARRIES) == 0;
+    /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
+    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
     struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
     struct line *line = sequence.home;

@@ -41,6 +41,8 @@
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
  *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim that
  *       was ever made: it is raised before the claim. A search may stop behind it.
+ *   I7  The table's latest only grows, and is at least the begin of every window that was ever opened in a
+ *       slot: it is raised before, by 30 s at a time.
  *
  * Why a decision is right (A, B):
  *
@@ -57,8 +59,11 @@
  *
  * A full table. One search compares the tags, and on the way sees for how many lines from home on all slots
  * are live (slot_search). A slot once seen live stays so at this now, whoever's it is (I1), so it is the same
- * as if all of them had been seen when the last one was. What a glance at a line does not show to be live is
- * looked at slot by slot, by the policy of each. Once no slot may be claimed, the tags are compared again,
+ * as if all of them had been seen when the last one was. A glance at a line shows them to be live, whatever
+ * their policies, if they end after now: provided that latest, loaded before, is within the allowance of now
+ * (I7), so that no step of the clock has left any that count as over ("Clock steps"). One that begins later and
+ * was written since that load is of somebody who is ahead of this caller by more than the allowance: by the
+ * clock it is live. What a glance does not show is looked at slot by slot, by the policy of each. Once no slot may be claimed, the tags are compared again,
  * where one is to be replaced by the search for the fewest tokens: the key may have got the last free slot
  * behind the first search's back. The tags of the first search are but hints, so nothing depends on which of
  * them are before which glance.
@@ -114,8 +119,9 @@
  *        never-used slots
  *   M6   another's claim seen, then the look  the load of its state is an acquire
  *        in its place
- *   M7   reach and watermark raised, or seen  the CAS is a barrier
- *        high enough, then the claim
+ *   M7   reach and watermark raised, or seen  the CAS is a barrier; so are the store of current_end, a
+ *        high enough, then the claim; latest  release, and the CAS of who opens a window by it
+ *        likewise, then the open window
  *   M8   look, then the watermark             a fence, whatever the look was made of
  *   M9   all slots seen live, then the        a fence, or the loads of their states are acquires
  *        second search and its reach
@@ -147,6 +153,8 @@
  *   Refuse.    Without a write: M1, M2, by acquires. The refused bit: a CAS, as in decide.
  *   Decide,    (refund, reset, a new window) one CAS, which compares the tag itself. What it writes comes
  *              from the state, and from the largest limit by M11. Nothing of the slot is loaded after it.
+ *   Latest.    Raised by M7. Loaded relaxed: an older value is what it was before the writer went on, who is
+ *              ahead of this caller then, or the clock was stepped back during this call.
  *   Claim.     M7 before, M5 after. The tag and the state of a slot that seems reusable may be of two
  *              occupants: the CAS compares both. The policy that the tag names is read by M15.
  *   Look.      Relaxed comparisons, each after the claim; what they find is loaded as in find, by acquires.
@@ -274,8 +282,8 @@ struct search {
 
 /* Looks for a tag in the lines that its key may be in, and on the way, which costs nearly nothing more, for
  * how many of them, from home on, have only live slots: as of the tick `now`, hence for good at this `now`
- * (I1). `length` is that of the windows of the tag's policy, or less. */
-struct search slot_search(const struct table *table, uint64_t hash, uint64_t tag, tick_t length,
+ * (I1). */
+struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, uint64_t tag,
                           tick_t now);
 
 /* Claims a never-used slot of a key's first two lines, which have not got the key, and commits it with one

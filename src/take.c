@@ -58,8 +58,10 @@ static void decision_begin(struct decision *decision, struct stint_limiter *limi
     } else {
         /* Let the next decision find the window without a division. */
         tick_t end = window_end(tick_of(now), policy->start, policy->length);
-        if ((uint64_t)end != atomic_load_relaxed(&policy->current_end))
-            atomic_store_relaxed(&policy->current_end, (uint64_t)end);
+        if ((uint64_t)end != atomic_load_relaxed(&policy->current_end)) {
+            limiter_latest(limiter, end - policy->length); /* for whoever opens it by the hint */
+            atomic_store_release(&policy->current_end, (uint64_t)end);
+        }
     }
 }
 
@@ -297,9 +299,7 @@ static __attribute__((noinline)) bool take_displaced(struct stint_limiter *limit
         return take_granted(limiter, policy_id, now, verdict, end, edges >> 32, 1);
     }
     if (slot == NULL) {
-        /* policy->length, in a word that ThreadSanitizer knows to be read by all (M15). */
-        tick_t length = tick_of(atomic_load_relaxed(&policy->hot_window));
-        struct search search = slot_search(&limiter->table, key, tag, length, tick_of(now));
+        struct search search = slot_search(limiter, key, tag, tick_of(now));
         if (search.slot == NULL)
             return take_absent(limiter, policy_id, key, now, verdict, &search);
         slot = search.slot;

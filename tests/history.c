@@ -36,7 +36,7 @@
  *  - Policies do not change, the clock does not step back, and stint_decide_all is left out: it is not one
  *    operation, as stint.h says.
  *
- * Of threads that run one at a time, the invariants I1, I3 and I5 of src/slot.h are checked after each of
+ * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked after each of
  * their atomic operations as well: a broken one need not show in an answer at once. */
 #include "history.h"
 
@@ -157,6 +157,12 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
         return "I5: a used slot has become never-used";
     if (now->tag == tombstone && state_pending(now->state))
         return "a tombstone is pending";
+    if (now->tag != tombstone && now->tag != 0 && !state_pending(now->state)) {
+        tick_t length = limiter_tag_policy(h.limiter, now->tag)->length;
+        tick_t latest = (tick_t)h.limiter->header->latest;
+        if (end_of(end, tick_of(h.time)) - length > latest)
+            return "I7: a slot's window begins later than was told";
+    }
     if (h.on_full == STINT_FULL_REPLACE) /* ends may fall */
         return NULL;
     if (end < end_before)

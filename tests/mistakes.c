@@ -730,6 +730,22 @@ static void play_full_late(enum part part) {
     }
 }
 
+/* The clock is stepped back by more than the allowance: slots that end too late for their own windows, but not
+ * for the longest one, are free. */
+static void play_latest(enum part part) {
+    switch (part) {
+    case BEFORE:
+        turn_to(8000);
+        for (unsigned i = 0; i < 4; i++)
+            take(TWO, (stint_key)(HOLDER + i) << 40); /* hashes differ in their upper halves, too */
+        turn_to(0);
+        break;
+    default:
+        take(ONE, (stint_key)KEY << 40);
+        expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has a free slot");
+    }
+}
+
 /* The key gets the last slot between the search for it and the end of the search for a free one. */
 static void play_full_again(enum part part) {
     switch (part) {
@@ -907,6 +923,7 @@ const struct mistake mistakes[] = {
      play_late_look},
     {"slot of a key in debt", GUARD_REUSE_CARRIES, ONLY(REUSE_CARRIES), 0, play_debt},
     {"full by a late time", GUARD_FULL_LATE, ONLY(FULL_LATE), 0, play_full_late},
+    {"opened without telling how late", GUARD_LATEST_RAISE, ONLY(LATEST_RAISE), 0, play_latest},
     {"full without another search", GUARD_FULL_AGAIN, ONLY(FULL_AGAIN), 1, play_full_again},
     {"key replaces itself", GUARD_REPLACE_OWN, ONLY(REPLACE_OWN), 1, play_replace_own},
     {"tombstone replaced", GUARD_REPLACE_FREE, ONLY(REPLACE_FREE) | ONLY(SWAP_TAG), 3,
