@@ -35,7 +35,8 @@ struct policy {
     uint32_t edge_capacity; /* tokens up to which one CAS counts */
     uint64_t
         current_end; /* end (tick) of the window that somebody last decided in: a hint that saves
-                      * the division. Any value is safe: a subtraction tells if it holds now */
+                      * the division. Any end is safe whose begin latest has: a subtraction tells
+                      * if it holds now */
     uint64_t hot_window; /* ns; 0: neither the hot path nor its edges are for this policy */
     uint64_t
         hot_ticks;    /* the same in ticks; 0 also where a window begins or ends within a second */
@@ -118,10 +119,9 @@ struct header {
     pthread_mutex_t lock;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
-    /* Of all policies that there ever were: what is raised before the first slot of its kind is written. */
-    uint64_t longest; /* ticks: the longest window */
-    uint64_t smooth;  /* one is smooth: counts of slots are not tokens */
-    uint64_t latest;  /* a tick at which no window of a slot begins later (limiter_latest) */
+    uint64_t longest_glanced; /* ticks: the longest window of all policies, GLANCED_MOST at most */
+    uint64_t smooth;          /* a policy is smooth: counts of slots are not tokens */
+    uint64_t latest;          /* no window of a slot begins after this tick (limiter_latest) */
     /* Whose each stripe of the counters is: 0: nobody's (of stripe 0: it is for all). */
     _Alignas(CACHE_LINE) uint64_t stripe_owners[STRIPES_MAX];
 };
@@ -166,9 +166,9 @@ struct stint_limiter {
                           * C library's may be ahead of it by a clock tick, musl's is: no promise
                           * minds, the other callers are then late.) */
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
+    struct header *header;
 
     /* Set-up and monitoring. */
-    struct header *header;
     struct memory memory;
 };
 
@@ -222,6 +222,10 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
+
+/* Longer windows are looked at slot by slot in a full table: so a slot left over from 2^33 ticks ago is not
+ * taken for a live one for longer than this. */
+#define GLANCED_MOST (7 * 86400 * TICKS_IN_SECOND)
 
 /* Ticks by which header.latest is raised further than it must be, so that it is written every 30 s only. */
 #ifdef STINT_TESTING

@@ -45,7 +45,8 @@ static void policy_derive(struct stint_limiter *limiter, uint32_t id, const stru
     if ((rule->flags & STINT_COUNT_REFUSED) != 0)
         atomic_raise(&limiter->records[id].refusals_count, 1);
     atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
-    atomic_raise(&limiter->header->longest, (uint64_t)policy->length);
+    atomic_raise(&limiter->header->longest_glanced,
+                 (uint64_t)(policy->length < GLANCED_MOST ? policy->length : GLANCED_MOST));
     atomic_store_relaxed(&policy->edges, edges);
     atomic_store_relaxed_32(&policy->edge_capacity, (uint32_t)near);
     atomic_store_relaxed_32(&policy->hot_capacity,
@@ -217,6 +218,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
      * ns, which begins before them and ends after. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
+    limiter_latest(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
     return (int)id;

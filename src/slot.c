@@ -169,20 +169,20 @@ static inline struct all4 others_of(const struct table *table, uint64_t tag) {
     };
 }
 
-/* Likewise, and that all are live, whatever their policies: by the longest window, if no window begins so late
- * that only a step of the clock explains it; otherwise no line passes, and each slot is looked at by its own
- * policy. Of an id it compares all but the last bit: those from the first even one behind that of now on, as
- * far as the odd ones are not beyond what a live slot may be ahead. */
-static inline struct all4 plainly_live(const struct stint_limiter *limiter, uint64_t tag,
-                                       tick_t now) {
-    const struct header *header = limiter->header;
-    tick_t latest = (tick_t)atomic_load_relaxed(&header->latest);
-    tick_t longest = (tick_t)atomic_load_relaxed(&header->longest);
-    struct all4 asked = others_of(&limiter->table, tag);
+/* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
+ * is late. */
+static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
+    return (tick_t)atomic_load_relaxed(&limiter->header->latest) - now > ALLOWANCE_TICKS;
+}
 
+/* Likewise, and that all are live, whatever their policies: by a window of `longest` ticks. Of an id it compares
+ * all but the last bit: those from the first even one behind that of now on, as far as the odd ones are not
+ * beyond what a live slot may be ahead. */
+static inline struct all4 plainly_live(const struct table *table, uint64_t tag, tick_t longest,
+                                       tick_t now) {
+    struct all4 asked = others_of(table, tag);
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
-    if (LIKELY(latest - now <= ALLOWANCE_TICKS))
-        asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
+    asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
     return asked;
 }
 
@@ -190,7 +190,11 @@ struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, ui
                           tick_t now) {
     const struct table *table = &limiter->table;
     const struct sequence sequence = sequence_of(table, hash);
-    const struct all4 plain = plainly_live(limiter, tag, now);
+    /* What is ahead by the allowance at most is live by any window. */
+    const bool beyond = latest_beyond(limiter, now);
+    const tick_t longest =
+        beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->longest_glanced);
+    const struct all4 plain = plainly_live(table, tag, longest, now);
     struct line *line = sequence.home;
     uint32_t i = 0;
 
@@ -199,6 +203,11 @@ struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, ui
         line = sequence_next(&sequence, line);
     }
     atomic_fence_acquire();
+    /* Again: this thread may have slept in between (M8). */
+    if (UNLIKELY(!beyond && GUARD(LATEST_AGAIN, latest_beyond(limiter, now)))) {
+        i = 0;
+        line = sequence.home;
+    }
     if (i == table->probe_lines)
         return (struct search){NULL, i};
     struct slot *slot = line_find(line, tag);

@@ -60,10 +60,10 @@
  * A full table. One search compares the tags, and on the way sees for how many lines from home on all slots
  * are live (slot_search). A slot once seen live stays so at this now, whoever's it is (I1), so it is the same
  * as if all of them had been seen when the last one was. A glance at a line shows them to be live, whatever
- * their policies, if they end after now: provided that latest, loaded before, is within the allowance of now
- * (I7), so that no step of the clock has left any that count as over ("Clock steps"). One that begins later and
- * was written since that load is of somebody who is ahead of this caller by more than the allowance: by the
- * clock it is live. What a glance does not show is looked at slot by slot, by the policy of each. Once no slot may be claimed, the tags are compared again,
+ * their policies, if they end after now: provided that latest, loaded after all of them, is within the
+ * allowance of now (I7), so that no step of the clock has left any that count as over ("Clock steps"), nor did
+ * this thread sleep so long that the clock must be read. What a glance does not show is looked at slot by slot,
+ * by the policy of each. Once no slot may be claimed, the tags are compared again,
  * where one is to be replaced by the search for the fewest tokens: the key may have got the last free slot
  * behind the first search's back. The tags of the first search are but hints, so nothing depends on which of
  * them are before which glance.
@@ -122,7 +122,8 @@
  *   M7   reach and watermark raised, or seen  the CAS is a barrier; so are the store of current_end, a
  *        high enough, then the claim; latest  release, and the CAS of who opens a window by it
  *        likewise, then the open window
- *   M8   look, then the watermark             a fence, whatever the look was made of
+ *   M8   look, then the watermark; glances,   a fence, whatever the look was made of
+ *        then latest
  *   M9   all slots seen live, then the        a fence, or the loads of their states are acquires
  *        second search and its reach
  *   M10  a policy's largest limit raised, or  atomic_raise: its CAS is a barrier, its load an acquire; and
@@ -153,8 +154,7 @@
  *   Refuse.    Without a write: M1, M2, by acquires. The refused bit: a CAS, as in decide.
  *   Decide,    (refund, reset, a new window) one CAS, which compares the tag itself. What it writes comes
  *              from the state, and from the largest limit by M11. Nothing of the slot is loaded after it.
- *   Latest.    Raised by M7. Loaded relaxed: an older value is what it was before the writer went on, who is
- *              ahead of this caller then, or the clock was stepped back during this call.
+ *   Latest.    As the watermark: raised by M7, loaded by M8 (before the glances, it only picks what they ask).
  *   Claim.     M7 before, M5 after. The tag and the state of a slot that seems reusable may be of two
  *              occupants: the CAS compares both. The policy that the tag names is read by M15.
  *   Look.      Relaxed comparisons, each after the claim; what they find is loaded as in find, by acquires.
@@ -168,8 +168,8 @@
  *              holds now, leads to the long way, which begins with the version (M12); whether an older
  *              or a newer limit is read is the same as to be earlier or later; but see M15. A policy's
  *              length, start and name are plain: written once, before the version.
- *              A table's header is plain, too: written before its magic (a release), read after (an
- *              acquire).
+ *              What a table's header says of its shape is plain, too: written before its magic (a
+ *              release), read after (an acquire).
  *   Counters.  Relaxed: each is a word of its own, and sums are of no one instant. A thread's number goes
  *              from one thread to the next by two CAS, a stripe of a shared table from one process to the
  *              next by a release or CAS and a CAS: so the next sees what the last has added without

@@ -74,6 +74,7 @@ enum stint_test_instant {
     X(RIVAL_LATER, "a later claim is left standing")                                               \
     X(REACH_RAISE, "a claim beyond the reach that does not raise it")                              \
     X(LATEST_RAISE, "a window that begins later than any before is opened without telling")        \
+    X(LATEST_AGAIN, "a thread that slept in its search does not notice that it is late")           \
     X(REACH_READ, "the look at the other slots ends at the line of the claim")                     \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \

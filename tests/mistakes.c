@@ -746,6 +746,30 @@ static void play_latest(enum part part) {
     }
 }
 
+/* A thread sleeps while it looks for its key. Windows are opened and over one after the other meanwhile, each in
+ * another slot and each after those that it has looked at: it must not put them together to a full table. */
+static void play_latest_again(enum part part) {
+    static unsigned last;
+    switch (part) {
+    case BEFORE:
+        for (unsigned i = 0; i < 4; i++)
+            take(TWO, (stint_key)(HOLDER + i) << 40);
+        turn_to(WINDOW);
+        last = 0;
+        break;
+    case THREAD:
+        take(ONE, (stint_key)KEY << 40);
+        expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has free slots");
+        break;
+    default:
+        for (unsigned i = 0; i < 4; i++) {
+            turn_to(6900 + ++last * 100);
+            take(TWO, (stint_key)(HOLDER + i) << 40);
+        }
+        turn_to(6900 + ++last * 100);
+    }
+}
+
 /* The key gets the last slot between the search for it and the end of the search for a free one. */
 static void play_full_again(enum part part) {
     switch (part) {
@@ -924,6 +948,7 @@ const struct mistake mistakes[] = {
     {"slot of a key in debt", GUARD_REUSE_CARRIES, ONLY(REUSE_CARRIES), 0, play_debt},
     {"full by a late time", GUARD_FULL_LATE, ONLY(FULL_LATE), 0, play_full_late},
     {"opened without telling how late", GUARD_LATEST_RAISE, ONLY(LATEST_RAISE), 0, play_latest},
+    {"asleep in a search", GUARD_LATEST_AGAIN, ONLY(LATEST_AGAIN), 1, play_latest_again},
     {"full without another search", GUARD_FULL_AGAIN, ONLY(FULL_AGAIN), 1, play_full_again},
     {"key replaces itself", GUARD_REPLACE_OWN, ONLY(REPLACE_OWN), 1, play_replace_own},
     {"tombstone replaced", GUARD_REPLACE_FREE, ONLY(REPLACE_FREE) | ONLY(SWAP_TAG), 3,
