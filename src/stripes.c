@@ -26,7 +26,6 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
     part.terms.capacity = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, stripe);
     part.terms.room = part.terms.capacity;
     part.terms.flags = flags | DECIDE_PART;
-    part.here = (flags & DECIDE_HERE) != 0 ? window_of(whole) : 0;
     return part;
 }
 
@@ -79,7 +78,8 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     uint32_t flags = STINT_PARTIAL | (GUARDED(STRIPES_HERE) ? DECIDE_HERE : 0);
     uint64_t cost = whole->terms.cost;
 
-    *gathered = (struct gathered){.window = tick_ns(window_of(whole))};
+    whole->here = window_of(whole);
+    *gathered = (struct gathered){.window = tick_ns(whole->here)};
     for (uint32_t i = 0; i < stripes && gathered->total < cost; i++) {
         uint32_t stripe = (first + i) % stripes;
         struct decision part = stripe_decision(whole, stripe, cost - gathered->total, flags);
@@ -112,8 +112,8 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used,
                    struct stint_verdict *verdict, bool *allowed) {
     uint32_t drain = whole->terms.flags & STINT_DRAIN;
     uint32_t flags = drain | DECIDE_MARK | DECIDE_HERE;
+    tick_t end = whole->here = window_of(whole);
     struct decision part = stripe_decision(whole, 0, whole->terms.cost, flags);
-    tick_t end = window_of(whole);
     struct stint_verdict marked;
 
     (void)slot_decide(&part, &marked);
