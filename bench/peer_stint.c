@@ -123,14 +123,15 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
 }
 _Static_assert(PEER_ANSWERS % PEER_DEPTH == 0, "a batch does not straddle two words");
 
+/* What all ways of asking it have in common. */
+#define STINT_PEER .bytes_per_key = 64, .open = stint_peer_open, .close = stint_peer_close
+
 const struct peer peer_stint = {
     .name = "stint",
     .label = "stint, one at a time",
     .help = "one request at a time, for a yes or no; the limiter reads its clock",
     .depth = 1,
-    .bytes_per_key = 64,
-    .open = stint_peer_open,
-    .close = stint_peer_close,
+    STINT_PEER,
     .decide = stint_one_each,
 };
 
@@ -139,9 +140,7 @@ const struct peer peer_stint_verdict = {
     .label = "stint, with a verdict",
     .help = "the same, with a verdict: tokens left, time to wait and all",
     .depth = 1,
-    .bytes_per_key = 64,
-    .open = stint_peer_open,
-    .close = stint_peer_close,
+    STINT_PEER,
     .decide = stint_verdict_one_each,
 };
 
@@ -150,9 +149,7 @@ const struct peer peer_stint_ahead = {
     .label = "stint, fetched ahead",
     .help = "as stint, with the line of each key fetched eight requests before",
     .depth = 1,
-    .bytes_per_key = 64,
-    .open = stint_peer_open,
-    .close = stint_peer_close,
+    STINT_PEER,
     .decide = stint_ahead,
 };
 
@@ -161,9 +158,7 @@ const struct peer peer_stint_batch = {
     .label = "stint, 16 in a call",
     .help = "16 requests in one call, with verdicts; lines fetched as keys become known",
     .depth = PEER_DEPTH,
-    .bytes_per_key = 64,
-    .open = stint_peer_open,
-    .close = stint_peer_close,
+    STINT_PEER,
     .decide = stint_batches,
 };
 
@@ -172,9 +167,7 @@ const struct peer peer_stint_batch_64 = {
     .label = "stint, 64 in a call",
     .help = "the same, 64 requests in one call",
     .depth = PEER_ANSWERS,
-    .bytes_per_key = 64,
-    .open = stint_peer_open,
-    .close = stint_peer_close,
+    STINT_PEER,
     .decide = stint_batches,
 };
 

@@ -57,8 +57,8 @@
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
  *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds the
- *    table full: a week and 60 s); one that nobody touched for longer than half of
- *    that is taken for a stepped clock, and starts anew.
+ *    table full: a week and 60 s); one that nobody touched for longer than half of that is taken for a
+ *    stepped clock, and starts anew.
  *  - A caller who is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a clock is
  *    set from 1970 to today) is not recognised as late, and may open a window again that was counted.
  *  - After a real backward step of the clock, windows that were already counted are counted again.

@@ -27,12 +27,11 @@
 #define JOIN_SECRET_OFFSET 56
 
 struct policy {
-    /* First line: all that the hot path and its edges read. */
-    _Alignas(CACHE_LINE) uint32_t
-        hot_capacity;       /* tokens up to which a fetch-add counts; 0: it may not,
-                                                 * because a count past the capacity would be carried
-                                                 * over, or because the verdict says more */
-    uint32_t edge_capacity; /* tokens up to which one CAS counts */
+    /* First line: all that the hot path and its edges read. In front, the tokens up to which a fetch-add counts
+     * (0: it may not, because a count past the capacity would be carried over, or because the verdict says
+     * more), and those up to which one CAS counts. */
+    _Alignas(CACHE_LINE) uint32_t hot_capacity;
+    uint32_t edge_capacity;
     uint64_t
         current_end; /* end (tick) of the window that somebody last decided in: a hint that saves
                       * the division. Any end is safe whose begin latest has: a subtraction tells
