@@ -112,9 +112,11 @@ static bool stint_batches(void *state, unsigned thread, const char *keys, size_t
             stint_prefetch(peer->limiter, key);
             requests[i] = (struct stint_request){.key = key, .policy = peer->policy, .cost = 1};
         }
-        stint_decide_batch(peer->limiter, requests, batch, STINT_NOW, verdicts);
-        for (size_t i = 0; i < batch; i++)
-            word |= (uint64_t)verdicts[i].allowed << ((at + i) % PEER_ANSWERS);
+        if (stint_decide_batch(peer->limiter, requests, batch, STINT_NOW, verdicts) == batch)
+            word |= UINT64_MAX >> (PEER_ANSWERS - batch) << at % PEER_ANSWERS;
+        else
+            for (size_t i = 0; i < batch; i++)
+                word |= (uint64_t)verdicts[i].allowed << ((at + i) % PEER_ANSWERS);
         answers[at / PEER_ANSWERS] = word;
         if ((at + depth) % PEER_ANSWERS == 0)
             word = 0;

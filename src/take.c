@@ -394,13 +394,19 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
  * way (10 to 24 line fill buffers on x86-64 of the last ten years). */
 #define AHEAD 16
 
-/* Fetches a request's home line, and the next one: 1 key in 25 is there at a load of 50%, and would stop
- * the processor for a whole miss. Fetched together, the second costs next to nothing. */
+/* Fetches the line after a home line: 1 key in 25 is there at a load of 50%, and would stop the processor for a
+ * whole miss. To the second-level cache only: out of cache that takes 2 ns less of a decision, because the
+ * first-level cache has few misses under way at once. */
+static CK_CC_FORCE_INLINE void fetch_next(const struct line *home) {
+    __builtin_prefetch(home + 1, 0, 2); /* harmless where it is another shard's, or none */
+}
+
+/* Fetches both lines of a request. */
 static CK_CC_FORCE_INLINE struct line *fetch(const struct stint_limiter *limiter,
                                              const struct stint_request *request) {
     struct line *home = home_of(limiter, request->key);
     __builtin_prefetch(home);
-    __builtin_prefetch(home + 1); /* harmless where it is another shard's, or none */
+    fetch_next(home);
     return home;
 }
 
@@ -419,7 +425,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         __builtin_prefetch(homes[i]);
     }
     for (size_t i = 0; i < n && i < AHEAD; i++)
-        __builtin_prefetch(homes[i] + 1);
+        fetch_next(homes[i]);
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     for (size_t i = 0; i < n; i++) {
