@@ -34,7 +34,7 @@
 #include "testing.h"
 
 #ifdef __SSE2__
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #if defined(__aarch64__) && !defined(CK_MD_RMO)
@@ -364,6 +364,90 @@ static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *
 }
 #define atomic_all4(line, asked) atomic_all4_stepped(line, asked)
 #endif
+
+/* ---- Runs of lines: eight words each, from `line` on to before `end` ---- */
+
+#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+#define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
+
+/* What atomic_all4_run is, for who has AVX2: half the instructions. Each half of a line is loaded at once, or in two
+ * quarters, a pair of words each. */
+ATOMIC_RUNS_AVX2 static inline __m256i all4_lanes_avx2(const uint32_t value[2]) {
+    return _mm256_broadcastsi128_si256(all4_lanes(value));
+}
+
+ATOMIC_RUNS_AVX2 static inline const uint64_t *
+all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *asked) {
+    const __m256i sign = _mm256_set1_epi32(INT32_MIN);
+    const __m256i flip = all4_lanes_avx2(asked->flip), mask = all4_lanes_avx2(asked->mask);
+    const __m256i below = all4_lanes_avx2(asked->below);
+    const __m256i base = _mm256_xor_si256(all4_lanes_avx2(asked->base), sign);
+    const __m256i range = _mm256_xor_si256(all4_lanes_avx2(asked->range), sign);
+
+    for (; line != end; line += 8) { /* all4_half has what each step is for */
+        __m256 one = _mm256_load_ps((const float *)(const void *)line);
+        __m256 two = _mm256_load_ps((const float *)(const void *)(line + 4));
+        __asm__("" : "+x"(one), "+x"(two));
+        __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(one, two, _MM_SHUFFLE(2, 0, 2, 0)));
+        __m256i high = _mm256_castps_si256(_mm256_shuffle_ps(one, two, _MM_SHUFFLE(3, 1, 3, 1)));
+        __m256i part = _mm256_and_si256(_mm256_xor_si256(low, flip), mask);
+        __m256i as_asked =
+            _mm256_and_si256(_mm256_cmpgt_epi32(below, part),
+                             _mm256_cmpgt_epi32(range, _mm256_sub_epi32(high, base)));
+        if (_mm256_movemask_epi8(as_asked) != -1)
+            break;
+    }
+    return line;
+}
+
+/* Likewise atomic_match4_run. */
+ATOMIC_RUNS_AVX2 static inline const uint64_t *
+match4_run_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
+    const __m256i wanted = _mm256_set1_epi64x((long long)value);
+
+    for (; line != end; line += 8) {
+        const __m256i *half = (const __m256i *)(const void *)line;
+        __m256i words = _mm256_unpacklo_epi64(_mm256_load_si256(half), _mm256_load_si256(half + 1));
+        if (_mm256_movemask_epi8(_mm256_cmpeq_epi64(words, wanted)) != 0)
+            break;
+    }
+    return line;
+}
+
+/* Whether the processor has it, and the run is long enough: to begin costs as much as a few lines. */
+static inline bool atomic_runs_avx2(const uint64_t *line, const uint64_t *end) {
+#ifdef STINT_TESTING
+    if (stint_test_step != NULL)
+        return false;
+#endif
+    return end - line >= 8 * 8 && __builtin_cpu_supports("avx2");
+}
+#endif
+
+/* The first line of which not all four pairs of words are as asked (atomic_all4); `end` if there is none. */
+static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64_t *end,
+                                              const struct all4 *asked) {
+#ifdef ATOMIC_RUNS_AVX2
+    if (atomic_runs_avx2(line, end))
+        return all4_run_avx2(line, end, asked);
+#endif
+    while (line != end && atomic_all4(line, asked))
+        line += 8;
+    return line;
+}
+
+/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4); `end` if there
+ * is none. */
+static inline const uint64_t *atomic_match4_run(const uint64_t *line, const uint64_t *end,
+                                                uint64_t value) {
+#ifdef ATOMIC_RUNS_AVX2
+    if (atomic_runs_avx2(line, end))
+        return match4_run_avx2(line, end, value);
+#endif
+    while (line != end && atomic_match4(line, value) == 0)
+        line += 8;
+    return line;
+}
 
 /* Raises a word to at least a value. All that follows in the program is done after the word has it,
  * whoever raised it. */

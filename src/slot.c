@@ -40,6 +40,51 @@ static inline struct line *sequence_next(const struct sequence *sequence, struct
     return line;
 }
 
+/* Lines that stand one after the other in memory. */
+struct run {
+    const uint64_t *line, *end;
+};
+
+/* Those of the sequence from number `from` on to before `lines`, as far as they do not go round. */
+static inline struct run sequence_run(const struct sequence *sequence, uint32_t from,
+                                      uint32_t lines) {
+    const struct line *line = sequence_line(sequence, from), *end = line + (lines - from);
+    if (end > sequence->shard_end)
+        end = sequence->shard_end;
+    return (struct run){&line->slots[0].tag, &end->slots[0].tag};
+}
+
+static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
+    return (uint32_t)((size_t)(end - line) / (sizeof(struct line) / sizeof(*line)));
+}
+
+/* The number of the first line from number `from` on whose slots are not all as asked; `lines` if there is
+ * none before it. */
+static inline uint32_t sequence_all4(const struct sequence *sequence, uint32_t from, uint32_t lines,
+                                     const struct all4 *asked) {
+    while (from < lines) {
+        struct run run = sequence_run(sequence, from, lines);
+        const uint64_t *found = atomic_all4_run(run.line, run.end, asked);
+        from += run_lines(run.line, found);
+        if (found != run.end)
+            break;
+    }
+    return from;
+}
+
+/* Likewise, of the first one that has the tag. */
+static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t from,
+                                      uint32_t lines, uint64_t tag) {
+    while (from < lines) {
+        struct run run = sequence_run(sequence, from, lines);
+        const uint64_t *found = atomic_match4_run(run.line, run.end, tag);
+        from += run_lines(run.line, found);
+        if (found != run.end)
+            break;
+    }
+    return from;
+}
+
 /* Slot number `position` of the sequence. */
 static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
     return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
@@ -140,9 +185,13 @@ enum found { FOUND, ABSENT, FULL };
 static struct search find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                               uint32_t lines) {
     struct sequence sequence = sequence_of(table, hash);
-    struct line *line = sequence_line(&sequence, from);
 
-    for (uint32_t i = from; i < lines; i++, line = sequence_next(&sequence, line)) {
+    for (uint32_t i = from; i < lines; i++) {
+        if (i >= UNUSED_LINES)
+            i = sequence_match(&sequence, i, lines, tag);
+        if (i == lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
         struct slot *slot = line_find(line, tag);
         if (slot != NULL)
             return (struct search){slot, i};
@@ -195,21 +244,18 @@ struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, ui
     const tick_t longest =
         beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->longest_glanced);
     const struct all4 plain = plainly_live(table, tag, longest, now);
-    struct line *line = sequence.home;
     uint32_t i = 0;
 
-    while (i < table->probe_lines && atomic_all4(&line->slots[0].tag, &plain)) {
-        i++;
-        line = sequence_next(&sequence, line);
-    }
+    /* Most searches end in the home line, unless the table is full. */
+    if (atomic_all4(&sequence.home->slots[0].tag, &plain))
+        i = sequence_all4(&sequence, 1, table->probe_lines, &plain);
     atomic_fence_acquire();
     /* Again: this thread may have slept in between (M8). */
-    if (UNLIKELY(!beyond && GUARD(LATEST_AGAIN, latest_beyond(limiter, now)))) {
+    if (UNLIKELY(!beyond && GUARD(LATEST_AGAIN, latest_beyond(limiter, now))))
         i = 0;
-        line = sequence.home;
-    }
     if (i == table->probe_lines)
         return (struct search){NULL, i};
+    struct line *line = sequence_line(&sequence, i);
     struct slot *slot = line_find(line, tag);
     if (slot != NULL)
         return (struct search){slot, i};
@@ -593,8 +639,12 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
     uint32_t lines = GUARDED(REACH_READ) ? sequence_reach(table, decision->hash)
                                          : claim->position / LINE_SLOTS + 1;
 
-    struct line *line = sequence.home;
-    for (uint32_t i = 0; i < lines; i++, line = sequence_next(&sequence, line)) {
+    for (uint32_t i = 0; i < lines; i++) {
+        if (i >= UNUSED_LINES)
+            i = sequence_match(&sequence, i, lines, decision->tag);
+        if (i == lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
         for (uint32_t match = line_match(line, decision->tag); match != 0;
              match = match4_rest(match)) {
             uint32_t position = i * LINE_SLOTS + match4_index(match);
@@ -732,12 +782,14 @@ static enum found find_least_used(const struct decision *decision, struct place 
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
     struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
-    struct line *line = sequence.home;
 
     atomic_fence_acquire();
-    for (uint32_t i = 0; i < table->probe_lines; i++, line = sequence_next(&sequence, line)) {
-        if (counts && atomic_all4(&line->slots[0].tag, &enough))
-            continue;
+    for (uint32_t i = 0; i < table->probe_lines; i++) {
+        if (counts)
+            i = sequence_all4(&sequence, i, table->probe_lines, &enough);
+        if (i == table->probe_lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
             struct place seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
             seen.tag = atomic_load_acquire(&seen.slot->tag);

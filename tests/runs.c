@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT
+ * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds the line that the
+ * definition finds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "atomic.h"
+#include "random.h"
+
+enum { LINES = 26, LINE_WORDS = 8 };
+
+static _Alignas(CACHE_LINE) uint64_t lines[LINES * LINE_WORDS];
+
+/* What atomic.h says of struct all4, word by word. */
+static bool as_asked(const uint64_t *line, const struct all4 *asked) {
+    for (unsigned i = 0; i < LINE_WORDS; i++) {
+        uint32_t low = (uint32_t)line[i], high = (uint32_t)(line[i] >> 32);
+        if (((low ^ asked->flip[i % 2]) & asked->mask[i % 2]) >= asked->below[i % 2] ||
+            (uint32_t)(high - asked->base[i % 2]) >= asked->range[i % 2])
+            return false;
+    }
+    return true;
+}
+
+static bool has_value(const uint64_t *line, uint64_t value) {
+    return line[0] == value || line[2] == value || line[4] == value || line[6] == value;
+}
+
+/* A number that is often near the ends of what a half may be. */
+static uint32_t random_edge(struct random *random) {
+    static const uint32_t edges[] = {0, 1, INT32_MAX, UINT32_C(1) << 31, UINT32_MAX};
+    uint64_t pick = random_below(random, 8);
+    return pick < 5 ? edges[pick] : (uint32_t)random_next(random);
+}
+
+static struct all4 random_asked(struct random *random) {
+    struct all4 asked;
+    for (unsigned i = 0; i < 2; i++) {
+        asked.flip[i] = random_edge(random);
+        asked.mask[i] = random_edge(random) & INT32_MAX;
+        asked.below[i] = random_edge(random) & INT32_MAX;
+        asked.base[i] = random_edge(random);
+        asked.range[i] = random_edge(random);
+    }
+    return asked;
+}
+
+/* A word that is as asked, if there is such a one; but for one in `odd`, whatever it is. */
+static uint64_t random_word(struct random *random, const struct all4 *asked, unsigned i,
+                            uint64_t odd) {
+    uint32_t low = random_edge(random), high = random_edge(random);
+    if (random_below(random, odd) != 0) {
+        uint32_t masked = asked->below[i] == 0 ? 0 : (uint32_t)random_next(random);
+        masked %= asked->below[i] == 0 ? 1 : asked->below[i];
+        low = (low & ~asked->mask[i]) | ((masked ^ asked->flip[i]) & asked->mask[i]);
+        if (asked->range[i] != 0)
+            high = asked->base[i] + (uint32_t)(random_next(random) % asked->range[i]);
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+static void check_all4(const uint64_t *line, const uint64_t *end, const struct all4 *asked) {
+    const uint64_t *right = line;
+    while (right != end && as_asked(right, asked))
+        right += LINE_WORDS;
+    assert_ptr_equal(atomic_all4_run(line, end, asked), right);
+    for (const uint64_t *each = line; each != end; each += LINE_WORDS)
+        assert_int_equal(atomic_all4(each, asked), as_asked(each, asked));
+#ifdef ATOMIC_RUNS_AVX2
+    if (__builtin_cpu_supports("avx2"))
+        assert_ptr_equal(all4_run_avx2(line, end, asked), right);
+#endif
+}
+
+static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t value) {
+    const uint64_t *right = line;
+    while (right != end && !has_value(right, value))
+        right += LINE_WORDS;
+    assert_ptr_equal(atomic_match4_run(line, end, value), right);
+    for (const uint64_t *each = line; each != end; each += LINE_WORDS) {
+        uint32_t match = atomic_match4(each, value);
+        assert_int_equal(match != 0, has_value(each, value));
+        for (unsigned i = 0; i < LINE_WORDS; i += 2) {
+            if (each[i] != value)
+                continue;
+            assert_int_equal(match4_index(match), i / 2);
+            assert_int_equal(match4_offset(match), i * sizeof(*each));
+            match = match4_rest(match);
+        }
+        assert_int_equal(match, 0);
+    }
+#ifdef ATOMIC_RUNS_AVX2
+    if (__builtin_cpu_supports("avx2"))
+        assert_ptr_equal(match4_run_avx2(line, end, value), right);
+#endif
+}
+
+static void test_runs(void **state) {
+    struct random random = {test_seed()};
+
+    (void)state;
+    for (uint64_t round = test_rounds(20000); round > 0; round--) {
+        struct all4 asked = random_asked(&random);
+        uint64_t odd = random_below(&random, 400) + 1;
+        uint64_t from = random_below(&random, LINES), n = random_below(&random, LINES - from + 1);
+        uint64_t value = random_next(&random);
+        for (unsigned i = 0; i < LINES * LINE_WORDS; i++)
+            lines[i] = random_word(&random, &asked, i % 2, odd);
+        check_all4(lines + from * LINE_WORDS, lines + (from + n) * LINE_WORDS, &asked);
+        /* The value, a half of it, in tags and states. */
+        for (unsigned i = 0; i < LINES * LINE_WORDS; i++)
+            switch (random_below(&random, odd)) {
+            case 0:
+                lines[i] = value;
+                break;
+            case 1:
+                lines[i] = value ^ random_below(&random, 1 << 8) << 32;
+                break;
+            case 2:
+                lines[i] = value ^ (1 + random_below(&random, 1 << 8));
+            }
+        check_match4(lines + from * LINE_WORDS, lines + (from + n) * LINE_WORDS, value);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_runs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
