@@ -45,7 +45,8 @@ struct peer {
 extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead;
 extern const struct peer peer_stint_batch, peer_stint_batch_64;
 extern const struct peer peer_counter;
-extern const struct peer peer_open_64, peer_rwlock, peer_mutex_64, peer_mutex;
+extern const struct peer peer_open_64, peer_open_64_huge;
+extern const struct peer peer_rwlock, peer_mutex_64, peer_mutex;
 extern const struct peer peer_redis_incr, peer_redis_incr_16, peer_redis_lua, peer_redis_lua_16;
 extern const struct peer peer_memcached, peer_memcached_16;
 

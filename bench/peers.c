@@ -20,10 +20,11 @@ static const char command[] = "peers";
 
 /* In the order of the table: each after what it is to be compared with. */
 static const struct peer *const peers[] = {
-    &peer_stint,          &peer_stint_verdict, &peer_stint_ahead, &peer_stint_batch,
-    &peer_stint_batch_64, &peer_counter,       &peer_open_64,     &peer_rwlock,
-    &peer_mutex_64,       &peer_mutex,         &peer_memcached,   &peer_memcached_16,
-    &peer_redis_incr,     &peer_redis_incr_16, &peer_redis_lua,   &peer_redis_lua_16,
+    &peer_stint,          &peer_stint_verdict, &peer_stint_ahead,   &peer_stint_batch,
+    &peer_stint_batch_64, &peer_counter,       &peer_open_64,       &peer_open_64_huge,
+    &peer_rwlock,         &peer_mutex_64,      &peer_mutex,         &peer_memcached,
+    &peer_memcached_16,   &peer_redis_incr,    &peer_redis_incr_16, &peer_redis_lua,
+    &peer_redis_lua_16,
 };
 enum { PEERS = sizeof(peers) / sizeof(peers[0]), STINT = 0, STINT_BATCH = 3 };
 

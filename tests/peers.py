@@ -19,7 +19,7 @@ import unittest
 BENCH = "stint-bench"
 CORES = len(os.sched_getaffinity(0))
 
-HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "rwlock", "mutex-64", "mutex"]
+HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "open-64-huge", "rwlock", "mutex-64", "mutex"]
 SERVERS = {
     "memcached": "memcached", "memcached-16": "memcached",
     "redis-incr": "redis-server", "redis-incr-16": "redis-server",
@@ -150,7 +150,7 @@ class Rows(Temporary):
 
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
-        for name, low, high in (("stint", 30, 70), ("open-64", 30, 45), ("mutex", 80, 200),
+        for name, low, high in (("stint", 30, 70), ("open-64", 30, 45), ("open-64-huge", 30, 45), ("mutex", 80, 200),
                                 ("redis-incr", 60, 250), ("memcached", 60, 250)):
             if not rows[name]["absent"]:
                 with self.subTest(peer=name):
