@@ -11,10 +11,11 @@
  *   refused  the key was refused in this window: FIRST_REFUSAL has been given
  *   used     tokens taken
  *
- * "End" below is the full end that the id stands for. A slot is OVER when its end <= now.
+ * "End" below is the full end that the id stands for. A slot is OVER when its end <= now. A pending state that
+ * has the refused bit, too, is the first claim of its slot ("Short claim").
  *
- * States of a slot and who may change them. D: double-width CAS on tag and state; +: fetch-add on the
- * state.
+ * States of a slot and who may change them. D: double-width CAS on tag and state; S: CAS on the state
+ * alone; +: fetch-add on it.
  *
  *     from        to          how  by               condition
  *     NEVER       PENDING     D    claim            no other slot of the sequence has the key's tag
@@ -23,6 +24,7 @@
  *     TOMBSTONE   PENDING     D    claim            likewise
  *     PENDING     PENDING     D    claim            likewise (its claimer died)
  *     PENDING     COMMITTED   D    resolve, anyone  no other committed or earlier slot of the key
+ *     PENDING     COMMITTED   S    resolve, claimer likewise; the slot was never used before
  *     PENDING     TOMBSTONE   D    resolve, anyone  another slot of the key is committed or earlier
  *     COMMITTED   COMMITTED   +    take             a load showed the key's tag, this window and room
  *     COMMITTED   COMMITTED   D    decide, refund,  same window: used or refused change
@@ -103,6 +105,14 @@
  * Commit is one CAS, whatever `used` is by then: a stray add into a pending slot must
  * not hold it up, and is dropped.
  *
+ * Short claim. While the table is young a new key claims a never-used slot of its first two lines, looks
+ * at these, and commits (slot_claim_unused). The claim's state says that it is the first of its slot, which
+ * no later one says: whoever finds that state in the slot finds that claim, whose key has the tag. So the
+ * commit compares the state alone, which on some processors costs half of a double-width CAS. Without the
+ * mark it could commit another key's claim of the same tick, one that has replaced this key's slot after
+ * somebody else had committed it (where nothing is replaced, I1 keeps them apart). Nor can a stray add have
+ * changed `used`: nobody has seen room in this slot before.
+ *
  * Memory order. The machine may do a thread's loads and stores in another order than the program's, as
  * aarch64 does. But what one other thread has seen, all see; and a double-width CAS changes tag and state
  * at once, whichever of the two is loaded. So there is one order in which all operations are done, and
@@ -159,9 +169,10 @@
  *              occupants: the CAS compares both. The policy that the tag names is read by M15.
  *   Look.      Relaxed comparisons, each after the claim; what they find is loaded as in find, by acquires.
  *              Nor need they be in order among themselves, or after the reach.
- *   Cancel,    CAS, which compares both; what is loaded after a failure (the tag relaxed) decides only
- *   commit     whether it is tried again. The commit's window is computed from the watermark, so it comes
- *              after it. A pending slot is nobody's count, so what was charged before the commit is none.
+ *   Cancel,    CAS, which compares both (the short claim's compares the state, which tells both); what is
+ *   commit     loaded after a failure (the tag relaxed) decides only whether it is tried again. The commit's
+ *              window is computed from the watermark, so it comes after it. A pending slot is nobody's count,
+ *              so what was charged before the commit is none.
  *   Clock.     Read after the state: an acquire. Clocks may be read a little early all the same: by
  *              nanoseconds, where the allowance is 60 s.
  *   Policies.  current_end, and what the hot path reads of a policy, are relaxed: 0, or no window that
@@ -297,7 +308,8 @@ static CK_CC_FORCE_INLINE bool slot_claim_unused(struct stint_limiter *limiter,
                                                  struct slot *slot, bool displaced, uint64_t hash,
                                                  uint64_t tag, tick_t now, tick_t end) {
     const uint64_t never_used[2] = {0, 0};
-    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING)};
+    const uint64_t first = GUARDED(SHORT_FIRST) ? STATE_REFUSED : 0;
+    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING | first)};
     struct shard *shard = table_shard_of(&limiter->table, hash);
 
     atomic_raise(&shard->reach, GUARDED(REACH_RAISE) && displaced);
@@ -316,7 +328,7 @@ static CK_CC_FORCE_INLINE bool slot_claim_unused(struct stint_limiter *limiter,
     INSTANT(INSTANT_LOOKED);
     if (GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now))
         return false;
-    return slot_swap(slot, tag, claim[1], state_of(end, 1));
+    return atomic_cas_seq(&slot->state, claim[1], state_of(end, 1));
 }
 
 /* Whether what is left of a window that is over may still matter to its key. `policy` may be NULL. */

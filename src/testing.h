@@ -78,6 +78,7 @@ enum stint_test_instant {
     X(REACH_READ, "the look at the other slots ends at the line of the claim")                     \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
+    X(SHORT_FIRST, "the short claim does not say that it is its slot's first")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \

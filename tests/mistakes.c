@@ -235,6 +235,7 @@ static unsigned first_refusals(const struct logged *which) {
 }
 
 static void play_replaced_claim(enum part part);
+static void play_replaced_first(enum part part);
 
 /* Everybody takes all that is left; then the promises are held against the log. */
 static void judge(void) {
@@ -250,8 +251,9 @@ static void judge(void) {
             ;
     }
     stint_stats(p.limiter, &stats);
-    /* Keys that were replaced are another matter (G): KEY is in one story. */
-    bool replaced = p.mistake->play == play_replaced_claim;
+    /* Keys that were replaced are another matter (G): KEY is in two stories. */
+    bool replaced =
+        p.mistake->play == play_replaced_claim || p.mistake->play == play_replaced_first;
     for (unsigned i = 0; i < p.logged; i++) {
         const struct logged *logged = &p.log[i];
         const struct stint_policy *policy = &policies[logged->policy];
@@ -647,6 +649,27 @@ static void play_replaced_claim(enum part part) {
     }
 }
 
+/* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the same key, which is
+ * replaced within the same tick, by a thread that is killed: another key's claim. */
+static void play_replaced_first(enum part part) {
+    switch (part) {
+    case BEFORE:
+        hold(2);
+        for (unsigned i = 0; i < 2; i++)
+            (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
+        tell_window(LATER_END);
+        break;
+    case THREAD:
+        take(LATER_END, KEY);
+        take(TWO, THIRD);
+        break;
+    default:
+        take(LATER_END, KEY);
+        (void)decide(LONG, HOLDER + 2, 8, 0, 0, p.time);
+        take_and_die(TWO, THIRD, 0, INSTANT_CLAIMED);
+    }
+}
+
 /* A stray token comes to a claim between a thread's load of it and its commit. */
 static void play_commit_used(enum part part) {
     switch (part) {
@@ -938,6 +961,7 @@ const struct mistake mistakes[] = {
     {"commit of the state alone", GUARD_SWAP_TAG, ONLY(SWAP_TAG), 1, play_replaced_claim},
     {"commit that waits for another claim", GUARD_COMMIT_TAG, ONLY(COMMIT_TAG), 1,
      play_replaced_claim},
+    {"first claim like any", GUARD_SHORT_FIRST, ONLY(SHORT_FIRST), 1, play_replaced_first},
     {"commit that waits for used = 0", GUARD_COMMIT_USED, ONLY(COMMIT_USED), 1, play_commit_used},
     {"watermark not raised", GUARD_WATERMARK_RAISE, ONLY(WATERMARK_RAISE), 0, play_late_claim},
     {"watermark not read", GUARD_WATERMARK_READ, ONLY(WATERMARK_READ) | ONLY(SHORT_WATERMARK), 0,
@@ -965,8 +989,8 @@ const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);
 /* ---- Playing ------------------------------------------------------------------------------------ */
 
 static bool replaces(const struct mistake *mistake) {
-    return mistake->play == play_replaced_claim || mistake->play == play_replace_own ||
-           mistake->play == play_replace_free;
+    return mistake->play == play_replaced_claim || mistake->play == play_replaced_first ||
+           mistake->play == play_replace_own || mistake->play == play_replace_free;
 }
 
 static void others(enum part part) {

@@ -188,6 +188,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 /* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= LIMIT)
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
+#define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
 #define PROMISE_G_was_crowded(t)         call[t].crowded
@@ -213,21 +214,22 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define BY_RESET   5
 #define BY_REPLACE 6
 #define HOW_DOUBLE 0
-#define HOW_ADD    1
+#define HOW_SINGLE 1
+#define HOW_ADD    2
 
 c_decl {
     \#include <stdio.h>
     \#include <stdlib.h>
-    static unsigned char happened[4][4][2][7];
+    static unsigned char happened[4][4][3][7];
     static void report_transitions(void) {
         static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
-        static const char *const hows[] = {"D", "+"};
+        static const char *const hows[] = {"D", "S", "+"};
         static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
                                           "replace"};
-        for (int i = 0; i < 4 * 4 * 2 * 7; i++)
-            if (happened[i / 56][i / 14 % 4][i / 7 % 2][i % 7])
-                printf("transition: %s %s %s %s\n", states[i / 56], states[i / 14 % 4],
-                       hows[i / 7 % 2], bys[i % 7]);
+        for (int i = 0; i < 4 * 4 * 3 * 7; i++)
+            if (happened[i / 84][i / 21 % 4][i / 7 % 3][i % 7])
+                printf("transition: %s %s %s %s\n", states[i / 84], states[i / 21 % 4],
+                       hows[i / 7 % 3], bys[i % 7]);
     }
     static void report_at_exit(void) {
         static int asked;
@@ -760,7 +762,7 @@ unused_claim: /* slot_claim_unused */
         :: else
         fi;
         charged[at] = 0;
-        held = STATE(NOW + 1, 1, 0, 0);
+        held = STATE(NOW + 1, 1, 1, 0); /* the slot's first claim */
         WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
         goto unused_look
     }
@@ -800,11 +802,12 @@ unused_watermark:
 unused_commit:
     atomic {
         if
-        :: slot[at].tag != TAG || slot[at].state != held -> START_OVER
+        :: slot[at].state != held -> START_OVER
         :: else
         fi;
+        assert(PROMISE_A_commits_own(at));
         charged[at] = 1;
-        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
         OPENED(at)
     }
 
