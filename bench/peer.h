@@ -62,7 +62,7 @@ static inline uint64_t peer_window(const struct peer_setup *setup) {
 }
 
 /* Defines peer.decide for those that decide one key at a time in this process, with
- * bool one(struct STATE *state, const char *key, uint64_t window). */
+ * bool one(struct STATE *state, const char *key). */
 #define PEER_DECIDE(STATE, one)                                                                    \
     static bool one##_each(void *state, unsigned thread, const char *keys, size_t n,               \
                            unsigned depth, uint64_t *answers) {                                    \

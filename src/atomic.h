@@ -34,6 +34,7 @@
 #include "testing.h"
 
 #ifdef __SSE2__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -370,8 +371,8 @@ static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_all4_run is, for who has AVX2: half the instructions. Each half of a line is loaded at once, or in two
- * quarters, a pair of words each. */
+/* What atomic_all4_run is, for who has AVX2: half the instructions. Each word is loaded whole, and on all such
+ * processors each pair at once (but nothing depends on that). */
 ATOMIC_RUNS_AVX2 static inline __m256i all4_lanes_avx2(const uint32_t value[2]) {
     return _mm256_broadcastsi128_si256(all4_lanes(value));
 }
@@ -397,6 +398,7 @@ all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *aske
         if (_mm256_movemask_epi8(as_asked) != -1)
             break;
     }
+    _mm256_zeroupper(); /* not every optimisation level does it of itself */
     return line;
 }
 
@@ -411,24 +413,43 @@ match4_run_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
         if (_mm256_movemask_epi8(_mm256_cmpeq_epi64(words, wanted)) != 0)
             break;
     }
+    _mm256_zeroupper();
     return line;
 }
 
-/* Whether the processor has it, and the run is long enough: to begin costs as much as a few lines. */
-static inline bool atomic_runs_avx2(const uint64_t *line, const uint64_t *end) {
+/* Whether a run is long enough for it: to begin costs as much as a few lines. */
+static inline bool atomic_runs_long(const uint64_t *line, const uint64_t *end) {
 #ifdef STINT_TESTING
     if (stint_test_step != NULL)
         return false;
 #endif
-    return end - line >= 8 * 8 && __builtin_cpu_supports("avx2");
+    return end - line >= 8 * 8;
 }
 #endif
 
-/* The first line of which not all four pairs of words are as asked (atomic_all4); `end` if there is none. */
-static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64_t *end,
-                                              const struct all4 *asked) {
+/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers. Not
+ * __builtin_cpu_supports, which needs a part of the compiler's library that not everybody links. */
+static inline bool atomic_runs_avx2(void) {
+    bool has = false;
 #ifdef ATOMIC_RUNS_AVX2
-    if (atomic_runs_avx2(line, end))
+    enum { OSXSAVE = 1 << 27, SSE_AND_AVX_STATE = 6 };
+    unsigned eax, ebx, ecx, edx, saved, high;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & OSXSAVE) != 0) {
+        __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+        has = (saved & SSE_AND_AVX_STATE) == SSE_AND_AVX_STATE &&
+              __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & bit_AVX2) != 0;
+    }
+#endif
+    return has;
+}
+
+/* The first line of which not all four pairs of words are as asked (atomic_all4); `end` if there is none. `avx2`
+ * is what atomic_runs_avx2 says. */
+static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64_t *end,
+                                              const struct all4 *asked, bool avx2) {
+    (void)avx2;
+#ifdef ATOMIC_RUNS_AVX2
+    if (avx2 && atomic_runs_long(line, end))
         return all4_run_avx2(line, end, asked);
 #endif
     while (line != end && atomic_all4(line, asked))
@@ -439,9 +460,10 @@ static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64
 /* The first line that has the value among its first, third, fifth and seventh word (atomic_match4); `end` if there
  * is none. */
 static inline const uint64_t *atomic_match4_run(const uint64_t *line, const uint64_t *end,
-                                                uint64_t value) {
+                                                uint64_t value, bool avx2) {
+    (void)avx2;
 #ifdef ATOMIC_RUNS_AVX2
-    if (atomic_runs_avx2(line, end))
+    if (avx2 && atomic_runs_long(line, end))
         return match4_run_avx2(line, end, value);
 #endif
     while (line != end && atomic_match4(line, value) == 0)

@@ -285,7 +285,8 @@ static int handle_make(const struct stint_options *options, const struct shape *
                 .shard_lines = shape->shard_lines,
                 .shard_bits = shape->shard_bits,
                 .probe_lines =
-                    shape->shard_lines < PROBE_LINES ? (uint32_t)shape->shard_lines : PROBE_LINES,
+                    shape->shard_lines < PROBE_LINES ? (uint16_t)shape->shard_lines : PROBE_LINES,
+                .avx2 = atomic_runs_avx2(),
                 .tag_unit = shape->tag_unit,
             },
         .header = (struct header *)(void *)start,

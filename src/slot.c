@@ -17,6 +17,7 @@ struct sequence {
     struct line *home;
     struct line *shard_end;
     uint64_t shard_lines;
+    bool avx2;
 };
 
 static inline struct sequence sequence_of(const struct table *table, uint64_t hash) {
@@ -24,6 +25,7 @@ static inline struct sequence sequence_of(const struct table *table, uint64_t ha
         .home = &table->lines[table_home(table, hash)],
         .shard_end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines],
         .shard_lines = table->shard_lines,
+        .avx2 = table->avx2,
     };
 }
 
@@ -64,7 +66,7 @@ static inline uint32_t sequence_all4(const struct sequence *sequence, uint32_t f
                                      const struct all4 *asked) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_all4_run(run.line, run.end, asked);
+        const uint64_t *found = atomic_all4_run(run.line, run.end, asked, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -77,7 +79,7 @@ static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t 
                                       uint32_t lines, uint64_t tag) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_match4_run(run.line, run.end, tag);
+        const uint64_t *found = atomic_match4_run(run.line, run.end, tag, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -94,9 +96,11 @@ static inline uint32_t sequence_length(const struct table *table) {
     return table->probe_lines * LINE_SLOTS;
 }
 
-/* Lines of the sequence that may have the key's tag (I6). */
+/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever somebody has
+ * written over a shared table. */
 static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
-    return (uint32_t)atomic_load_acquire(&table_shard_of(table, hash)->reach) + 1;
+    uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
+    return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
 }
 
 /* A slot as it was seen. */

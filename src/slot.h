@@ -8,11 +8,10 @@
  *
  *   id       the end of the slot's window in ticks, 33 bits of it (window.h)
  *   pending  the slot is claimed, but nobody may count in it yet
- *   refused  the key was refused in this window: FIRST_REFUSAL has been given
+ *   refused  the key was refused in this window: FIRST_REFUSAL has been given. Pending: see "Short claim"
  *   used     tokens taken
  *
- * "End" below is the full end that the id stands for. A slot is OVER when its end <= now. A pending state that
- * has the refused bit, too, is the first claim of its slot ("Short claim").
+ * "End" below is the full end that the id stands for. A slot is OVER when its end <= now.
  *
  * States of a slot and who may change them. D: double-width CAS on tag and state; S: CAS on the state
  * alone; +: fetch-add on it.
@@ -106,12 +105,12 @@
  * not hold it up, and is dropped.
  *
  * Short claim. While the table is young a new key claims a never-used slot of its first two lines, looks
- * at these, and commits (slot_claim_unused). The claim's state says that it is the first of its slot, which
- * no later one says: whoever finds that state in the slot finds that claim, whose key has the tag. So the
- * commit compares the state alone, which on some processors costs half of a double-width CAS. Without the
- * mark it could commit another key's claim of the same tick, one that has replaced this key's slot after
- * somebody else had committed it (where nothing is replaced, I1 keeps them apart). Nor can a stray add have
- * changed `used`: nobody has seen room in this slot before.
+ * at these, and commits (slot_claim_unused). The claim's state has the refused bit, too: it is the first of
+ * its slot. No later claim has it, so whoever finds that state in the slot finds that claim, whose key has
+ * the tag, and the commit compares the state alone, which on some processors costs half of a double-width
+ * CAS. Without the mark it could commit another key's claim of the same tick, one that has replaced this
+ * key's slot after somebody else had committed it (where nothing is replaced, I1 keeps them apart). Nor can
+ * a stray add have changed `used`: nobody has seen room in this slot before.
  *
  * Memory order. The machine may do a thread's loads and stores in another order than the program's, as
  * aarch64 does. But what one other thread has seen, all see; and a double-width CAS changes tag and state

@@ -31,6 +31,7 @@
 #define STINT_TABLE_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "atomic.h"
@@ -72,7 +73,8 @@ struct table {
     uint64_t line_count;
     uint64_t shard_lines; /* lines of a shard */
     uint32_t shard_bits;  /* log2 of the number of shards */
-    uint32_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
+    uint16_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
+    bool avx2;            /* the processor's (atomic_runs_avx2) */
     uint64_t tag_unit;    /* 2^policy_bits: what two tags of one policy differ by at least */
 };
 

@@ -68,11 +68,12 @@ static void check_all4(const uint64_t *line, const uint64_t *end, const struct a
     const uint64_t *right = line;
     while (right != end && as_asked(right, asked))
         right += LINE_WORDS;
-    assert_ptr_equal(atomic_all4_run(line, end, asked), right);
+    assert_ptr_equal(atomic_all4_run(line, end, asked, false), right);
+    assert_ptr_equal(atomic_all4_run(line, end, asked, atomic_runs_avx2()), right);
     for (const uint64_t *each = line; each != end; each += LINE_WORDS)
         assert_int_equal(atomic_all4(each, asked), as_asked(each, asked));
 #ifdef ATOMIC_RUNS_AVX2
-    if (__builtin_cpu_supports("avx2"))
+    if (atomic_runs_avx2()) /* short ones, too */
         assert_ptr_equal(all4_run_avx2(line, end, asked), right);
 #endif
 }
@@ -81,7 +82,8 @@ static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t val
     const uint64_t *right = line;
     while (right != end && !has_value(right, value))
         right += LINE_WORDS;
-    assert_ptr_equal(atomic_match4_run(line, end, value), right);
+    assert_ptr_equal(atomic_match4_run(line, end, value, false), right);
+    assert_ptr_equal(atomic_match4_run(line, end, value, atomic_runs_avx2()), right);
     for (const uint64_t *each = line; each != end; each += LINE_WORDS) {
         uint32_t match = atomic_match4(each, value);
         assert_int_equal(match != 0, has_value(each, value));
@@ -95,7 +97,7 @@ static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t val
         assert_int_equal(match, 0);
     }
 #ifdef ATOMIC_RUNS_AVX2
-    if (__builtin_cpu_supports("avx2"))
+    if (atomic_runs_avx2()) /* short ones, too */
         assert_ptr_equal(match4_run_avx2(line, end, value), right);
 #endif
 }
