@@ -69,9 +69,10 @@ static void check_clf(struct text line) {
     struct tm read = {0};
     const char *end = strptime(piece, "[%d/%b/%Y:%H:%M:%S", &read);
     const char *zone = bracket + sizeof piece;
-    if (end == NULL || *end != '\0' || read.tm_sec == 60 || bracket[4] == ' ' || zone[5] != ']' ||
-        memchr(line.bytes, '"', (size_t)(bracket - line.bytes)) != NULL)
-        return;
+    if (end == NULL || *end != '\0' || read.tm_sec == 60 || bracket[4] == ' ' || zone[-1] != ' ' ||
+        zone[5] != ']' || memchr(line.bytes, '"', (size_t)(bracket - line.bytes)) != NULL ||
+        memchr(line.bytes, '\\', (size_t)(bracket - line.bytes)) != NULL)
+        return; /* another bracket may hold the time */
     for (int i = 1; i < 5; i++)
         if (zone[i] < '0' || zone[i] > '9')
             return;
