@@ -482,7 +482,7 @@ void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 
 void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {
     /* To the second-level cache, as most of many at once would have to wait for the first. */
-    __builtin_prefetch(&limiter->table.lines[table_home(&limiter->table, key)], 0, 2);
+    __builtin_prefetch(home_of(limiter, key), 0, 2);
 }
 
 uint64_t stint_now(const struct stint_limiter *limiter) {

@@ -55,8 +55,8 @@ static uint64_t random_word(struct random *random, const struct all4 *asked, uns
                             uint64_t odd) {
     uint32_t low = random_edge(random), high = random_edge(random);
     if (random_below(random, odd) != 0) {
-        uint32_t masked = asked->below[i] == 0 ? 0 : (uint32_t)random_next(random);
-        masked %= asked->below[i] == 0 ? 1 : asked->below[i];
+        uint32_t below = asked->below[i];
+        uint32_t masked = below == 0 ? 0 : (uint32_t)random_below(random, below);
         low = (low & ~asked->mask[i]) | ((masked ^ asked->flip[i]) & asked->mask[i]);
         if (asked->range[i] != 0)
             high = asked->base[i] + (uint32_t)(random_next(random) % asked->range[i]);
