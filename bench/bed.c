@@ -23,9 +23,11 @@ static const uint64_t SECOND = UINT64_C(1000000000);
 
 /* ---- Bed ---- */
 
-/* A striped key may take a slot for each stripe. */
+/* A striped key may take a slot for each stripe, and several parts take one each. */
 static uint64_t max_keys_of(const struct row *row, uint64_t keys) {
-    double slots = (double)keys * (row->stripes > 1 ? row->stripes : 1) / row->load;
+    const struct path *path = workloads[row->workload].path;
+    unsigned slots_key = (row->stripes > 1 ? row->stripes : 1) * (path != NULL ? path->parts : 1);
+    double slots = (double)keys * slots_key / row->load;
     return slots < 2 ? 1 : (uint64_t)(slots * 0.5 + 0.5);
 }
 
@@ -39,7 +41,8 @@ static uint64_t zipf_period(uint64_t keys) {
 }
 
 uint64_t row_memory(const struct row *row) {
-    uint64_t table = max_keys_of(row, row->keys) * 32;
+    uint64_t tables = workloads[row->workload].path != NULL ? 2 : 1;
+    uint64_t table = max_keys_of(row, row->keys) * 32 * tables;
     uint64_t drawn = row->distribution == ZIPF ? row->threads * zipf_period(row->keys) * 4 : 0;
 
     return 2 * table + row->keys * sizeof(uint32_t) + drawn + (UINT64_C(64) << 20);
@@ -65,6 +68,7 @@ static void table_open(struct bed *bed) {
 void bed_renew(struct bed *bed) {
     stint_close(bed->target.limiter);
     table_open(bed);
+    memset(bed->position, 0, sizeof(bed->position));
 }
 
 void bed_stats(const struct bed *bed, struct stint_policy_stats *stats) {
@@ -74,6 +78,7 @@ void bed_stats(const struct bed *bed, struct stint_policy_stats *stats) {
         stint_policy_stats(bed->target.limiter, i, &one);
         sum.allowed += one.allowed;
         sum.refused += one.refused;
+        sum.shadowed += one.shadowed;
         sum.untracked += one.untracked;
     }
     *stats = sum;
@@ -89,26 +94,48 @@ static void floor_open(struct bed *bed) {
 }
 
 static void chunks_open(struct bed *bed) {
-    size_t bytes = (CHUNK_KEYS * bed->target.key_length + 63) & ~(size_t)63;
+    size_t bytes = CHUNK_KEYS * bed->target.key_length * bed_run_keys(bed);
+    bytes = (bytes + 63) & ~(size_t)63;
 
     bed->chunks = must_have(aligned_alloc(64, bed->threads * sizeof(*bed->chunks)));
     for (unsigned i = 0; i < bed->threads; i++)
         bed->chunks[i] = (struct chunk){.bytes = must_have(aligned_alloc(64, bytes))};
 }
 
-void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t limit) {
+/* That of the row; of one that is beside a path, of as many plain takes. */
+static struct path path_of(const struct row *row) {
+    const struct path *path = workloads[row->workload].path;
+
+    if (path == NULL)
+        return (struct path){.cost = 1, .parts = 1};
+    if (row->beside)
+        return (struct path){
+            .cost = 1, .parts = path->parts, .each_key = path->each_key, .still = path->still};
+    return *path;
+}
+
+void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t fit) {
     const struct workload_kind *kind = &workloads[row->workload];
+    const struct path path = path_of(row);
     *bed = (struct bed){
         .kind = kind,
+        .path = path,
         .run = row->bare           ? floors[kind->used_up ? FLOOR_LOAD : kind->floor].run
+               : row->beside       ? floors[kind->floor].run
                : row->latency      ? kind->timed
                : row->policies > 1 ? policies_take
                                    : kind->run,
+        .counted = (path.flags & (STINT_PEEK | STINT_CHARGE)) != 0 ? 0 : path.parts,
         .keys = keys,
         .threads = row->threads,
-        .policies = row->policies,
+        .policies = path.parts > 1 && !path.each_key ? path.parts : row->policies,
         .refused_part = kind->used_up ? 1 : row->refused_part,
+        .fit = fit,
     };
+    bed->before = row->policies > 1     ? policies_take
+                  : kind->path == NULL  ? workloads[BATCH_16].run
+                  : path.before != NULL ? path.before
+                                        : bed->run;
     for (size_t i = 0; i < sizeof(bed->secret); i += sizeof(uint64_t)) {
         uint64_t word = mix64(i);
         memcpy(bed->secret + i, &word, sizeof(word));
@@ -121,8 +148,18 @@ void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t li
     bed->options.flags = STINT_PREFAULT;
     bed->options.secret = bed->secret;
     bed->policy = (struct stint_policy)STINT_POLICY_INIT;
-    bed->policy.limit = limit;
+    bed->policy.limit = fit * path.cost;
     bed->policy.stripes = row->stripes;
+    bed->policy.flags = path.policy_flags;
+    bed->policy.max_reserved = path.max_reserved;
+    bed->target.path = &bed->path;
+    bed->target.request = (struct stint_request){.cost = path.cost, .flags = path.flags};
+    if (path.own_limit)
+        bed->target.request.limit = bed->policy.limit++;
+    if (path.roll_over)
+        bed->policy.capacity = bed->policy.limit--;
+    if ((path.flags & STINT_RESERVE) != 0)
+        bed->policy.limit -= path.max_reserved;
 
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
@@ -132,10 +169,13 @@ void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t li
         bed->policy.window = SECOND;
     } else {
         /* The limiter reads the real clock here, so the window must not end during the run: a year
-         * of which half has passed. */
+         * of which half has passed. Those of each key's own begin when they do. */
+        bed->options.clock = path.still ? bench_still_clock : NULL;
         bed->policy.window = 366 * DAY;
-        bed->policy.start = (int64_t)(bed->start - 183 * DAY);
+        if ((path.policy_flags & STINT_START_PER_KEY) == 0)
+            bed->policy.start = (int64_t)(bed->start - 183 * DAY);
     }
+    bed->epoch_ns = bed->kind->windows || path.still ? bed->policy.window : 0;
     bench_now = bed->start;
     table_open(bed);
     floor_open(bed);
@@ -154,8 +194,8 @@ void bed_close(struct bed *bed) {
 
 /* ---- Stretches ---- */
 
-static size_t chunk_keys(size_t key_length) {
-    size_t keys = CHUNK_BYTES / key_length;
+static size_t chunk_keys(const struct bed *bed) {
+    size_t keys = CHUNK_BYTES / (bed->target.key_length * bed_run_keys(bed));
     return keys > CHUNK_KEYS ? CHUNK_KEYS : keys < CHUNK_KEYS_MIN ? CHUNK_KEYS_MIN : keys;
 }
 
@@ -164,13 +204,16 @@ uint64_t epoch_index(const struct bed *bed, uint64_t epoch, uint64_t nth) {
 }
 
 uint64_t epoch_now(const struct bed *bed, uint64_t epoch) {
-    return bed->kind->windows ? bed->start + epoch * SECOND : bed->start;
+    return bed->start + epoch * bed->epoch_ns;
 }
 
 static void chunk_put(const struct bed *bed, struct chunk *chunk, size_t at, uint64_t index) {
-    unsigned char *bytes = chunk->bytes + at * bed->target.key_length;
+    unsigned keys = bed_run_keys(bed);
+    unsigned char *bytes = chunk->bytes + at * keys * bed->target.key_length;
 
-    key_bytes(index, bytes, bed->target.key_length);
+    for (unsigned key = 0; key < keys; key++)
+        key_bytes(bed_part_index(bed, index, key), bytes + key * bed->target.key_length,
+                  bed->target.key_length);
     uint64_t hash = stint_key_of(bed->target.limiter, bytes, bed->target.key_length);
     chunk->line[at] = scale64(hash, bed->target.line_count);
     if (bed->policies > 1)
@@ -257,7 +300,7 @@ static struct range pass_range(const struct span *span, unsigned thread, uint64_
     }
     uint64_t cut = share.from + (share.to - share.from) * 7 / 8;
     *share_from = share.from;
-    *turns = parts_of(largest, TURN_CHUNKS * chunk_keys(bed->target.key_length));
+    *turns = parts_of(largest, TURN_CHUNKS * chunk_keys(bed));
     if (span->part == FIRST_PART)
         share.to = cut;
     else if (span->part == LAST_PART)
@@ -275,7 +318,7 @@ static void pass_turn(const struct span *span, struct turn *turn, struct range r
                       uint64_t epoch, uint64_t share_from, bool present) {
     const struct bed *bed = span->bed;
     struct chunk *chunk = turn->chunk;
-    uint64_t chunks = parts_of(range.to - range.from, chunk_keys(bed->target.key_length));
+    uint64_t chunks = parts_of(range.to - range.from, chunk_keys(bed));
 
     for (uint64_t part = 0; part < chunks; part++) {
         struct range keys = range_part(range, part, chunks);
@@ -327,7 +370,7 @@ static void sequence_turn(const struct span *span, struct turn *turn, unsigned t
                           uint64_t position, uint64_t ops) {
     const struct bed *bed = span->bed;
     struct chunk *chunk = turn->chunk;
-    size_t most = chunk_keys(bed->target.key_length);
+    size_t most = chunk_keys(bed);
 
     for (uint64_t end = position + ops; position < end; position += chunk->n) {
         chunk->n = end - position < most ? end - position : most;
@@ -346,7 +389,7 @@ static void run_sequence(struct member *member, struct span *span, struct turn *
                          struct turn *floor) {
     struct bed *bed = span->bed;
     uint64_t *position = &bed->position[member->thread];
-    uint64_t most = TURN_CHUNKS * chunk_keys(bed->target.key_length);
+    uint64_t most = TURN_CHUNKS * chunk_keys(bed);
 
     for (unsigned at = 0; ck_pr_load_32(&span->over) == 0; at++) {
         uint64_t left = span->max_ops - work->tally.ops;
@@ -430,7 +473,8 @@ struct tally span_ask(struct span *span) {
     if (span->floor != NULL && (span->floor->present || span->floor->alone))
         for (unsigned i = 0; i < span->bed->threads; i++)
             tally_add(&all, &span->floor_tally[i]);
-    span->bed->requests += all.ops;
-    span->bed->allowed += all.allowed;
+    unsigned counted = span->run == span->bed->before ? span->bed->path.parts : span->bed->counted;
+    span->bed->requests += all.ops * counted;
+    span->bed->allowed += all.allowed * counted;
     return sum;
 }

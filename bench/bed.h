@@ -14,7 +14,10 @@
 /* A table with what is needed to ask it. */
 struct bed {
     const struct workload_kind *kind;
-    timed_function *run; /* what the row's workload runs */
+    struct path path;       /* that of a plain take, if it is no path */
+    timed_function *run;    /* what the row's workload runs */
+    timed_function *before; /* what fills the table */
+    unsigned counted;       /* decisions of a run, by the limiter's statistics */
     struct target target;
     struct stint_options options;
     struct stint_policy policy; /* all policies but for their names */
@@ -23,10 +26,11 @@ struct bed {
     unsigned threads, policies;
     double refused_part;
     unsigned char secret[STINT_SECRET_SIZE];
-    uint64_t start;              /* `now` of epoch 0 */
+    uint64_t start, epoch_ns;    /* `now` of epoch 0, and to the next */
+    uint32_t fit;                /* runs that fit in a window of a key */
     uint64_t position[TEAM_MAX]; /* of each thread in the sequence */
     struct chunk *chunks;        /* one for each thread */
-    uint64_t requests, allowed;  /* answered by this table, looks apart */
+    uint64_t requests, allowed;  /* counted by this table's limiter, looks apart */
     uint64_t extra_tokens;       /* that were granted beyond one for each request allowed */
     uint64_t floor_bytes;
     uint64_t preempted; /* times that a thread of a span lost its core */
@@ -77,17 +81,29 @@ enum { TURN_CHUNKS = 16 };
 /* Bytes that measuring the row takes. */
 uint64_t row_memory(const struct row *row);
 
-/* Opens a table for `keys` keys at the row's load, with policies of that limit, and the floors'
- * memory. The table is empty. Ends the process, after a message, if the memory cannot be had. */
-void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t limit);
+/* Opens a table for `keys` keys at the row's load, with policies by which a key is granted `fit`
+ * runs in a window, and the floors' memory. The table is empty. Ends the process, after a message,
+ * if the memory cannot be had. */
+void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t fit);
 void bed_close(struct bed *bed);
 
-/* Puts an empty table in place of the one that is there. */
+/* Puts an empty table in place of the one that is there, of which nothing was asked yet. */
 void bed_renew(struct bed *bed);
 
 /* The policy that decides about the key with this index. */
 static inline uint32_t bed_policy(const struct bed *bed, uint64_t index) {
     return bed->policies == 1 ? bed->target.policy : (uint32_t)(index % bed->policies);
+}
+
+/* The keys of a run: parts have a key each, or one together. */
+static inline unsigned bed_run_keys(const struct bed *bed) {
+    return bed->path.each_key ? bed->path.parts : 1;
+}
+
+/* Index of the key of a part, in the run for the key with this index. The partners of a key are
+ * always the same: so all parts are granted the same, and it can be told how much that is. */
+static inline uint64_t bed_part_index(const struct bed *bed, uint64_t index, unsigned part) {
+    return bed->path.each_key ? index + part * bed->keys : index;
 }
 
 /* Whether that key has used up its limit before the first repeat. */

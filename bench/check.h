@@ -26,7 +26,7 @@ bool rehearse(struct row *row);
 /* What every key has used, against what it asked for. */
 struct audit {
     struct bed *bed;
-    const uint32_t *demand; /* tokens; NULL: `each` */
+    const uint32_t *demand; /* tokens, by each part of a run; NULL: `each` */
     uint32_t each;
     uint64_t epoch;
     struct found {
@@ -39,7 +39,8 @@ struct audit {
 };
 
 /* Every key used min(demand, limit); what was allowed is the sum of that; the limiter counted the
- * same answers as we did. Raises row->unplaced to the keys that have no slot. */
+ * same answers as we did. Raises row->unplaced to the keys that have no slot, row->reach to the
+ * reach. */
 bool audit_table(struct row *row, struct audit *audit);
 
 #endif

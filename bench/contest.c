@@ -101,7 +101,17 @@ static void field_prepare(struct field *field, struct entrant *entrant,
                           const struct contest *contest, uint64_t keys, uint32_t limit) {
     *field = (struct field){.entrant = entrant, .peer = entrant->peer};
     field->setup = (struct peer_setup){
-        .keys = keys, .threads = contest->threads, .limit = limit, .window = contest->window};
+        .keys = keys,
+        .threads = contest->threads,
+        .limit = limit,
+        .window = contest->window,
+        .limits = contest->limits,
+    };
+    for (unsigned i = 0; i < contest->limits; i++) {
+        bool last = i + 1 == contest->limits;
+        field->setup.each[i].limit = last || limit == STINT_LIMIT_MAX ? limit : limit + 1;
+        field->setup.each[i].window = contest->window * (contest->limits - i);
+    }
     field->asked = must_have(malloc(keys * sizeof(*field->asked)));
     field->granted = must_have(malloc(keys * sizeof(*field->granted)));
     /* Written and not only cleared: their pages must not be counted as the peer's. */
@@ -416,6 +426,6 @@ double contest_memory(const struct contest *contest, const struct entrant *entra
 
     for (size_t i = 0; i < n; i++)
         bytes += (double)contest->keys *
-                 (double)(entrants[i].peer->bytes_per_key + 2 * sizeof(uint32_t));
+                 (double)(entrants[i].peer->bytes_per_key * contest->limits + 2 * sizeof(uint32_t));
     return bytes;
 }

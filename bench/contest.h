@@ -33,6 +33,7 @@ struct entrant {
 struct contest {
     uint64_t keys;
     unsigned threads;
+    unsigned limits; /* of each request */
     double seconds;  /* timed, of each peer, all repeats together */
     uint64_t window; /* s */
     void (*progress)(void *context, const char *label, double part);

@@ -12,10 +12,15 @@
 enum {
     REPEATS = 5,
     REPEATS_LONG = 3, /* where one pass over the keys takes longer than a repeat should */
+    REPEATS_MAX = 9,  /* where every repeat has tables of its own */
     PASS_KEY_NS = 50, /* about, to choose how many passes make a repeat */
     TABLES_MAX = 100, /* in a repeat: opening one takes longer than filling a small one */
     ALONE_NS = 100,   /* about, of one call that is timed by itself */
     FAR = 4,          /* a table of so many caches is far beyond the cache */
+    SLICES = 50,      /* of a repeat of two rows by turns, at most */
+    SLICE_NS = 1000000,
+    SMOOTH_LIMIT_MAX = 16383,
+    PATH_FIT = STINT_LIMIT_MAX / 8, /* five times that is a limit, too */
 };
 
 /* ---- The state that a workload starts from ---- */
@@ -56,9 +61,11 @@ static uint64_t fill(struct bed *bed) {
     struct span span = {.bed = bed, .once = true, .passes = 1};
     struct use_up use_up = {.bed = bed};
 
-    span.run = bed->policies > 1 ? policies_take : workloads[BATCH_16].run;
+    span.run = bed->before;
     if (bed->kind->new_table)
         return 0;
+    if (bed->path.windows != 0)
+        span.passes = bed->path.windows;
     if (bed->kind->new_keys) {
         /* As many keys as there are slots, all in one window: nearly every slot is used, and stale
          * from the next window on. */
@@ -82,8 +89,10 @@ static uint64_t fill(struct bed *bed) {
 struct context {
     struct row *row;
     struct bed *bed;
-    uint64_t budget; /* ns of a repeat */
-    double ns[REPEATS], floor_ns[REPEATS];
+    struct span span; /* that is measured */
+    uint64_t tables;  /* of a repeat, if every pass has one of its own */
+    uint64_t budget;  /* ns of a repeat */
+    double ns[REPEATS_MAX], floor_ns[REPEATS_MAX];
     struct samples *samples, *floor_samples; /* of each thread */
     struct timings *timings;                 /* of each thread, in this repeat */
     struct timings *repeat, *total;          /* of all threads: in this repeat, in all */
@@ -143,96 +152,119 @@ static struct span sequence_span(const struct context *context, unsigned parts) 
 
     /* No key may come to its limit, where requests become refusals: the repeats end before. Half of
      * them may be the floor's. */
-    double most = 0.45 * STINT_LIMIT_MAX / sequence_top_share(row->distribution, row->keys) /
-                  row->threads / REPEATS;
+    uint32_t fit = context->bed->kind->used_up ? STINT_LIMIT_MAX : context->bed->fit;
+    double most = 0.45 * fit / sequence_top_share(row->distribution, row->keys) / row->threads /
+                  REPEATS / parts;
     span.budget_ns = context->budget / parts;
-    span.max_ops = most / parts < 1e15 ? (uint64_t)(most / parts) : (uint64_t)1e15;
+    span.max_ops = most < 1 ? 1 : most < 1e15 ? (uint64_t)most : (uint64_t)1e15;
     return span;
 }
 
 /* Whether what the sequence asked of every key is what it has used. */
 static bool audit_sequence(struct context *context) {
     struct bed *bed = context->bed;
-    uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
+    uint32_t *demand = must_have(calloc(bed->keys, sizeof(*demand)));
 
-    for (uint64_t i = 0; i < bed->keys; i++)
-        demand[i] = bed_used_up(bed, i) ? bed->policy.limit + 1 : 1;
+    /* What it was filled with: half a window's share of one token is one (STINT_SMOOTH). */
+    uint32_t once = bed->path.cost * (bed->path.windows != 0 ? bed->path.windows : 1);
+    uint32_t each = bed->path.leaves_nothing ? 0 : bed->path.cost;
     count_demand(bed, demand);
-    struct audit audit = {.bed = bed, .demand = demand};
+    for (uint64_t i = 0; i < bed->keys; i++)
+        demand[i] = each * demand[i] + (bed_used_up(bed, i) ? bed->policy.limit + 1 : once);
+    struct audit audit = {.bed = bed, .demand = demand, .epoch = context->span.epoch};
     bool good = audit_table(context->row, &audit);
     free(demand);
     return good;
 }
 
+/* Fills the table; a repeat is then `parts` of these spans. */
+static void sequence_begin(struct context *context, unsigned parts) {
+    uint64_t next = fill(context->bed);
+
+    context->span = sequence_span(context, parts);
+    context->span.epoch = next - 1;
+}
+
 static bool measure_sequence(struct context *context) {
-    struct span span = sequence_span(context, 1);
     struct row *row = context->row;
 
-    fill(context->bed);
+    sequence_begin(context, 1);
     for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
         repeat_start(context, repeat);
-        ask(context, &span);
+        ask(context, &context->span);
         repeat_end(context, repeat);
     }
     return row->bare || audit_sequence(context);
 }
 
 /* What every key was asked for in the last pass is what it has used. */
-static bool audit_pass(struct context *context, const struct span *span, uint64_t epoch) {
+static bool audit_pass(struct context *context) {
     struct bed *bed = context->bed;
     uint32_t *demand = must_have(malloc(bed->keys * sizeof(*demand)));
-    struct span last = *span;
+    struct span last = context->span;
 
     for (uint64_t i = 0; i < bed->keys; i++)
         demand[i] = 1;
-    last.epoch = epoch;
-    if (span->floor != NULL && span->floor->present)
+    last.epoch--;
+    if (last.floor != NULL && last.floor->present)
         count_present(&last, demand);
-    struct audit audit = {.bed = bed, .demand = demand, .epoch = epoch};
+    struct audit audit = {.bed = bed, .demand = demand, .epoch = last.epoch};
     bool good = audit_table(context->row, &audit);
     free(demand);
     return good;
 }
 
 /* Passes over all keys, each a window or a table of its own, workload and floor by turns. */
-static bool measure_passes(struct context *context) {
-    struct span span = measured_span(context);
-    struct row *row = context->row;
-    struct bed *bed = context->bed;
-    uint64_t epoch = fill(bed);
-
-    span.once = true;
+static void passes_begin(struct context *context) {
+    const struct bed *bed = context->bed;
     uint64_t pass_ns = PASS_KEY_NS * bed->keys / bed->threads + 1;
-    uint64_t passes = (context->budget + pass_ns - 1) / pass_ns, tables = 1;
+
+    context->span = measured_span(context);
+    context->span.epoch = fill(context->bed);
+    context->span.once = true;
+    context->span.passes = (context->budget + pass_ns - 1) / pass_ns;
+    context->tables = 1;
     if (bed->kind->new_table) {
-        tables = smaller(passes, TABLES_MAX);
-        passes = 1;
+        context->tables = smaller(context->span.passes, TABLES_MAX);
+        context->span.passes = 1;
     }
     if (pass_ns > context->budget)
-        row->repeats = REPEATS_LONG;
+        context->row->repeats = REPEATS_LONG;
+}
 
-    for (unsigned repeat = 0; repeat < row->repeats; repeat++) {
-        repeat_start(context, repeat);
-        for (uint64_t table = 0; table < tables; table++) {
-            if (bed->kind->new_table) {
-                struct span first = {
-                    .bed = bed, .run = workloads[BATCH_16].run, .once = true, .passes = 1};
-                bed_renew(bed);
-                first.part = FIRST_PART;
-                first.epoch = epoch;
-                span_ask(&first);
-                span.part = LAST_PART;
-            }
-            span.epoch = epoch;
-            span.passes = passes;
-            ask(context, &span);
-            epoch += passes;
-            if (bed->kind->new_keys && !audit_pass(context, &span, epoch - 1))
-                return false;
+static bool passes_repeat(struct context *context) {
+    struct span *span = &context->span;
+    struct bed *bed = context->bed;
+
+    for (uint64_t table = 0; table < context->tables; table++) {
+        if (bed->kind->new_table) {
+            struct span first = {.bed = bed,
+                                 .run = bed->before,
+                                 .once = true,
+                                 .passes = 1,
+                                 .part = FIRST_PART,
+                                 .epoch = span->epoch};
+            bed_renew(bed);
+            span_ask(&first);
+            span->part = LAST_PART;
         }
+        ask(context, span);
+        span->epoch += span->passes;
+        if (bed->kind->new_keys && !audit_pass(context))
+            return false;
+    }
+    return true;
+}
+
+static bool measure_passes(struct context *context) {
+    passes_begin(context);
+    for (unsigned repeat = 0; repeat < context->row->repeats; repeat++) {
+        repeat_start(context, repeat);
+        if (!passes_repeat(context))
+            return false;
         repeat_end(context, repeat);
     }
-    return audit_pass(context, &span, epoch - 1);
+    return audit_pass(context);
 }
 
 /* All windows end at one instant, at which all threads stand ready; then as many draws as there are
@@ -290,10 +322,14 @@ static void context_close(struct context *context) {
     free(context->total);
 }
 
+/* Threads that run at once. */
+static unsigned running(const struct row *row) {
+    return row->threads < team_cores() ? row->threads : team_cores();
+}
+
 static void row_result(struct context *context) {
     struct row *row = context->row;
-    double ratio[REPEATS], unused;
-    unsigned running = row->threads < team_cores() ? row->threads : team_cores();
+    double ratio[REPEATS_MAX], unused;
 
     if (row->latency) {
         tail_total(&row->call, &context->total->call);
@@ -305,8 +341,108 @@ static void row_result(struct context *context) {
         ratio[i] = context->ns[i] / context->floor_ns[i];
     summarize(ratio, row->repeats, &row->ratio, &row->ratio_min, &row->ratio_max);
     summarize(context->ns, row->repeats, &row->ns_per_op, &row->ns_min, &row->ns_max);
-    summarize(context->floor_ns, row->repeats, &row->floor_ns, &unused, &unused);
-    row->mops = running * 1000.0 / row->ns_per_op;
+    summarize(context->floor_ns, row->repeats, &row->floor_ns, &row->floor_min, &unused);
+    row->mops = running(row) * 1000.0 / row->ns_per_op;
+}
+
+/* What of a row each key is granted while it is timed. */
+static uint32_t timed_fit(const struct row *row) {
+    const struct path *path = workloads[row->workload].path;
+
+    if (workloads[row->workload].used_up)
+        return 10;
+    if (path == NULL)
+        return STINT_LIMIT_MAX;
+    return (path->policy_flags & STINT_SMOOTH) != 0 ? SMOOTH_LIMIT_MAX : PATH_FIT;
+}
+
+/* A repeat of two rows by turns: their passes, or slices of it, so that what disturbs the one
+ * disturbs the other. */
+static void repeat_beside(struct context contexts[2], unsigned slices) {
+    if (!contexts[0].bed->kind->each_once)
+        for (unsigned slice = 0; slice < 2 * slices; slice++)
+            ask(&contexts[slice % 2], &contexts[slice % 2].span);
+    else
+        for (unsigned i = 0; i < 2; i++)
+            contexts[i].row->checked = passes_repeat(&contexts[i]);
+}
+
+void rows_measure_beside(struct row *a, struct row *b, double seconds, struct ratio *ratio) {
+    struct row *rows[2] = {a, b};
+    struct bed *beds = must_have(calloc(2, sizeof(*beds)));
+    struct context *contexts = must_have(calloc(2, sizeof(*contexts)));
+    bool renew = workloads[a->workload].path != NULL && a->keys <= PATH_FEW;
+    unsigned repeats = renew ? REPEATS_MAX : REPEATS;
+    uint64_t budget = (uint64_t)(seconds * 1e9 / repeats);
+    unsigned slices = (unsigned)smaller(budget / SLICE_NS + 1, SLICES);
+    double ratios[REPEATS_MAX];
+
+    a->checked = rehearse(a);
+    b->checked = rehearse(b);
+    for (unsigned i = 0; i < 2; i++) {
+        rows[i]->repeats = repeats;
+        contexts[i] = (struct context){.row = rows[i], .bed = &beds[i], .budget = budget};
+        bed_open(&beds[i], rows[i], rows[i]->keys, timed_fit(rows[i]));
+        context_open(&contexts[i]);
+        if (beds[i].kind->each_once)
+            passes_begin(&contexts[i]);
+        else
+            sequence_begin(&contexts[i], slices);
+    }
+    bool good = a->checked && b->checked;
+    for (unsigned repeat = 0; good && repeat < a->repeats; repeat++) {
+        for (unsigned i = 0; renew && repeat > 0 && i < 2; i++) {
+            bed_renew(&beds[i]);
+            fill(&beds[i]);
+        }
+        repeat_beside(contexts, slices);
+        for (unsigned i = 0; i < 2; i++) {
+            repeat_end(&contexts[i], repeat);
+            if (!beds[i].kind->each_once && (renew || repeat + 1 == a->repeats))
+                rows[i]->checked = audit_sequence(&contexts[i]);
+        }
+        good = a->checked && b->checked;
+        ratios[repeat] = contexts[1].ns[repeat] / contexts[0].ns[repeat];
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        rows[i]->preempted = beds[i].preempted;
+        bed_close(&beds[i]);
+        if (good)
+            row_result(&contexts[i]);
+        context_close(&contexts[i]);
+    }
+    if (good)
+        summarize(ratios, a->repeats, &ratio->median, &ratio->min, &ratio->max);
+    free(beds);
+    free(contexts);
+}
+
+/* A path, by turns with what it is measured beside. A table's place in memory can make half as much
+ * again of a decision in cache: so there every repeat has tables of its own, and the fastest one
+ * counts. */
+static void measure_path(struct row *row, double seconds) {
+    const struct workload_kind *kind = &workloads[row->workload];
+    struct row beside;
+    struct ratio ratio = {0};
+
+    row->floor = kind->path->locked; /* in turn; the other one is beside */
+    beside = *row;
+    beside.beside = true;
+    beside.stripes = 0;
+    rows_measure_beside(&beside, row, seconds / 2, &ratio);
+    row->locked_ns = row->floor_min;
+    row->floor = kind->floor;
+    row->floor_ns = beside.ns_min;
+    row->ns_per_op = row->ns_min;
+    row->mops = running(row) * 1000.0 / row->ns_per_op;
+    row->ratio = row->ns_per_op / row->floor_ns;
+    row->ratio_min = ratio.min;
+    row->ratio_max = ratio.max;
+    row->preempted += beside.preempted;
+    if (row->checked && !beside.checked) {
+        row->checked = false;
+        memcpy(row->wrong, beside.wrong, sizeof(row->wrong));
+    }
 }
 
 void row_measure(struct row *row, double seconds, uint64_t cache,
@@ -321,11 +457,15 @@ void row_measure(struct row *row, double seconds, uint64_t cache,
     };
     const struct workload_kind *kind = &workloads[row->workload];
 
+    if (kind->path != NULL) {
+        measure_path(row, seconds);
+        return;
+    }
     row->repeats = REPEATS;
     row->checked = rehearse(row);
     if (!row->checked)
         return;
-    bed_open(&bed, row, row->keys, kind->used_up ? 10 : STINT_LIMIT_MAX);
+    bed_open(&bed, row, row->keys, timed_fit(row));
     context_open(&context);
     bool far = bed.floor_bytes > FAR * (cache != 0 ? cache : UINT64_C(32) << 20) &&
                row->distribution != HOT;
@@ -339,40 +479,4 @@ void row_measure(struct row *row, double seconds, uint64_t cache,
     if (row->checked)
         row_result(&context);
     context_close(&context);
-}
-
-enum { SLICES = 50 }; /* of a repeat */
-
-void rows_measure_beside(struct row *a, struct row *b, double seconds, struct ratio *ratio) {
-    struct row *rows[2] = {a, b};
-    struct bed *beds = must_have(calloc(2, sizeof(*beds)));
-    struct context contexts[2];
-    struct span spans[2];
-    double ratios[REPEATS];
-
-    for (unsigned i = 0; i < 2; i++) {
-        rows[i]->repeats = REPEATS;
-        rows[i]->checked = rehearse(rows[i]);
-        contexts[i] = (struct context){
-            .row = rows[i], .bed = &beds[i], .budget = (uint64_t)(seconds * 1e9 / REPEATS)};
-        bed_open(&beds[i], rows[i], rows[i]->keys, STINT_LIMIT_MAX);
-        context_open(&contexts[i]);
-        fill(&beds[i]);
-        spans[i] = sequence_span(&contexts[i], SLICES);
-    }
-    for (unsigned repeat = 0; repeat < REPEATS; repeat++) {
-        for (unsigned slice = 0; slice < 2 * SLICES; slice++)
-            ask(&contexts[slice % 2], &spans[slice % 2]);
-        for (unsigned i = 0; i < 2; i++)
-            repeat_end(&contexts[i], repeat);
-        ratios[repeat] = contexts[1].ns[repeat] / contexts[0].ns[repeat];
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        rows[i]->checked = rows[i]->checked && audit_sequence(&contexts[i]);
-        bed_close(&beds[i]);
-        row_result(&contexts[i]);
-        context_close(&contexts[i]);
-    }
-    summarize(ratios, REPEATS, &ratio->median, &ratio->min, &ratio->max);
-    free(beds);
 }

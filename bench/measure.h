@@ -23,9 +23,10 @@ struct ratio {
     double median, min, max; /* of the repeats */
 };
 
-/* Measures two rows that draw from a sequence by turns of some milliseconds, so that what disturbs
- * the one disturbs the other. Both tables are there at once.
- *   ratio  receives b's ns to a's */
+/* Measures two rows by turns, so that what disturbs the one disturbs the other: of some
+ * milliseconds if both draw from a sequence, of a repeat if both ask for each key once. Both tables
+ * are there at once.
+ *   ratio  receives b's ns to a's, if the answers of both were right */
 void rows_measure_beside(struct row *a, struct row *b, double seconds, struct ratio *ratio);
 
 #endif

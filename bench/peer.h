@@ -3,6 +3,8 @@
 #ifndef STINT_BENCH_PEER_H
 #define STINT_BENCH_PEER_H
 
+#include <stint.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +15,7 @@ enum {
     PEER_KEY = 16,     /* bytes of a key: letters and digits, which every peer takes */
     PEER_DEPTH = 16,   /* requests in flight where they are pipelined, or in one call */
     PEER_ANSWERS = 64, /* in a word of answers */
+    PEER_LIMITS = 3,   /* of a request, at most */
 };
 
 struct peer_setup {
@@ -20,6 +23,14 @@ struct peer_setup {
     unsigned threads; /* that will ask */
     uint32_t limit;   /* tokens of a key in a window */
     uint64_t window;  /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
+    /* Those of each request, which is granted if all grant it. The last is the one above. The
+     * others are not as tight, and of longer windows that end when some of its do: so it is the
+     * last that says what a key is granted, whatever other threads do meanwhile. */
+    unsigned limits;
+    struct {
+        uint32_t limit;
+        uint64_t window; /* s */
+    } each[PEER_LIMITS];
 };
 
 struct peer {
@@ -49,6 +60,12 @@ extern const struct peer peer_open_64, peer_open_64_huge;
 extern const struct peer peer_rwlock, peer_mutex_64, peer_mutex;
 extern const struct peer peer_redis_incr, peer_redis_incr_16, peer_redis_lua, peer_redis_lua_16;
 extern const struct peer peer_memcached, peer_memcached_16;
+extern const struct peer peer_dpdk; /* with STINT_BENCH_DPDK */
+
+/* Those that decide by several limits at once. */
+extern const struct peer peer_stint_all, peer_stint_groups, peer_stint_takes;
+extern const struct peer peer_open_64_all, peer_open_64_huge_all, peer_mutex_64_all, peer_mutex_all;
+extern const struct peer peer_redis_all, peer_redis_all_16;
 
 /* Says why open or decide failed, for the calling thread. Returns false. */
 bool peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -59,6 +76,35 @@ const char *peer_failure(void);
 /* The window that it is now. Servers of this kind read the coarse clock, as stint does. */
 static inline uint64_t peer_window(const struct peer_setup *setup) {
     return (uint64_t)time(NULL) / setup->window;
+}
+
+/* The counts of a key in tables behind locks, one for each limit. */
+struct peer_count {
+    uint32_t window, count;
+};
+
+/* Whether all limits grant it; then each counts it. */
+static inline bool peer_count_all(const struct peer_setup *setup, unsigned limits,
+                                  const uint32_t *windows, struct peer_count *counts) {
+    bool allowed = true;
+
+    for (unsigned i = 0; i < limits; i++) {
+        if (counts[i].window != windows[i])
+            counts[i] = (struct peer_count){windows[i], 0};
+        allowed &= counts[i].count < setup->each[i].limit;
+    }
+    for (unsigned i = 0; i < limits; i++)
+        counts[i].count += allowed;
+    return allowed;
+}
+
+/* The windows that it is now, one for each limit. */
+static inline void peer_windows(const struct peer_setup *setup, unsigned limits,
+                                uint32_t *windows) {
+    uint64_t now = (uint64_t)time(NULL);
+
+    for (unsigned i = 0; i < limits; i++)
+        windows[i] = (uint32_t)(now / setup->each[i].window);
 }
 
 /* Defines peer.decide for those that decide one key at a time in this process, with

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What people write first: a hash table of counts, and a lock around it. */
+#include <ck_cc.h>
 #include <ck_pr.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static _Noreturn void out_of_memory(void) {
 struct entry {
     UT_hash_handle hh;
     char key[PEER_KEY];
-    uint64_t window, count;
+    struct peer_count counts[]; /* one for each limit */
 };
 
 /* Nobody shares a line with another's lock. */
@@ -85,55 +86,62 @@ static inline struct shard *shard_of(struct locks *locks, uint32_t hash) {
     return &locks->shard[(uint64_t)hash >> locks->shift];
 }
 
-static struct entry *entry_add(struct shard *shard, const char *key, unsigned hash) {
-    struct entry *entry = malloc(sizeof(*entry));
+static struct entry *entry_add(const struct locks *locks, struct shard *shard, const char *key,
+                               unsigned hash) {
+    struct entry *entry = calloc(1, sizeof(*entry) + locks->setup.limits * sizeof(*entry->counts));
 
     if (entry == NULL)
         out_of_memory();
     memcpy(entry->key, key, PEER_KEY);
-    entry->window = entry->count = 0;
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, shard->entries, entry->key, PEER_KEY, hash, entry);
     return entry;
 }
 
 /* ---- Mutex ---- */
 
-static inline bool mutex_one(struct locks *locks, const char *key) {
+static CK_CC_FORCE_INLINE bool mutex_decide(struct locks *locks, const char *key, unsigned limits) {
     unsigned hash;
     struct entry *entry;
-    uint64_t window = peer_window(&locks->setup);
+    uint32_t windows[PEER_LIMITS];
 
+    peer_windows(&locks->setup, limits, windows);
     HASH_VALUE(key, PEER_KEY, hash);
     struct shard *shard = shard_of(locks, hash);
     pthread_mutex_lock(&shard->mutex);
     HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
     if (entry == NULL)
-        entry = entry_add(shard, key, hash);
-    if (entry->window != window) {
-        entry->window = window;
-        entry->count = 0;
-    }
-    bool allowed = entry->count < locks->setup.limit;
-    entry->count += allowed;
+        entry = entry_add(locks, shard, key, hash);
+    bool allowed = peer_count_all(&locks->setup, limits, windows, entry->counts);
     pthread_mutex_unlock(&shard->mutex);
     return allowed;
 }
 
+static inline bool mutex_one(struct locks *locks, const char *key) {
+    return mutex_decide(locks, key, 1);
+}
+
 PEER_DECIDE(locks, mutex_one)
+
+static inline bool mutex_all(struct locks *locks, const char *key) {
+    return locks->setup.limits == 2 ? mutex_decide(locks, key, 2)
+                                    : mutex_decide(locks, key, PEER_LIMITS);
+}
+
+PEER_DECIDE(locks, mutex_all)
 
 /* ---- Reader-writer lock ---- */
 
 static inline bool rwlock_one(struct locks *locks, const char *key) {
     unsigned hash;
     struct entry *entry;
-    uint64_t window = peer_window(&locks->setup);
+    uint32_t window = (uint32_t)peer_window(&locks->setup);
 
     HASH_VALUE(key, PEER_KEY, hash);
     struct shard *shard = shard_of(locks, hash);
     pthread_rwlock_rdlock(&shard->rwlock);
     HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
-    if (entry != NULL && entry->window == window) {
-        uint64_t count = ck_pr_faa_64(&entry->count, 1);
+    if (entry != NULL && entry->counts[0].window == window) {
+        uint32_t count = ck_pr_faa_32(&entry->counts[0].count, 1);
         pthread_rwlock_unlock(&shard->rwlock);
         return count < locks->setup.limit;
     }
@@ -142,26 +150,24 @@ static inline bool rwlock_one(struct locks *locks, const char *key) {
     pthread_rwlock_wrlock(&shard->rwlock);
     HASH_FIND_BYHASHVALUE(hh, shard->entries, key, PEER_KEY, hash, entry);
     if (entry == NULL)
-        entry = entry_add(shard, key, hash);
-    if (entry->window != window) {
-        entry->window = window;
-        entry->count = 0;
-    }
-    bool allowed = entry->count++ < locks->setup.limit;
+        entry = entry_add(locks, shard, key, hash);
+    if (entry->counts[0].window != window)
+        entry->counts[0] = (struct peer_count){window, 0};
+    bool allowed = entry->counts[0].count++ < locks->setup.limit;
     pthread_rwlock_unlock(&shard->rwlock);
     return allowed;
 }
 
 PEER_DECIDE(locks, rwlock_one)
 
+#define LOCKS_PEER .depth = 1, .bytes_per_key = 128, .close = locks_close
+
 const struct peer peer_mutex = {
     .name = "mutex",
     .label = "uthash, one mutex",
     .help = "a mutex around a hash table (uthash)",
-    .depth = 1,
-    .bytes_per_key = 128,
     .open = one_open,
-    .close = locks_close,
+    LOCKS_PEER,
     .decide = mutex_one_each,
 };
 
@@ -169,20 +175,34 @@ const struct peer peer_mutex_64 = {
     .name = "mutex-64",
     .label = "uthash, 64 mutexes",
     .help = "the same in 64 shards",
-    .depth = 1,
-    .bytes_per_key = 128,
     .open = many_open,
-    .close = locks_close,
+    LOCKS_PEER,
     .decide = mutex_one_each,
+};
+
+const struct peer peer_mutex_all = {
+    .name = "mutex-all",
+    .label = "uthash, one mutex",
+    .help = "a mutex around a hash table (uthash) of counts, checked together",
+    .open = one_open,
+    LOCKS_PEER,
+    .decide = mutex_all_each,
+};
+
+const struct peer peer_mutex_64_all = {
+    .name = "mutex-64-all",
+    .label = "uthash, 64 mutexes",
+    .help = "the same in 64 shards",
+    .open = many_open,
+    LOCKS_PEER,
+    .decide = mutex_all_each,
 };
 
 const struct peer peer_rwlock = {
     .name = "rwlock",
     .label = "uthash, reader-writer lock",
     .help = "a reader-writer lock around a hash table (uthash) of atomic counts",
-    .depth = 1,
-    .bytes_per_key = 128,
     .open = one_open,
-    .close = locks_close,
+    LOCKS_PEER,
     .decide = rwlock_one_each,
 };

@@ -4,6 +4,7 @@
  * hashes, and takes 16 bytes a slot, two slots a key. Its memory is calloc's, which is all touched when the table
  * is filled, before anything is timed; or on huge pages, as stint's is, which is not what one writes first, but
  * shows how much of the difference huge pages make. (Where the system gives them to all, there is none.) */
+#include <ck_cc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,18 +20,26 @@
 enum { SHARDS = 64, SHARD_BITS = 6 };
 
 struct slot {
-    uint64_t hash; /* 0: free */
-    uint32_t window, count;
+    uint64_t hash;              /* 0: free */
+    struct peer_count counts[]; /* one for each limit */
 };
 
 struct shard {
     _Alignas(64) pthread_mutex_t mutex;
-    struct slot *slots;
+    unsigned char *slots;
 };
+
+static inline size_t slot_size(unsigned limits) {
+    return sizeof(struct slot) + limits * sizeof(struct peer_count);
+}
+
+static inline struct slot *slot_at(const struct shard *shard, uint64_t at, unsigned limits) {
+    return (void *)(shard->slots + at * slot_size(limits));
+}
 
 struct open_table {
     struct peer_setup setup;
-    struct slot *memory;
+    unsigned char *memory;
     size_t bytes;
     bool huge_pages;
     uint64_t shard_slots;
@@ -59,7 +68,8 @@ static bool open_table_open_in(bool huge_pages, const struct peer_setup *setup, 
     table->setup = *setup;
     /* Half full. Six deviations more than the mean: no shard overflows. */
     table->shard_slots = (uint64_t)(2 * mean + 6 * sqrt(mean)) + 8;
-    table->bytes = SHARDS * table->shard_slots * sizeof(struct slot);
+    size_t shard_bytes = table->shard_slots * slot_size(setup->limits);
+    table->bytes = SHARDS * shard_bytes;
     table->huge_pages = huge_pages;
     table->memory = huge_pages ? pages_map(table->bytes) : calloc(1, table->bytes);
     if (table->memory == NULL) {
@@ -68,7 +78,7 @@ static bool open_table_open_in(bool huge_pages, const struct peer_setup *setup, 
     }
     for (size_t i = 0; i < SHARDS; i++) {
         pthread_mutex_init(&table->shard[i].mutex, NULL);
-        table->shard[i].slots = table->memory + i * table->shard_slots;
+        table->shard[i].slots = table->memory + i * shard_bytes;
     }
     *state = table;
     return true;
@@ -82,17 +92,19 @@ static bool open_table_open_huge(const struct peer_setup *setup, void **state) {
     return open_table_open_in(true, setup, state);
 }
 
-static inline bool open_one(struct open_table *table, const char *key) {
+static CK_CC_FORCE_INLINE bool open_decide(struct open_table *table, const char *key,
+                                           unsigned limits) {
     uint64_t hash = XXH3_64bits(key, PEER_KEY) | 1;
-    uint32_t window = (uint32_t)peer_window(&table->setup);
+    uint32_t windows[PEER_LIMITS];
     struct shard *shard = &table->shard[hash >> (64 - SHARD_BITS)];
     uint64_t at = scale64(hash << SHARD_BITS, table->shard_slots);
 
+    peer_windows(&table->setup, limits, windows);
     pthread_mutex_lock(&shard->mutex);
-    struct slot *slot = &shard->slots[at];
+    struct slot *slot = slot_at(shard, at, limits);
     for (uint64_t probes = 0; slot->hash != hash; probes++) {
         if (slot->hash == 0) {
-            *slot = (struct slot){hash, window, 0};
+            slot->hash = hash;
             break;
         }
         if (probes == table->shard_slots) {
@@ -100,28 +112,34 @@ static inline bool open_one(struct open_table *table, const char *key) {
             return false;
         }
         at = at + 1 == table->shard_slots ? 0 : at + 1;
-        slot = &shard->slots[at];
+        slot = slot_at(shard, at, limits);
     }
-    if (slot->window != window) {
-        slot->window = window;
-        slot->count = 0;
-    }
-    bool allowed = slot->count < table->setup.limit;
-    slot->count += allowed;
+    bool allowed = peer_count_all(&table->setup, limits, windows, slot->counts);
     pthread_mutex_unlock(&shard->mutex);
     return allowed;
 }
 
+static inline bool open_one(struct open_table *table, const char *key) {
+    return open_decide(table, key, 1);
+}
+
 PEER_DECIDE(open_table, open_one)
 
-#define OPEN_PEER                                                                                  \
-    .depth = 1, .bytes_per_key = 40, .close = open_table_close, .decide = open_one_each
+static inline bool open_all(struct open_table *table, const char *key) {
+    return table->setup.limits == 2 ? open_decide(table, key, 2)
+                                    : open_decide(table, key, PEER_LIMITS);
+}
+
+PEER_DECIDE(open_table, open_all)
+
+#define OPEN_PEER .depth = 1, .bytes_per_key = 40, .close = open_table_close
 
 const struct peer peer_open_64 = {
     .name = "open-64",
     .label = "open addressing, 64 mutexes",
     .help = "a pre-sized open-addressing table behind 64 mutexes, xxhash",
     .open = open_table_open,
+    .decide = open_one_each,
     OPEN_PEER,
 };
 
@@ -130,5 +148,24 @@ const struct peer peer_open_64_huge = {
     .label = "open addressing, huge pages",
     .help = "open-64 on huge pages, as stint's table is",
     .open = open_table_open_huge,
+    .decide = open_one_each,
+    OPEN_PEER,
+};
+
+const struct peer peer_open_64_all = {
+    .name = "open-64-all",
+    .label = "open addressing, 64 mutexes",
+    .help = "open-64, with a count for each limit beside the key, checked together",
+    .open = open_table_open,
+    .decide = open_all_each,
+    OPEN_PEER,
+};
+
+const struct peer peer_open_64_huge_all = {
+    .name = "open-huge-all",
+    .label = "open addressing, huge pages",
+    .help = "open-64-all on huge pages, as stint's table is",
+    .open = open_table_open_huge,
+    .decide = open_all_each,
     OPEN_PEER,
 };

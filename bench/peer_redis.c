@@ -25,11 +25,30 @@ static const char script[] = "local now = redis.call('TIME')\n"
                              "local allowed = count <= tonumber(ARGV[1]) and 1 or 0\n"
                              "return {allowed, count, left}\n";
 
+/* Several limits: looks at the count of each, then adds to all or to none. */
+static const char script_all[] =
+    "local now = tonumber(redis.call('TIME')[1])\n"
+    "local keys = {}\n"
+    "for i = 1, #ARGV, 2 do\n"
+    "    local key = KEYS[1] .. ':' .. ARGV[i + 1] .. ':' .. math.floor(now / tonumber(ARGV[i + "
+    "1]))\n"
+    "    local count = tonumber(redis.call('GET', key) or '0')\n"
+    "    if count >= tonumber(ARGV[i]) then return {0, count, redis.call('TTL', key)} end\n"
+    "    keys[i] = key\n"
+    "end\n"
+    "local most = 0\n"
+    "for i = 1, #ARGV, 2 do\n"
+    "    local count = redis.call('INCR', keys[i])\n"
+    "    if count == 1 then redis.call('EXPIRE', keys[i], ARGV[i + 1]) end\n"
+    "    most = math.max(most, count)\n"
+    "end\n"
+    "return {1, most, 0}\n";
+
 struct redis {
     struct peer_setup setup;
     struct server server;
     char script_hash[SCRIPT_HASH + 1];
-    char limit[24], window[24]; /* as arguments */
+    char limit[PEER_LIMITS][24], window[PEER_LIMITS][24]; /* as arguments */
     char version[64];
     redisContext *connection[]; /* one a thread */
 };
@@ -54,7 +73,8 @@ static void redis_close(void *state) {
 
 static bool load_script(struct redis *redis) {
     redisContext *connection = redis->connection[0];
-    redisReply *reply = redisCommand(connection, "SCRIPT LOAD %s", script);
+    redisReply *reply =
+        redisCommand(connection, "SCRIPT LOAD %s", redis->setup.limits == 1 ? script : script_all);
     bool good = reply != NULL && reply->type == REDIS_REPLY_STRING && reply->len == SCRIPT_HASH;
 
     if (good)
@@ -103,8 +123,11 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
     if (redis == NULL)
         return peer_fail("no memory");
     redis->setup = *setup;
-    snprintf(redis->limit, sizeof(redis->limit), "%u", setup->limit);
-    snprintf(redis->window, sizeof(redis->window), "%llu", (unsigned long long)setup->window);
+    for (unsigned i = 0; i < setup->limits; i++) {
+        snprintf(redis->limit[i], sizeof(redis->limit[i]), "%u", setup->each[i].limit);
+        snprintf(redis->window[i], sizeof(redis->window[i]), "%llu",
+                 (unsigned long long)setup->each[i].window);
+    }
     bool good = server_start(&redis->server, arguments);
     for (unsigned i = 0; good && i < setup->threads; i++) {
         redis->connection[i] = redisConnectUnix(redis->server.socket);
@@ -145,9 +168,9 @@ static void incr_send(struct redis *redis, redisContext *connection, const char 
     char name[KEY_SIZE];
     int length =
         snprintf(name, sizeof(name), "%.*s:%llu", PEER_KEY, key, (unsigned long long)window);
-    const char *incr[] = {"INCR", name}, *expire[] = {"EXPIRE", name, redis->window};
+    const char *incr[] = {"INCR", name}, *expire[] = {"EXPIRE", name, redis->window[0]};
     const size_t lengths[] = {4, (size_t)length};
-    const size_t expire_lengths[] = {6, (size_t)length, strlen(redis->window)};
+    const size_t expire_lengths[] = {6, (size_t)length, strlen(redis->window[0])};
 
     redisAppendCommandArgv(connection, 2, incr, lengths);
     redisAppendCommandArgv(connection, 3, expire, expire_lengths);
@@ -171,12 +194,18 @@ static int incr_receive(struct redis *redis, redisContext *connection) {
 
 static void lua_send(struct redis *redis, redisContext *connection, const char *key,
                      uint64_t window) {
-    const char *words[] = {"EVALSHA", redis->script_hash, "1", key, redis->limit, redis->window};
-    const size_t lengths[] = {7,        SCRIPT_HASH,          1,
-                              PEER_KEY, strlen(redis->limit), strlen(redis->window)};
+    enum { FIXED = 4 };
+    const char *words[FIXED + 2 * PEER_LIMITS] = {"EVALSHA", redis->script_hash, "1", key};
+    size_t lengths[FIXED + 2 * PEER_LIMITS] = {7, SCRIPT_HASH, 1, PEER_KEY}, n = FIXED;
 
     (void)window;
-    redisAppendCommandArgv(connection, 6, words, lengths);
+    for (unsigned i = 0; i < redis->setup.limits; i++, n += 2) {
+        words[n] = redis->limit[i];
+        words[n + 1] = redis->window[i];
+        lengths[n] = strlen(words[n]);
+        lengths[n + 1] = strlen(words[n + 1]);
+    }
+    redisAppendCommandArgv(connection, (int)n, words, lengths);
 }
 
 static int lua_receive(struct redis *redis, redisContext *connection) {
@@ -257,6 +286,22 @@ const struct peer peer_redis_lua = {
 
 const struct peer peer_redis_lua_16 = {
     .name = "redis-lua-16",
+    .label = "Redis script, 16 pipelined",
+    .help = "the same, 16 requests pipelined",
+    .depth = PEER_DEPTH,
+    REDIS_PEER(decide_lua),
+};
+
+const struct peer peer_redis_all = {
+    .name = "redis-all",
+    .label = "Redis script",
+    .help = "Redis: one script (EVALSHA) that adds to all counts or to none",
+    .depth = 1,
+    REDIS_PEER(decide_lua),
+};
+
+const struct peer peer_redis_all_16 = {
+    .name = "redis-all-16",
     .label = "Redis script, 16 pipelined",
     .help = "the same, 16 requests pipelined",
     .depth = PEER_DEPTH,

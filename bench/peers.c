@@ -20,16 +20,41 @@ static const char command[] = "peers";
 
 /* In the order of the table: each after what it is to be compared with. */
 static const struct peer *const peers[] = {
-    &peer_stint,          &peer_stint_verdict, &peer_stint_ahead,   &peer_stint_batch,
-    &peer_stint_batch_64, &peer_counter,       &peer_open_64,       &peer_open_64_huge,
-    &peer_rwlock,         &peer_mutex_64,      &peer_mutex,         &peer_memcached,
-    &peer_memcached_16,   &peer_redis_incr,    &peer_redis_incr_16, &peer_redis_lua,
-    &peer_redis_lua_16,
+    &peer_stint,          &peer_stint_verdict, &peer_stint_ahead,  &peer_stint_batch,
+    &peer_stint_batch_64,
+#ifdef STINT_BENCH_DPDK
+    &peer_dpdk,
+#endif
+    &peer_counter,        &peer_open_64,       &peer_open_64_huge, &peer_rwlock,
+    &peer_mutex_64,       &peer_mutex,         &peer_memcached,    &peer_memcached_16,
+    &peer_redis_incr,     &peer_redis_incr_16, &peer_redis_lua,    &peer_redis_lua_16,
 };
-enum { PEERS = sizeof(peers) / sizeof(peers[0]), STINT = 0, STINT_BATCH = 3 };
+enum { PEERS = sizeof(peers) / sizeof(peers[0]) };
+
+/* The same, by several limits at once. */
+static const struct peer *const peers_all[] = {
+    &peer_stint_all,   &peer_stint_takes,      &peer_stint_groups,
+    &peer_open_64_all, &peer_open_64_huge_all, &peer_mutex_64_all,
+    &peer_mutex_all,   &peer_redis_all,        &peer_redis_all_16,
+};
+
+/* Who takes part, and the two that all are compared with. */
+static const struct league {
+    const struct peer *const *peers;
+    size_t n;
+    const struct peer *take, *batch;
+    const char *x_take, *x_batch; /* above those ratios */
+} leagues[] = {
+    {peers, PEERS, &peer_stint, &peer_stint_batch, "x take", "x batch"},
+    {peers_all, sizeof(peers_all) / sizeof(peers_all[0]), &peer_stint_all, &peer_stint_groups,
+     "x all", "x groups"},
+};
 
 struct options {
+    const struct league *league;
+    const char *peers; /* of --peer; NULL: all */
     bool chosen[PEERS];
+    unsigned limits;
     struct list keys, threads;
     double seconds;
     struct output output;
@@ -44,10 +69,19 @@ static void print_help(FILE *out) {
           "\n"
           "  --peer P,..          (all)\n",
           out);
-    for (size_t i = 0; i < PEERS; i++)
-        fprintf(out, "      %-14s %s\n", peers[i]->name, peers[i]->help);
+    for (size_t league = 0; league < 2; league++) {
+        if (league != 0)
+            fputs("     with --limits 2 or 3:\n", out);
+        for (size_t i = 0; i < leagues[league].n; i++)
+            fprintf(out, "      %-14s %s\n", leagues[league].peers[i]->name,
+                    leagues[league].peers[i]->help);
+    }
     fputs(
-        "      stint and stint-batch are always measured, for the ratios.\n"
+        "      stint and stint-batch (stint-all and stint-groups) are always measured, for the\n"
+        "      ratios.\n"
+        "  --dpdk               DPDK's rte_hash among them (dpdk-64), which stint-bench must have\n"
+        "                       been built with: `bench/run peers --dpdk` sees to it\n"
+        "  --limits N           of each request, 1 to 3: it is granted if all grant it (1)\n"
         "  --keys N,..          keys that are live, 1 to 1G, as in 500, 1k, 10M (1k,1M)\n"
         "  --threads N,..       that ask, each pinned to a core of its own (1, and 2 where there\n"
         "                       are 2)\n"
@@ -68,37 +102,53 @@ static void print_help(FILE *out) {
 
 /* ---- Options ---- */
 
-static bool choose_peers(struct options *options, const char *text, char *wrong, size_t size) {
+/* Once it is known how many limits there are. */
+static int choose_peers(struct options *options) {
+    const struct league *league = &leagues[options->limits > 1];
     const char *names[PEERS];
+    char wrong[64];
     struct list list;
 
-    for (size_t i = 0; i < PEERS; i++)
-        names[i] = peers[i]->name;
-    if (!list_read(&list, text, names, PEERS, 0, wrong, size))
-        return false;
-    memset(options->chosen, 0, sizeof(options->chosen));
+    options->league = league;
+    for (size_t i = 0; i < league->n; i++) {
+        names[i] = league->peers[i]->name;
+        options->chosen[i] = options->peers == NULL || league->peers[i] == league->take ||
+                             league->peers[i] == league->batch;
+    }
+    if (options->peers == NULL)
+        return EXIT_GOOD;
+    if (!list_read(&list, options->peers, names, league->n, 0, wrong, sizeof(wrong)))
+        return usage_error(command, "--peer: '%s' is no peer%s", wrong,
+                           options->limits > 1 ? " that decides by several limits" : "");
     for (size_t i = 0; i < list.n; i++)
         options->chosen[list.values[i]] = true;
-    options->chosen[STINT] = options->chosen[STINT_BATCH] = true;
-    return true;
+    return EXIT_GOOD;
 }
 
 static int read_options(int argc, char **argv, struct options *options) {
-    static const char *const known[] = {"--peer",   "--keys", "--threads", "--seconds",
-                                        "--format", "--plot", "--compare"};
+    static const char *const known[] = {"--peer",   "--keys",   "--threads", "--seconds",
+                                        "--limits", "--format", "--plot",    "--compare"};
     struct option option;
     char wrong[64];
+    uint64_t limits;
     int result = EXIT_GOOD;
 
     for (int at = 1; at < argc && result == EXIT_GOOD; at++) {
+        if (strcmp(argv[at], "--dpdk") == 0) {
+#ifdef STINT_BENCH_DPDK
+            continue;
+#else
+            return usage_error(command, "--dpdk: this stint-bench was built without DPDK; "
+                                        "`bench/run peers --dpdk` builds one with it");
+#endif
+        }
         result =
             option_next(command, argc, argv, &at, known, sizeof(known) / sizeof(known[0]), &option);
         if (result != EXIT_GOOD)
             break;
         switch (option.which) {
         case 0:
-            if (!choose_peers(options, option.value, wrong, sizeof(wrong)))
-                return usage_error(command, "--peer: '%s' is no peer", wrong);
+            options->peers = option.value;
             break;
         case 1:
             if (!list_read(&options->keys, option.value, NULL, 0, PEER_KEYS_MAX, wrong,
@@ -110,11 +160,17 @@ static int read_options(int argc, char **argv, struct options *options) {
                            sizeof(wrong)))
                 return usage_error(command, "--threads: '%s' is not a count of at least 1", wrong);
             break;
+        case 4:
+            if (!parse_count(option.value, 1, PEER_LIMITS, &limits))
+                return usage_error(command, "--limits: '%s' is not a count from 1 to %d",
+                                   option.value, PEER_LIMITS);
+            options->limits = (unsigned)limits;
+            break;
         default:
             result = measure_option(command, &option, &options->seconds, &options->output);
         }
     }
-    return result;
+    return result == EXIT_GOOD ? choose_peers(options) : result;
 }
 
 /* ---- Report ---- */
@@ -122,7 +178,7 @@ static int read_options(int argc, char **argv, struct options *options) {
 /* A row: an entrant of a contest. */
 struct shown {
     const struct contest *contest;
-    const struct entrant *entrants, *entrant;
+    const struct entrant *entrant, *take, *batch; /* it, and what it is compared with */
 };
 
 struct ratios {
@@ -130,13 +186,13 @@ struct ratios {
 };
 
 static struct ratios ratios_of(const struct shown *shown) {
-    const struct entrant *entrants = shown->entrants, *entrant = shown->entrant;
+    const struct entrant *entrant = shown->entrant;
     struct ratios ratios = {0, 0};
 
-    if (entrant->checked && entrants[STINT].checked)
-        ratios.take = entrants[STINT].per_second / entrant->per_second;
-    if (entrant->checked && entrants[STINT_BATCH].checked)
-        ratios.batch = entrants[STINT_BATCH].per_second / entrant->per_second;
+    if (entrant->checked && shown->take->checked)
+        ratios.take = shown->take->per_second / entrant->per_second;
+    if (entrant->checked && shown->batch->checked)
+        ratios.batch = shown->batch->per_second / entrant->per_second;
     return ratios;
 }
 
@@ -152,14 +208,15 @@ static void format_rate(double rate, char *text, size_t size) {
         snprintf(text, size, "%.2f M", rate / 1e6);
 }
 
-/* Servers and their versions, for the foot. */
+/* Servers and their versions, for the foot; and for the head, what is compared. */
 static char versions[256];
+static const struct league *reported;
 
 static void table_head(FILE *out, double seconds) {
     (void)seconds;
     fputs("ns are the median of the repeats\n\n", out);
     fprintf(out, "%-14s %5s %3s %11s %9s %9s %8s %8s %8s\n", "peer", "keys", "thr", "decisions/s",
-            "ns/op", "CPU s/M", "B/key", "x take", "x batch");
+            "ns/op", "CPU s/M", "B/key", reported->x_take, reported->x_batch);
 }
 
 static void table_row(FILE *out, const void *item) {
@@ -194,10 +251,10 @@ static void table_foot(FILE *out) {
           "seconds of\n"
           "CPU for a million decisions, the server's included. B/key: growth of resident memory / "
           "keys,\n"
-          "the server's if there is one. x take, x batch: stint's, stint-batch's decisions/s for "
-          "one of\n"
-          "its own.\n",
+          "the server's if there is one. ",
           out);
+    fprintf(out, "%s, %s: %s's, %s's decisions/s for\none of its own.\n", reported->x_take,
+            reported->x_batch, reported->take->name, reported->batch->name);
     if (versions[0] != '\0')
         fprintf(out, "%s\n", versions);
 }
@@ -210,11 +267,12 @@ static void json_row(FILE *out, const void *item) {
     struct ratios ratios = ratios_of(shown);
 
     fprintf(out,
-            "{\"peer\": \"%s\", \"label\": \"%s\", \"keys\": %llu, \"threads\": %u, \"depth\": %u, "
+            "{\"peer\": \"%s\", \"label\": \"%s\", \"keys\": %llu, \"threads\": %u, "
+            "\"limits\": %u, \"depth\": %u, "
             "\"window\": %llu, \"absent\": %s",
             entrant->peer->name, entrant->peer->label, (unsigned long long)contest->keys,
-            contest->threads, entrant->peer->depth, (unsigned long long)contest->window,
-            entrant->absent ? "true" : "false");
+            contest->threads, contest->limits, entrant->peer->depth,
+            (unsigned long long)contest->window, entrant->absent ? "true" : "false");
     put_json_real(out, "decisions_per_second", good, entrant->per_second);
     put_json_real(out, "ns_per_op", good, entrant->ns_per_op);
     put_json_real(out, "ns_min", good, entrant->ns_min);
@@ -266,6 +324,12 @@ static void add_version(const char *version) {
         snprintf(versions + length, size - length, "%s%s", length == 0 ? "" : ", ", version);
 }
 
+static const struct entrant *entrant_of(const struct entrant *entrants, const struct peer *peer) {
+    while (entrants->peer != peer)
+        entrants++;
+    return entrants;
+}
+
 /* Each is refused that cannot be measured here, before anything is. */
 static int refuse_impossible(const struct options *options, const struct machine *machine,
                              const struct entrant *entrants, size_t n) {
@@ -274,7 +338,8 @@ static int refuse_impossible(const struct options *options, const struct machine
             return usage_error(command, "--threads %llu: there are %u cores to pin them to",
                                (unsigned long long)options->threads.values[i], machine->cores);
     for (size_t i = 0; i < options->keys.n; i++) {
-        struct contest contest = {.keys = options->keys.values[i], .threads = 1};
+        struct contest contest = {
+            .keys = options->keys.values[i], .threads = 1, .limits = options->limits};
         double need = contest_memory(&contest, entrants, n) / 0x1p30;
         double have = (double)machine->available / 0x1p30;
         char keys[24];
@@ -293,6 +358,7 @@ static int run_contests(struct options *options, const struct machine *machine,
     struct report report;
     struct view view = {.of = options->threads.n * options->keys.n};
     struct contest contest = {
+        .limits = options->limits,
         .seconds = options->seconds,
         .window = contest_window(),
         .progress = show_part,
@@ -300,6 +366,7 @@ static int run_contests(struct options *options, const struct machine *machine,
     };
     int result = EXIT_GOOD;
 
+    reported = options->league;
     report_start_other(&report, &report_format, &options->output, machine, options->seconds);
     for (size_t at = 0; at < view.of; at++) {
         contest.threads = (unsigned)options->threads.values[at / options->keys.n];
@@ -314,7 +381,9 @@ static int run_contests(struct options *options, const struct machine *machine,
         if (at != 0 && options->output.format == FORMAT_TABLE)
             putchar('\n');
         for (size_t i = 0; i < n; i++) {
-            struct shown shown = {&contest, entrants, &entrants[i]};
+            struct shown shown = {&contest, &entrants[i],
+                                  entrant_of(entrants, options->league->take),
+                                  entrant_of(entrants, options->league->batch)};
             if (!entrants[i].absent && !entrants[i].checked) {
                 fprintf(stderr, "stint-bench peers: %s, %s keys, %u %s: %s\n",
                         entrants[i].peer->name, keys, contest.threads,
@@ -331,7 +400,8 @@ static int run_contests(struct options *options, const struct machine *machine,
 }
 
 int bench_peers(int argc, char **argv) {
-    struct options options = {.keys = {{1000, 1000000}, 2}, .threads = {{1, 2}, 0}, .seconds = 0.5};
+    struct options options = {
+        .limits = 1, .keys = {{1000, 1000000}, 2}, .threads = {{1, 2}, 0}, .seconds = 0.5};
     struct entrant entrants[PEERS];
     struct machine machine;
     size_t n = 0;
@@ -340,17 +410,15 @@ int bench_peers(int argc, char **argv) {
         print_help(stdout);
         return EXIT_GOOD;
     }
-    for (size_t i = 0; i < PEERS; i++)
-        options.chosen[i] = true;
     int result = read_options(argc, argv, &options);
     if (result != EXIT_GOOD)
         return result;
     machine_read(&machine);
     if (options.threads.n == 0)
         options.threads.n = machine.cores >= 2 ? 2 : 1;
-    for (size_t i = 0; i < PEERS; i++)
+    for (size_t i = 0; i < options.league->n; i++)
         if (options.chosen[i])
-            entrants[n++] = (struct entrant){.peer = peers[i]};
+            entrants[n++] = (struct entrant){.peer = options.league->peers[i]};
     result = refuse_impossible(&options, &machine, entrants, n);
     if (result == EXIT_GOOD)
         result = output_open(&options.output, command);

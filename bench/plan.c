@@ -10,6 +10,8 @@
 #include "team.h"
 
 struct row plan_row(enum workload workload, enum distribution distribution, uint64_t keys) {
+    const struct path *path = workloads[workload].path;
+
     return (struct row){
         .workload = workload,
         .distribution = distribution,
@@ -18,6 +20,7 @@ struct row plan_row(enum workload workload, enum distribution distribution, uint
         .key_length = 16,
         .load = 0.5,
         .policies = 1,
+        .stripes = path != NULL ? path->stripes : 0,
     };
 }
 

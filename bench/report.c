@@ -108,6 +108,10 @@ static void rows_numbers(FILE *out, const struct row *row) {
             floors[row->floor].name, floor_ns, row->ns_per_op / row->floor_ns);
 }
 
+static const char *locked_name(const struct row *row) {
+    return floors[workloads[row->workload].path->locked].name;
+}
+
 static void rows_table(FILE *out, const void *item) {
     const struct row *row = item;
     char keys[24];
@@ -119,6 +123,13 @@ static void rows_table(FILE *out, const void *item) {
     if (row->checked && row->unplaced != 0)
         fprintf(out, "%-10s %llu of %llu keys unplaced\n", "", (unsigned long long)row->unplaced,
                 (unsigned long long)row->keys);
+    if (row->checked && workloads[row->workload].new_keys)
+        fprintf(out, "%-10s the farthest claim is %llu lines from home\n", "",
+                (unsigned long long)row->reach);
+    if (row->checked && row_goal(row) != 0)
+        fprintf(out, "%62s %-6s %4g  %-15s %7.2f %6.2f\n", "goal",
+                row_reached(row) ? "met" : "MISSED", row_goal(row), locked_name(row),
+                row->locked_ns, row->ns_per_op / row->locked_ns);
 }
 
 static void rows_foot(FILE *out) {
@@ -132,7 +143,14 @@ static void rows_foot(FILE *out) {
           "  one alone        the same work by one thread while the others wait\n"
           "The first four go to as many lines as the table has, in the same order. A repeat's ns "
           "are\n"
-          "the median of its stretches of 512; work and floor have 16 of them by turns.\n",
+          "the median of its stretches of 512; work and floor have 16 of them by turns.\n"
+          "Other kinds of decisions stand beside a plain take (as many takes, batches of 64) of "
+          "the same\n"
+          "keys in a table of its own, by turns. Their second line has their goal, and the floor "
+          "that\n"
+          "does the same locked operations: who is within 15% of it has met the goal, too. The "
+          "fastest\n"
+          "repeat counts; of up to 1k keys each has tables of its own.\n",
           out);
 }
 
@@ -248,10 +266,10 @@ static void json_asked(FILE *out, const struct row *row) {
 static void json_counts(FILE *out, const struct row *row) {
     fprintf(out,
             ", \"repeats\": %u, \"allowed\": %llu, \"refused\": %llu, \"unplaced\": %llu, "
-            "\"preempted\": %llu, \"checked\": %s",
+            "\"reach\": %llu, \"preempted\": %llu, \"checked\": %s",
             row->repeats, (unsigned long long)row->allowed, (unsigned long long)row->refused,
-            (unsigned long long)row->unplaced, (unsigned long long)row->preempted,
-            row->checked ? "true" : "false");
+            (unsigned long long)row->unplaced, (unsigned long long)row->reach,
+            (unsigned long long)row->preempted, row->checked ? "true" : "false");
     if (!row->checked) {
         fputs(", \"wrong\": ", out);
         json_text(out, row->wrong);
@@ -273,6 +291,11 @@ static void rows_json(FILE *out, const void *item) {
     put_json_real(out, "ratio", good, row->ns_per_op / row->floor_ns);
     put_json_real(out, "ratio_min", good, row->ratio_min);
     put_json_real(out, "ratio_max", good, row->ratio_max);
+    if (row_goal(row) != 0) {
+        fprintf(out, ", \"goal\": %g, \"locked\": \"%s\"", row_goal(row), locked_name(row));
+        put_json_real(out, "locked_ns", good, row->locked_ns);
+        fprintf(out, ", \"reached\": %s", good && row_reached(row) ? "true" : "false");
+    }
     json_counts(out, row);
 }
 

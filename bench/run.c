@@ -23,6 +23,8 @@ struct options {
     struct output output;
 };
 
+static const char all_paths[] = "paths"; /* of --workload */
+
 static void print_help(FILE *out) {
     fputs(
         "Usage: stint-bench run [OPTIONS]\n"
@@ -30,12 +32,17 @@ static void print_help(FILE *out) {
         "Measures decisions, and in the same run the floors that no limiter can beat. A time is\n"
         "the median of stretches of 512 decisions; min and max are those of the repeats. Without\n"
         "--workload, --keys, --threads, --distribution and --load it measures a selection (in\n"
-        "about a minute), else every combination of what is given.\n"
+        "a minute and a half), else every combination of what is given.\n"
         "\n"
         "  --workload W,..      (take,take-at,batch)\n",
         out);
-    for (size_t i = 0; i < WORKLOADS; i++)
+    for (size_t i = 0; i < WORKLOADS; i++) {
+        if (i == PATHS)
+            fprintf(out,
+                    "      %-10s all of these, by turns with plain takes, of 1k and 1M keys:\n",
+                    all_paths);
         fprintf(out, "      %-10s %s\n", workloads[i].name, workloads[i].help);
+    }
     fputs(
         "  --keys N,..          keys in the table, 1 to 4G, as in 500, 1k, 10M (1k,100k,1M,10M)\n"
         "  --threads N,..       each pinned to a core; more than there are cores take turns (1)\n"
@@ -44,10 +51,11 @@ static void print_help(FILE *out) {
         "      zipf       the nth key with weight 1/n^0.99\n"
         "      hot        one key; the table holds the others\n"
         "      first-seen, roll and churn ask for every key once in turn, roll-all draws anew in\n"
-        "      every window: uniform only.\n"
+        "      every window: uniform only. So are the paths.\n"
         "  --key-length N       bytes of a key, 4 to 1024 (16)\n"
         "  --load L             keys / slots of the table, 0.05 to 2 (0.5: keys is max_keys;\n"
-        "                       above 1 the last ones are a flood that finds it full)\n"
+        "                       above 1 the last ones are a flood that finds it full; paths have\n"
+        "                       room for all: at most 0.5)\n"
         "  --seconds S          timed work a row, 0.001 to 3600 (0.5). Workloads that need whole\n"
         "                       passes over many keys take longer.\n"
         "  --latency            the time of each call by itself, hashing its key included: its\n"
@@ -64,17 +72,43 @@ static void print_help(FILE *out) {
 
 /* ---- Options ---- */
 
+/* Whether the workload's keys are drawn from no distribution but the uniform one. */
+static bool uniform_only(uint64_t workload) {
+    return workloads[workload].windows || workloads[workload].path != NULL;
+}
+
+/* Reads the workloads; all paths have a name together. */
+static bool read_workloads(struct list *workloads_given, const char *text, char *wrong,
+                           size_t wrong_size) {
+    const char *names[WORKLOADS + 1];
+    struct list list;
+
+    for (size_t i = 0; i < WORKLOADS; i++)
+        names[i] = workloads[i].name;
+    names[WORKLOADS] = all_paths;
+    if (!list_read(&list, text, names, WORKLOADS + 1, 0, wrong, wrong_size))
+        return false;
+    workloads_given->n = 0;
+    for (size_t i = 0; i < list.n; i++) {
+        uint64_t first = list.values[i], last = first;
+        if (first == WORKLOADS) {
+            first = PATHS;
+            last = WORKLOADS - 1;
+        }
+        for (; first <= last && workloads_given->n < LIST_MAX; first++)
+            workloads_given->values[workloads_given->n++] = first;
+    }
+    return true;
+}
+
 static int read_options(int argc, char **argv, struct options *options) {
     static const char *const known[] = {
         "--workload", "--keys",    "--threads", "--distribution", "--key-length",
         "--load",     "--seconds", "--format",  "--plot",         "--compare",
     };
-    const char *workload_names[WORKLOADS];
     char wrong[64];
     uint64_t count;
 
-    for (size_t i = 0; i < WORKLOADS; i++)
-        workload_names[i] = workloads[i].name;
     for (int i = 1; i < argc; i++) {
         struct option option;
         if (strcmp(argv[i], "--latency") == 0) {
@@ -88,8 +122,7 @@ static int read_options(int argc, char **argv, struct options *options) {
         const char *value = option.value;
         switch (option.which) {
         case 0:
-            if (!list_read(&options->workloads, value, workload_names, WORKLOADS, 0, wrong,
-                           sizeof(wrong)))
+            if (!read_workloads(&options->workloads, value, wrong, sizeof(wrong)))
                 return usage_error("run", "--workload: '%s' is no workload", wrong);
             break;
         case 1:
@@ -138,7 +171,8 @@ static void add(struct plan *plan, const struct options *options, enum workload 
     plan_add(plan, &row);
 }
 
-/* What an operator wants to know first, chosen so that it takes a minute on two cores. */
+/* What an operator wants to know first, chosen so that it takes little more than a minute on two
+ * cores. */
 static const struct {
     enum workload workload;
     enum distribution distribution;
@@ -167,6 +201,15 @@ static const struct {
     {BATCH_16, UNIFORM, 10000000, 2, 0.5},
     {REFUSE, HOT, 1000, 1, 0.5},
     {REFUSE, HOT, 1000, 2, 0.5},
+    {PATH_COST, UNIFORM, 1000, 1, 0.5},
+    {PATH_OWN_LIMIT, UNIFORM, 1000, 1, 0.5},
+    {PATH_PEEK, UNIFORM, 1000, 1, 0.5},
+    {PATH_REFUND, UNIFORM, 1000, 1, 0.5},
+    {PATH_SMOOTH, UNIFORM, 1000, 1, 0.5},
+    {PATH_ALL_2, UNIFORM, 1000, 1, 0.5},
+    {PATH_GROUPS, UNIFORM, 1000, 1, 0.5},
+    {PATH_COST, UNIFORM, 1000000, 1, 0.5},
+    {PATH_ALL_2, UNIFORM, 1000000, 1, 0.5},
 };
 
 static void plan_selection(struct plan *plan, const struct options *options) {
@@ -190,25 +233,27 @@ static void plan_all(struct plan *plan, const struct options *options) {
     static const struct list all_workloads = {{TAKE, TAKE_AT, BATCH_16}, 3};
     static const struct list all_calls = {{TAKE, FIRST_SEEN, ROLL, ROLL_ALL}, 4};
     static const struct list all_keys = {{1000, 100000, 1000000, 10000000}, 4};
-    static const struct list million = {{1000000}, 1};
+    static const struct list million = {{1000000}, 1}, path_keys = {{PATH_FEW, 1000000}, 2};
     static const struct list one_thread = {{1}, 1}, uniform = {{UNIFORM}, 1};
     const struct list *w = options->workloads.n != 0 ? &options->workloads
                            : options->latency        ? &all_calls
                                                      : &all_workloads;
     const struct list *d = options->distributions.n != 0 ? &options->distributions : &uniform;
-    const struct list *k = options->keys.n != 0 ? &options->keys
-                           : options->latency   ? &million
-                                                : &all_keys;
     const struct list *t = options->threads.n != 0 ? &options->threads : &one_thread;
 
-    for (size_t i = 0; i < w->n; i++)
+    for (size_t i = 0; i < w->n; i++) {
+        const struct list *k = options->keys.n != 0                   ? &options->keys
+                               : options->latency                     ? &million
+                               : workloads[w->values[i]].path != NULL ? &path_keys
+                                                                      : &all_keys;
         for (size_t j = 0; j < d->n; j++)
             for (size_t m = 0; m < t->n; m++)
                 for (size_t l = 0; l < k->n; l++)
-                    if (!workloads[w->values[i]].windows || d->values[j] == UNIFORM)
+                    if (!uniform_only(w->values[i]) || d->values[j] == UNIFORM)
                         add(plan, options, (enum workload)w->values[i],
                             (enum distribution)d->values[j], k->values[l], t->values[m],
                             options->load != 0 ? options->load : 0.5);
+    }
 }
 
 /* Workloads for which there is a throughput, or with --latency a time of each call. */
@@ -218,6 +263,9 @@ static int refuse_workload(const struct options *options) {
         if (options->latency ? kind->timed == NULL : kind->run == NULL)
             return usage_error("run", "--workload %s: only %s --latency", kind->name,
                                options->latency ? "without" : "with");
+        if (kind->path != NULL && options->load > 0.5)
+            return usage_error("run", "--load %g: %s has room for all keys: at most 0.5",
+                               options->load, kind->name);
     }
     return EXIT_GOOD;
 }
@@ -228,7 +276,7 @@ static int refuse_distribution(const struct options *options) {
         if (options->distributions.values[i] == UNIFORM)
             return EXIT_GOOD;
     for (size_t i = 0; i < options->workloads.n && options->distributions.n != 0; i++)
-        if (workloads[options->workloads.values[i]].windows)
+        if (uniform_only(options->workloads.values[i]))
             return usage_error("run", "--distribution %s: %s is uniform only",
                                distribution_names[options->distributions.values[0]],
                                workloads[options->workloads.values[i]].name);

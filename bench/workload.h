@@ -26,7 +26,9 @@ enum {
 /* What a stretch acts on; the same for all threads. */
 struct target {
     struct stint_limiter *limiter;
-    uint32_t policy; /* the first, and the only one but in policies_take */
+    uint32_t policy; /* the first, and the only one but in policies_take and of parts */
+    const struct path *path;
+    struct stint_request request; /* of a path, but for its key */
     size_t key_length;
     const void *secret; /* the limiter's, STINT_SECRET_SIZE bytes */
     struct line *lines; /* the floors' memory, as large as the limiter's lines */
@@ -49,7 +51,7 @@ struct timings {
 struct chunk {
     _Alignas(64) size_t n;
     uint64_t now;                /* ns; for those that are given it */
-    unsigned char *bytes;        /* n * key_length */
+    unsigned char *bytes;        /* n * key_length; of parts that have keys of their own, each */
     uint64_t line[CHUNK_KEYS];   /* where the floors go, in the limiter's order */
     uint32_t policy[CHUNK_KEYS]; /* for policies_take */
     bool *answers;               /* NULL, or CHUNK_KEYS that receive the workload's answers */
@@ -66,6 +68,12 @@ enum floor {
     FLOOR_LOAD,
     FLOOR_PRESENT,
     FLOOR_ALONE,
+    FLOOR_SWAP,
+    FLOOR_ADD_SWAP,
+    FLOOR_PARTS,
+    FLOOR_PLAIN,
+    FLOOR_TAKES,
+    FLOOR_BATCH,
     FLOORS
 };
 struct floor_kind {
@@ -76,27 +84,84 @@ struct floor_kind {
 };
 extern const struct floor_kind floors[FLOORS];
 
-enum workload { TAKE, TAKE_AT, BATCH_16, REFUSE, FIRST_SEEN, ROLL, CHURN, ROLL_ALL, WORKLOADS };
+/* How a decision differs from a plain take, beside which it is measured: by turns, in a table of
+ * its own. The goals are ratios to that. A decision within 15% of its floor, which does the same
+ * locked operations, has reached them too. */
+struct path {
+    uint32_t cost, flags; /* of a request */
+    bool own_limit;       /* the request's limit is one below the policy's */
+    uint32_t policy_flags, max_reserved;
+    bool roll_over; /* the policy's capacity is one above its limit */
+    bool still;     /* the limiter's clock stands still, but costs what it always does */
+    unsigned stripes, parts;
+    bool each_key; /* each part has a key of its own; else the same key, by a policy of its own */
+    unsigned windows;       /* in which each key is asked for before the time is taken; 0: one */
+    bool leaves_nothing;    /* what is used is the same after it */
+    timed_function *before; /* asks for each key before the time is taken; NULL: what is timed */
+    enum floor locked;
+    double goal[2]; /* of few keys, in cache, and of many, out of it */
+};
+enum { PATH_FEW = 1000 };
+
+enum workload {
+    TAKE,
+    TAKE_AT,
+    BATCH_16,
+    REFUSE,
+    FIRST_SEEN,
+    ROLL,
+    CHURN,
+    ROLL_ALL,
+    PATHS, /* from here on all are paths */
+    PATH_COST = PATHS,
+    PATH_OWN_LIMIT,
+    PATH_ROLL_OVER,
+    PATH_RESERVABLE,
+    PATH_RESERVE,
+    PATH_SHADOW,
+    PATH_COUNTED,
+    PATH_PEEK,
+    PATH_REFUND,
+    PATH_SMOOTH,
+    PATH_PER_KEY,
+    PATH_STRIPED,
+    PATH_ALL_1,
+    PATH_ALL_2,
+    PATH_ALL_3,
+    PATH_ALL_2_KEYS,
+    PATH_ALL_3_KEYS,
+    PATH_GROUPS,
+    PATH_CHARGE,
+    WORKLOADS
+};
 struct workload_kind {
     const char *name;
     const char *help;
-    timed_function *run;   /* NULL: only --latency */
-    timed_function *timed; /* the same, each call by itself; NULL: not with --latency */
-    enum floor floor;      /* while the table is in cache, or near */
-    enum floor far_floor;  /* when it is far larger than the cache */
-    bool used_up;          /* every key is at its limit before the first repeat */
-    bool windows;          /* every epoch is a window of its own */
-    bool each_once;        /* every key once per pass, and every pass is an epoch */
-    bool new_keys;         /* every pass has keys of its own */
-    bool new_table;        /* every pass has a table of its own */
+    timed_function *run;     /* NULL: only --latency */
+    timed_function *timed;   /* the same, each call by itself; NULL: not with --latency */
+    enum floor floor;        /* while the table is in cache, or near */
+    enum floor far_floor;    /* when it is far larger than the cache */
+    bool used_up;            /* every key is at its limit before the first repeat */
+    bool windows;            /* every epoch is a window of its own */
+    bool each_once;          /* every key once per pass, and every pass is an epoch */
+    bool new_keys;           /* every pass has keys of its own */
+    bool new_table;          /* every pass has a table of its own */
+    const struct path *path; /* NULL: plain takes */
 };
 extern const struct workload_kind workloads[WORKLOADS];
 
 /* take, of keys that are spread over several policies. */
 timed_function policies_take;
 
+/* What paths run, and what they are measured beside (paths.c). */
+timed_function path_takes, path_batch;
+timed_function path_take_5, path_decide, path_refund, path_all, path_groups;
+
 /* The clock of limiters whose windows the benchmark turns: what the calling thread set. */
 extern _Thread_local uint64_t bench_now;
 uint64_t bench_clock(void);
+
+/* The same, after reading the clock that the limiter would have read. */
+uint64_t bench_still_clock(void);
 
 #endif

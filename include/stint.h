@@ -21,27 +21,38 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G.)
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) One
+ *     exception: tokens that were granted before a stint_reset and are given back after it may be
+ *     granted once more, those and no others.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
- *     admitted. One exception, counted as far as it can be seen (stint_stats.stray_tokens): a thread
- *     that slept between loading its slot and adding to it, for so long that the window ended and
- *     another key took the slot, leaves one token charged to that key until its window ends (where
- *     tokens carry over, until it is paid back). It never admits anything extra.
+ *     admitted. Four exceptions, none of which admits anything extra:
+ *     - A stray token, counted as far as it can be seen (stint_stats.stray_tokens): a thread that
+ *       slept between loading its slot and adding to it, for so long that the window ended and
+ *       another key took the slot, leaves one token charged to that key until its window ends
+ *       (where tokens carry over, until it is paid back).
+ *     - stint_decide_all, and a request for several tokens of a striped key, can hold tokens for an
+ *       instant and give them back. Others can be refused for these.
+ *     - A striped key's slots are read one after the other, which is no snapshot (struct
+ *       stint_verdict).
+ *     - Tokens of refused requests can be found counted when a limit changes, and in a policy that
+ *       was charged (below, "Where requests race").
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
- *     refusal of a key in a window sets one bit in its slot, for which a key that has none is given
- *     one if there is room. (STINT_COUNT_REFUSED asks otherwise.)
+ *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
+ *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
+ *     STINT_DRAIN ask otherwise.)
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header. A decision looks
  *     at a bounded number of cache lines, whatever the keys are.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
  *  F  A live key is never dropped to make room, unless STINT_FULL_REPLACE was chosen.
- *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in the
- *     verdict and counted.
- *  H  Time is an argument. The core never reads a clock unless told to (STINT_NOW), or to tell a
- *     late thread from a clock that was stepped back. A slot's window never goes back because of a
- *     late thread; a real backward step cannot freeze a key for longer than its window plus 60 s.
+ *  G  A full table is a stated outcome: STINT_FULL_ADMIT, _REFUSE or _REPLACE. Each is marked in
+ *     the verdict and counted.
+ *  H  Time is an argument. The core reads a clock only if told to (STINT_NOW), or to check a time:
+ *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
+ *     that another has used. A slot's window never goes back because of a late thread; a real
+ *     backward step cannot freeze a key for longer than its window plus 60 s.
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
  *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
  *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64; in
@@ -52,53 +63,66 @@
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
  *    crosses a boundary. That is what "fixed window" means.
  *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
- *    counts on this host only; for several, send each key to one of them (README, "More than one host").
+ *    counts on this host only; for several, send each key to one of them (README, "More than one
+ *    host").
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
- *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds the
- *    table full: a week and 60 s); one that nobody touched for longer than half of that is taken for a
- *    stepped clock, and starts anew.
- *  - A caller who is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a clock is
- *    set from 1970 to today) is not recognised as late, and may open a window again that was counted.
+ *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds
+ *    the table full: a week and 60 s); one that nobody touched for longer than half of that is
+ *    taken for a stepped clock, and starts anew.
+ *  - A caller who is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
+ *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
+ *    was counted.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
- *  - A raise of a limit in the middle of a window can find up to one token per thread already
- *    counted that was in fact refused at the very instant before the raise; so can a request with a
- *    limit of its own above the policy's, and a refund after a limit was lowered. They come back with
- *    the next window.
+ *  - Where requests race for the last tokens of a key, each that is refused can add a token to the
+ *    count for an instant: at most one for each thread. The library cuts off what is above the
+ *    largest limit that the policy ever had. So a raise of the limit at that very instant finds
+ *    those tokens counted. So do a request with a limit of its own above the policy's, a refund
+ *    after the limit was lowered, and all requests after the policy's first charge (STINT_CHARGE).
+ *    They are gone with the next window; but a change that makes tokens carry over can make a debt
+ *    of them.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
  * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
- * The functions that decide (key_*, take, decide*, refund, reset, prefetch, now) are lock-free and
- * may be called from signal handlers; the others are for set-up and monitoring. Up to 63 threads of a
- * process at a time (fewer with more than 4,000 max_policies) have statistics of their own; the others
- * share counters, which is as exact and some nanoseconds slower.
+ * The functions that decide (key_*, take, decide*, refund*, reset, prefetch, now) are lock-free and
+ * may be called from signal handlers; the others are for set-up and monitoring. Up to 63 threads at
+ * a time have statistics of their own: of the process, or of all processes that share the table.
+ * (It is fewer with more than 4,000 max_policies.) The others share counters, which is as exact and
+ * some nanoseconds slower.
  *
- * SHARED TABLES. With options.path the table is a file, which any number of processes may use at once, and
- * which a process that is started again finds as it was: a daily quota survives a deploy. stint_open_in
- * does the same in memory that the caller shares.
+ * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
+ * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
+ * stint_open_in does the same in memory that the caller shares.
  *
- *  - The file is made whole or not at all, with mode 0600 and all its blocks reserved. Put it on a tmpfs such
- *    as /run (it then lasts until the machine restarts) or on a local disk, into a directory that only the
- *    server's user may write to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
- *  - Options that shape the table (max_keys, shards, max_policies, and a secret if one is given) must be those
- *    that it was made with; on_full, flags and clock are each process's own. Anything that is not a whole
- *    table for these options, of this version's layout and this machine's byte order, is refused with
- *    -EPROTO, and stint_reason() says what is wrong and what to do. It is never written to.
- *  - Policies belong to the table, and are found by name. Adding one that is there gives its id; with other
- *    numbers it is -EEXIST, and stint_policy_change changes it for all. They stay when nobody uses them.
- *  - Windows that ended while nobody ran are over, as if somebody had watched.
- *  - A process that is killed anywhere holds up no decision of another. What it had just taken stays taken;
- *    a set-up call that it was in the middle of is finished or undone by the next one.
- *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by cutting it off
- *    (SIGBUS, as with any mapped file). Removing it does no harm: its users go on with what they have, and
- *    the next to open the path makes another.
+ *  - The file is made whole or not at all, with mode 0600 and all its blocks reserved. Put it on a
+ *    tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
+ *    directory that only the server's user may write to. The file system must know O_TMPFILE
+ *    (tmpfs, ext4, xfs, btrfs do).
+ *  - Options that shape the table (max_keys, shards, max_policies, and a secret if one is given)
+ *    must be those that it was made with; on_full, flags and clock are each process's own. Anything
+ *    that is not a whole table for these options, of this version's layout and this machine's byte
+ *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
+ *    never written to.
+ *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
+ *    with other numbers it is -EEXIST, and stint_policy_change changes it for all. They stay when
+ *    nobody uses them.
+ *  - Windows that ended while nobody ran are over, as if somebody had watched. So are those that a
+ *    wrong clock has left far ahead, when a file is opened that nobody else has open (unless most
+ *    are: then it is this clock that is wrong).
+ *  - A process that is killed anywhere holds up no decision of another. What it had just taken
+ *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
+ *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
+ *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
+ *    with what they have, and the next to open the path makes another.
  *
- * FORK. After fork a limiter in private memory is private to each: parent and child go on from the same counts,
- * and each counts for itself. One with a path, or in shared memory, is shared, and the child may use the handle
- * that it inherited. No thread may be in a set-up function when another forks. The descriptor of the file is the
- * limiter's for as long as it is open: a daemon that closes all descriptors opens its limiters after that.
+ * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
+ * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
+ * child may use the handle that it inherited (fork looks for free counters in the table, so that
+ * the child need not). No thread may be in a set-up function when another forks. The descriptor of
+ * the file is the limiter's for as long as it is open: a daemon that closes all descriptors opens
+ * its limiters after that.
  *
  * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
  * which argument it was, and why.
@@ -109,10 +133,12 @@
  *    ENOSPC   max_policies policies exist, or the file system of options.path has no room
  *    ENOENT   no such policy, or no such directory
  *    EAGAIN   the system has no random bytes to give for the secret
- *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these options
- *    EBUSY    another process has been setting the table up for 10 s (it was stopped in the middle)
- *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for options.path, such as
- *             EACCES, EROFS, EMFILE, EOPNOTSUPP
+ *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
+ *             options
+ *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
+ *             middle), or is making a table for other options in that memory
+ *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
+ *             options.path, such as EACCES, EROFS, EMFILE, EOPNOTSUPP
  *
  * Out pointers are written only on success. A struct with a `size` grows at its end in later
  * versions: the _INIT macro sets it, and bytes that this version does not know must be 0.
@@ -159,9 +185,11 @@ typedef uint64_t stint_key;
 
 /* stint_options.on_full: what happens to a key that has no slot when every slot it may use holds a
  * live key. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10 million was
- * turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload first-seen --keys 10M --load 0.7`). */
+ * turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload first-seen
+ * --keys 10M --load 0.7`). */
 enum stint_on_full {
-    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED */
+    STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
+                             * not above the capacity */
     STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
     STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
                              * STINT_REPLACED; promises A and B do not hold for the replaced key,
@@ -208,15 +236,17 @@ struct stint_options {
  * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
 STINT_API int stint_open(const struct stint_options *options, struct stint_limiter **limiter);
 
-/* Bytes that a limiter with these options takes: what stint_open_in must be given. options.path does not
- * count. 0 if the options are wrong (see stint_reason). */
+/* Bytes that a limiter with these options takes: what stint_open_in must be given. options.path
+ * does not count. 0 if the options are wrong (see stint_reason). */
 STINT_API size_t stint_memory_size(const struct stint_options *options);
 
-/* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED mapping that
- * children inherit. Memory that is all zero becomes a table. If there is a table for the same options, this
- * attaches to it, as it does to a file (SHARED TABLES above).
- *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, who gives it back when
- *           everyone has closed
+/* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED
+ * mapping that children inherit. Memory that is all zero becomes a table. If a process is stopped
+ * or killed while it makes that table, the next one with the same options (the same secret, too, or
+ * none) makes it whole. If there is a table for the same options, this attaches to it, as it does
+ * to a file (SHARED TABLES above).
+ *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, who gives it back
+ *           when everyone has closed
  *   size    at least stint_memory_size(options)
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
 STINT_API int stint_open_in(const struct stint_options *options, void *memory, size_t size,
@@ -306,17 +336,20 @@ STINT_API int stint_policy_parse(const char *text, struct stint_policy *policy, 
  * Returns the length of the whole text as snprintf does; -EINVAL if the policy is not valid. */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
-/* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by all its
- * numbers, is not added again.
+/* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by
+ * all its numbers, is not added again.
  * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is that of a policy with other
  * numbers), -ENOSPC, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
 
 /* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
- * left now; lowered to 5: none left in this window). A lowered limit of a striped policy is exact from
- * the next window on: until then, stripes that are above their new share do not count for the others.
- *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be what
- *           they are; all else may change
+ * left now; lowered to 5: none left in this window). Each request reads the policy, those of one
+ * batch too, so a lowered limit is obeyed from the next request on. A lowered limit of a striped
+ * policy is exact from the next window on: until then, a request for one token is granted by any
+ * stripe that is below its new share.
+ *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be
+ *           what they are. All else may change, but a policy that has ever counted refusals cannot
+ *           come to carry tokens over
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
@@ -339,8 +372,8 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
                                  size_t length);
 
-/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab", "c"
- * is another key than "a", "bc"), and their order counts.
+/* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab",
+ * "c" is another key than "a", "bc"), and their order counts.
  *   key    what was joined so far
  *   bytes  [bytes, bytes+length) is readable; NULL only if length is 0
  * Returns a key, never STINT_KEY_GLOBAL. */
@@ -368,7 +401,8 @@ enum stint_verdict_flags {
     STINT_FIRST_REFUSAL = 1 << 0,
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
-    /* The table was full: nothing was counted for this key. */
+    /* The table was full: nothing was counted for this key. `window` is 0, and a refund by it gives
+     * nothing back; `granted` is what was let through all the same. */
     STINT_UNTRACKED = 1 << 2,
     /* The table was full: another key lost its slot to this one. */
     STINT_REPLACED = 1 << 3,
@@ -376,6 +410,10 @@ enum stint_verdict_flags {
     STINT_UNKNOWN_POLICY = 1 << 4,
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
+    /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
+     * unknown to this version or do not go together, or it is a charge in a group, or one of a
+     * group of more than STINT_ALL_MAX. A bug of the caller's. */
+    STINT_BAD_REQUEST = 1 << 6,
 };
 
 struct stint_verdict {
@@ -383,47 +421,69 @@ struct stint_verdict {
     uint32_t flags;
     uint32_t capacity;  /* most tokens the key can hold */
     uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
-                         * tokens are reserved, after the limit was lowered, where refusals are
-                         * counted, and by up to one for each thread that was refused at the same
-                         * instant as others, until the slot is next written. Smooth: the sum that is
-                         * compared with the limit */
+                         * tokens are reserved, after a charge, after the limit was lowered, where
+                         * refusals are counted, and by up to one for each thread that was refused
+                         * at the same instant as others, until the slot is next written. Smooth:
+                         * the sum that is compared with the limit */
     uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
-    uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL; 0 if
-                         * refused, shadowed or only looked */
-    uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund */
+    uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
+                         * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
+    uint64_t window;    /* end of the window charged, ns since the epoch: its id, for a refund; 0:
+                         * none was (STINT_UNTRACKED) */
     uint64_t reset_after; /* ns to the end of the window */
     uint64_t
-        retry_after; /* refused: ns until the whole cost would fit if nobody else took (and jitter);
-                           * STINT_NEVER if it is more than can ever fit. Granted: 0, but for a
-                           * reservation the ns to wait before its tokens are there */
+        retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
+                      * (and jitter); STINT_NEVER if it is more than can ever fit. Granted: 0, but
+                      * for a reservation the ns to wait before its tokens are there */
 };
 
-/* Striped policies: `used` and `remaining` of a granted request are those of its own stripe times
- * the number of stripes, so the true remainder differs by at most the share of the other stripes,
- * limit * (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals
- * read all stripes, and are exact. A request's own limit below the policy's is compared with the sum of
- * the stripes, which concurrent requests may pass by what they take meanwhile; one above the policy's is
- * taken as the policy's. At the turn of a window a request that is late for the old one can hold tokens of the
- * new one for an instant, for which others are refused. */
+/* Striped policies. A key's tokens are in several slots, which are read one after the other:
+ *
+ *  - `used` and `remaining` of a granted request are those of its own stripe times the number of
+ *    stripes. So the true remainder differs by at most the share of the other stripes, limit *
+ *    (stripes - 1) / stripes, and not at all when threads take alike. STINT_PEEK and refusals read
+ *    all stripes, and are exact if nobody else decides meanwhile.
+ *  - A request for one token takes it from the first stripe that has one, its own first.
+ *  - A request for more takes them from its own stripe if that has enough. Else, or with a limit
+ *    of its own, it looks at all stripes first. If it does not fit it takes nothing, and claims no
+ *    slot but for the mark of a first refusal (C). If it fits, it takes from stripe after stripe.
+ *    If others were faster and it is short in the end, it gives back what it took. So two such
+ *    requests at once can both be refused where one would have fitted, and others for what they
+ *    held.
+ *  - The sum of the stripes is no snapshot. A token that is given back in one stripe and taken in
+ *    another while a request looks can be seen twice, and the request, for one token or for more,
+ *    refused although it fits.
+ *  - A request that meets the turn of a window in the middle starts over in the new one, and gives
+ *    back what it had taken in the old one.
+ *  - A request's own limit below the policy's is compared with the sum of the stripes, which
+ *    concurrent requests may pass by what they take meanwhile. One above the policy's is taken as
+ *    the policy's.
+ *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
+ *    enough is it decided as one of a key without a slot. */
 
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
  *   cost     tokens; 0 takes nothing, and is allowed unless more is used than the capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
- *            that reads the time once for many requests saves the reading. It may be late: a late
- *            caller joins the newer window that it finds, and one who is later than the window and
- *            60 s is decided at the time that the clock says. It may not be ahead of the clock by
- *            more than 60 s
- *   verdict  receives the verdict; may be NULL, which is cheaper with STINT_NOW by the usual clock, if windows
- *            begin and end at whole seconds: then the second is all that has to be read of the time
+ *            that reads the time once for many requests saves the reading.
+ *            It may be late. If the key is in a newer window, the caller joins that; but if that
+ *            began more than 60 s after `now`, he is decided at the time that the clock says. So he
+ *            is if the key has no slot, and some window of the table began more than 60 s after
+ *            `now`. If none did, because nobody has asked since, say, the key gets the window of
+ *            `now`.
+ *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
+ *            next decision on a full table slow, once; and a full table may then be called full
+ *            although a slot that this caller opened could be taken
+ *   verdict  receives the verdict; may be NULL, which saves the writing
  * Returns verdict.allowed.
- * Cost: one cache line of the table, one atomic add; a refusal only reads. */
+ * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
+ * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
 STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                           uint32_t cost, uint64_t now, struct stint_verdict *verdict);
 
 /* stint_request.flags, or-ed together */
 enum stint_request_flags {
-    /* Look, take nothing, count nothing; allowed says whether the cost would fit. */
+    /* Look, take nothing, count nothing; allowed says whether the request would be. */
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
@@ -432,25 +492,65 @@ enum stint_request_flags {
     /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back. Granted,
      * the caller waits verdict.retry_after before he does the work. */
     STINT_RESERVE = 1 << 3,
+    /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
+     * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
+     * stint_policy_stats.charged counts it, and the key keeps its FIRST_REFUSAL. What is charged is
+     * no grant, so A does not speak of it: a key can have used more than its capacity.
+     *   - It charges the window of now. A plain key holds 2^28 tokens, a smooth one 16,383 in each
+     *     window, one whose tokens carry over its capacity and max_reserved together. What is more
+     *     is cut off: verdict.granted is what was charged.
+     *   - The next window of a plain policy begins with nothing used. Where tokens carry over, what
+     *     was charged is paid back as what was taken is: with max_reserved it can be a debt.
+     *   - Once a policy has been charged, tokens that its refused requests added by racing with
+     *     others (verdict.used) stay until their window ends.
+     *   - Striped: the shares are filled in turn, and the rest goes to the first.
+     *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
+     *     STINT_UNTRACKED, and allowed.
+     *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE or a limit of the
+     *     request's own (nor does the look take these); and as a part of stint_decide_all or
+     *     stint_decide_groups (which take the look).
+     *
+     * STINT_PEEK | STINT_CHARGE is the look before a charge. It takes nothing, but it is a
+     * decision: it is counted as allowed or refused, and its first refusal in a window is marked
+     * and told. Requests that run at the same time can pass the look together, and are then charged
+     * together: the count passes the limit by as many as that. Failed logins, at most so many a
+     * window for each user:
+     *
+     *     struct stint_request login = {.key = user, .policy = failed_logins, .cost = 1,
+     *                                   .flags = STINT_PEEK | STINT_CHARGE};
+     *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
+     *         return too_many_failures(&verdict);     // log it if FIRST_REFUSAL is set
+     *     if (!password_is_right(...)) {
+     *         login.flags = STINT_CHARGE;
+     *         stint_decide(limiter, &login, STINT_NOW, NULL);
+     *     } */
+    STINT_CHARGE = 1 << 4,
 };
 
 struct stint_request {
     stint_key key;
     uint32_t policy; /* its id */
     uint32_t cost;   /* tokens */
-    uint32_t limit;  /* this call's own limit in place of the policy's, 1 .. 2^28 (more is taken as
-                      * 2^28): for users with limits of their own. 0: the policy's */
-    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE */
+    uint32_t limit;  /* this call's own limit in place of the policy's capacity, for users with
+                      * limits of their own: 1 .. 2^28 (smooth: 16,383; striped: the policy's); more
+                      * is taken as that. 0: the policy's */
+    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
+                      * others are refused (STINT_BAD_REQUEST) */
 };
 
-/* stint_take with all options. */
+/* stint_take with all options.
+ *   request  as above; now and verdict as for stint_take
+ * Returns verdict.allowed.
+ * Cost: that of stint_take. */
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
                             uint64_t now, struct stint_verdict *verdict);
 
 /* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
- * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one may call
- * stint_prefetch on each key at once.
+ * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one
+ * may call stint_prefetch on each key at once. Each request reads its policy anew: a limit that is
+ * lowered is obeyed from the next request on.
  *   requests  [requests, requests+n)
+ *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
@@ -460,33 +560,68 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
  * request (2,000/hour and 33/minute), and for ladders of prefixes.
  *
- * All are looked at first; if one does not fit nothing is taken. Then they take in order; if another
- * thread was faster and one is refused after all, what the others took is given back, in the window in
- * which it was taken. In between, a concurrent caller can see those tokens taken, and be refused for
- * them; nobody is ever granted more than a limit. (Given back after a boundary: where tokens carry
- * over, those of another than the last such request may have been carried, and stay taken.)
- *   n         at most STINT_ALL_MAX; more are refused (false), and no verdict is written
- *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused, those
- *             with `allowed` false are what refused it, and the largest retry_after of all tells when
- *             the whole would fit; the others are allowed with `granted` 0
- * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused, or
- * all if all were allowed, are counted in the statistics. */
+ * All are looked at first. If one does not fit, nothing is taken. If all fit they take in order,
+ * those whose tokens carry over last. If another thread was faster and one is refused after all,
+ * what the others took is given back, in the window in which it was taken. In between, a concurrent
+ * caller can see those tokens taken, and be refused for them (B). Nobody is granted more than a
+ * limit for it, unless the key is reset in between (A). (Given back after a boundary: where tokens
+ * carry over, those of another than the last such request may have been carried, and stay taken.)
+ *
+ * Several of one key and policy are judged one after the other.
+ *   n         at most STINT_ALL_MAX; more are refused, each verdict marked STINT_BAD_REQUEST. 0 are
+ *             allowed
+ *   now       as for stint_take; with STINT_NOW the clock is read once
+ *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
+ *             those with `allowed` false are what refused it, and the largest retry_after of these
+ *             tells when the whole would fit. Their `used` and `remaining` are told beside what
+ *             earlier requests for the same key and policy would have taken. The others are allowed
+ *             with `granted` 0, and tell what is used without this call
+ * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,
+ * or all if all were allowed, are counted in the statistics.
+ * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts);
 
-/* Gives back tokens that were taken, for work that was not done.
- *   tokens  at most verdict.granted
- *   window  verdict.window of the take. If the key is in another window by now, nothing happens (but
- *           the last window of a smooth policy still counts, and is given back to). Counted refusals
- *           of the key are forgotten, as they are none of the tokens taken
+/* Decides many groups of requests, each as stint_decide_all does: the several limits of the many
+ * requests that one turn of an event loop has in hand. The cache misses of all of them overlap.
+ *   requests  [requests, requests + ends[groups - 1])
+ *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
+ *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
+ *             one of none is allowed
+ *   now       as for stint_take; with STINT_NOW the clock is read once
+ *   verdicts  as many as requests; may be NULL
+ * Returns how many groups were allowed. */
+STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
+                                     const struct stint_request *requests, const size_t *ends,
+                                     size_t groups, uint64_t now, struct stint_verdict *verdicts);
+
+/* Gives back tokens that were taken, or charged, for work that was not done.
+ *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
+ *           gone: whoever gives them back after it lets as many others be granted once more (A)
+ *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
+ *           back. If the key is in another window by now, nothing happens (but the last window of a
+ *           smooth policy still counts, and is given back to). Counted refusals of the key are
+ *           forgotten, as they are none of the tokens taken (not once the policy was charged)
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window);
 
-/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal. */
+/* Gives back all that stint_decide_all or stint_decide_groups took: every verdict's `granted`, each
+ * in its own window, as stint_refund does.
+ *   requests  [requests, requests+n), as they were decided; verdicts likewise
+ * Returns the tokens given back. */
+STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
+                                    const struct stint_request *requests,
+                                    const struct stint_verdict *verdicts, size_t n);
+
+/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal.
+ * It forgets whose the tokens were. Those that were granted before it and are given back after it,
+ * by stint_refund or by a call under way that gives back what it took, may be granted once more
+ * (A). */
 STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other work. */
+/* Fetches the cache line that a decision on this key will need, while the caller does other
+ * work. */
 STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key);
 
 /* Reads the limiter's clock: ns since the Unix epoch. */
@@ -494,8 +629,8 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
 
-/* Counts since the table was made. Each is exact once the threads that count have stopped (but for those that
- * were killed in the middle of a decision). */
+/* Counts since the table was made. Each is exact once the threads that count have stopped (but for
+ * those that were killed in the middle of a decision). */
 struct stint_stats {
     size_t size;             /* sizeof(struct stint_stats) */
     uint64_t memory;         /* bytes of the table */
@@ -510,13 +645,15 @@ struct stint_stats {
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
     uint64_t resets;         /* calls of stint_reset that found their key */
     uint32_t shards;
-    uint32_t policies; /* policies added */
+    uint32_t policies;     /* policies added */
+    uint64_t bad_requests; /* requests refused because they made no sense */
 };
 
 #define STINT_STATS_INIT                                                                           \
-    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Counts of one policy. Every decision but a look is in exactly one of the first three. */
+/* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
+ * decision, nor is a look, but for the one before a charge. */
 struct stint_policy_stats {
     size_t size; /* sizeof(struct stint_policy_stats) */
     uint64_t allowed;
@@ -525,10 +662,12 @@ struct stint_policy_stats {
     uint64_t first_refusals; /* keys refused, counted once per window; shadowed ones too */
     uint64_t untracked;      /* of the above: decided without a slot, the table being full */
     uint64_t near_limit;     /* of the allowed: marked STINT_NEAR_LIMIT */
+    uint64_t charged;        /* tokens that STINT_CHARGE took */
+    uint64_t refunded;       /* tokens given back by stint_refund and stint_refund_all */
 };
 
 #define STINT_POLICY_STATS_INIT                                                                    \
-    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
  *   stats  its `size` must be set
@@ -543,8 +682,8 @@ STINT_API int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                                  struct stint_policy_stats *stats);
 
 /* Writes all counts in the OpenMetrics text format (as Prometheus reads it), "# EOF" at the end.
- *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be NULL
- *           if size is 0
+ *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ *           NULL if size is 0
  * Returns the length of the whole text as snprintf does; -EINVAL.
  * Cost: that of stint_stats. */
 STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size);
@@ -558,21 +697,25 @@ STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t 
  *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
  *     Retry-After: 12
  *
- * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of them can
- * never fit. Shadow policies are advertised like any other: leave them out to try a limit unseen.
+ * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
+ * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
+ * unseen. A verdict that is STINT_UNTRACKED is left out of the first two fields: its numbers are no
+ * key's.
  *   policies  [policies, policies+n): their ids; verdicts likewise
  *   buffer    as above
- * Returns the length of the whole text as snprintf does; 0 if n is 0; -EINVAL, -ENOENT. */
+ * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell; -EINVAL,
+ * -ENOENT. */
 STINT_API int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
                             const struct stint_verdict *verdicts, size_t n, char *buffer,
                             size_t size);
 
-/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left (a
- * refused one first; of equals the one whose window ends last), and Retry-After as above:
+/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left
+ * (a refused one first; of equals the one whose window ends last), and Retry-After as above:
  *
  *     X-RateLimit-Limit: 50
  *     X-RateLimit-Remaining: 0
- *     X-RateLimit-Reset: 1700000012        Unix time in seconds at which the window ends, rounded up
+ *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
+ *                                          window ends
  */
 STINT_API int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
                                    const struct stint_verdict *verdicts, size_t n, char *buffer,

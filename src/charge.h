@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What windows and requests do to a count: roll-over, smooth windows, fitting, waiting. Pure
- * arithmetic in integers: no atomics, no clock, no state.
+ * Step 4 of a decision, `judge`: what windows and requests do to a count. Roll-over, smooth windows,
+ * fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
  *
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
  * `used`; for smooth ones it is two numbers of 14 bits:
@@ -13,18 +13,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "testing.h"
 #include "window.h"
 
 #define SMOOTH_BITS 14
 #define SMOOTH_MAX  ((UINT64_C(1) << SMOOTH_BITS) - 1)
 
-/* Flags beside those of enum stint_request_flags, of decisions that are parts of others. */
-enum {
-    DECIDE_MARK =
-        1 << 16, /* refuse whatever is left: the whole was refused on account of this one */
-    DECIDE_QUIET = 1 << 17, /* count it in the statistics only if it is refused */
-    DECIDE_PART = 1 << 18,  /* do not count it, nor mark its refusal (unless DECIDE_MARK) */
-    DECIDE_HERE = 1 << 19,  /* do nothing if the key is in a later window (decision.here) */
+/* What becomes of a decision that is a part of another. A caller's flags are never these. */
+enum part_flags {
+    PART_REFUSED =
+        1 << 0,          /* refuse whatever is left: the whole was refused on account of this one */
+    PART_QUIET = 1 << 1, /* count it in the statistics only if it is refused */
+    PART_SILENT = 1 << 2, /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_HERE = 1 << 3,   /* do nothing if the key is in a later window (decision.here) */
 };
 
 /* What may change of a policy. */
@@ -32,33 +33,53 @@ struct rule {
     uint32_t limit;
     uint32_t capacity;
     uint32_t max_reserved;
-    uint32_t stripes; /* 1: none */
     uint32_t flags;
-    uint32_t near_limit;     /* percent */
-    uint32_t jitter;         /* percent */
-    uint32_t capacity_given; /* 0: none, so that the capacity follows the limit */
+    uint32_t stripes;    /* 1: none */
+    uint32_t near_limit; /* percent */
+    uint32_t jitter;     /* percent */
+    bool capacity_given; /* false: the capacity follows the limit */
 };
-static_assert(sizeof(struct rule) == 32, "two rules fill a line");
 
-/* A request, and the instant in the window for which it is judged. */
-struct terms {
-    struct rule rule;
-    tick_t length;     /* of the window */
-    uint64_t cost;     /* tokens */
-    uint64_t capacity; /* most tokens that count as held; the request's own or the policy's */
-    uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
-    uint32_t flags; /* of the request */
-    bool counted;   /* a fetch-add has counted this request already, whether it fits or not */
-};
+/* A rule as a policy has it, in three words:
+ *
+ *     word 0   capacity 32 | limit 32
+ *     word 1   capacity given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 | max_reserved 32
+ *     word 2   capacity 32 | enum trait 32     what most decisions read, and no more */
+#define RULE_WORDS  3
+#define RULE_TRAITS 2
+enum { RULE_FLAGS = 32, RULE_STRIPES = 46, RULE_NEAR = 49, RULE_JITTER = 56, RULE_GIVEN = 63 };
+
+static ALWAYS_INLINE struct rule rule_unpack(const uint64_t words[RULE_WORDS]) {
+    uint64_t rest = words[1];
+    return (struct rule){
+        .limit = (uint32_t)words[0],
+        .capacity = (uint32_t)(words[0] >> 32),
+        .max_reserved = (uint32_t)rest,
+        .flags = (uint32_t)(rest >> RULE_FLAGS) & 0x3fff,
+        .stripes = UINT32_C(1) << (rest >> RULE_STRIPES & 7),
+        .near_limit = (uint32_t)(rest >> RULE_NEAR) & 127,
+        .jitter = (uint32_t)(rest >> RULE_JITTER) & 127,
+        .capacity_given = rest >> RULE_GIVEN != 0,
+    };
+}
+
+static inline void rule_pack(const struct rule *rule, uint64_t words[RULE_WORDS]) {
+    words[0] = (uint64_t)rule->capacity << 32 | rule->limit;
+    words[1] = (uint64_t)rule->capacity_given << RULE_GIVEN |
+               (uint64_t)rule->jitter << RULE_JITTER | (uint64_t)rule->near_limit << RULE_NEAR |
+               (uint64_t)__builtin_ctz(rule->stripes) << RULE_STRIPES |
+               (uint64_t)rule->flags << RULE_FLAGS | rule->max_reserved;
+}
 
 /* Whether a new window may begin with another count than 0. */
-static inline bool rule_carries(const struct rule *rule) {
+static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
     return rule->capacity > rule->limit || rule->max_reserved > 0 ||
            (rule->flags & STINT_SMOOTH) != 0;
 }
 
 /* The count with which a window begins, `windows` >= 1 after the one that ended with `count`. */
-static inline uint64_t count_carry(const struct rule *rule, uint64_t count, uint64_t windows) {
+static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t count,
+                                          uint64_t windows) {
     if (!rule_carries(rule))
         return 0; /* whatever it was: refused requests may have counted */
     if ((rule->flags & STINT_SMOOTH) != 0)
@@ -68,57 +89,141 @@ static inline uint64_t count_carry(const struct rule *rule, uint64_t count, uint
     return count > paid ? count - paid : 0;
 }
 
-/* ceil(count * left / window) of the previous window's count. */
-static inline uint64_t smooth_share(uint64_t previous, uint64_t left, uint64_t window) {
+/* What must be known of a policy at a glance: its flags (enum stint_policy_flags) in the low 14 bits, and these.
+ * With the capacity in the upper half they are one word, so they are always of one rule. */
+enum trait {
+    TRAIT_EXISTS = 1 << 14,
+    TRAIT_PLAIN =
+        1 << 15, /* a request takes tokens or is refused, with nothing else to count, to wait for
+                               * but the window's end, or to say; a window begins with 0 */
+    TRAIT_CARRIES = 1 << 16,  /* rule_carries: a window that is over may still matter */
+    TRAIT_REFUSALS = 1 << 17, /* it has counted refusals (STINT_COUNT_REFUSED) at some time */
+    TRAIT_NEAR = 1 << 18,     /* it has a near limit */
+    TRAIT_JITTER = 1 << 19,
+};
+#define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
+
+static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
+    return UINT32_C(1) << (traits >> TRAIT_STRIPES & 7);
+}
+
+static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
+    return (traits >> TRAIT_STRIPES & 7) != 0;
+}
+
+/* A request, and the policy by which it is judged. */
+struct terms {
+    uint32_t traits;     /* of the policy */
+    uint32_t flags;      /* of the request */
+    uint64_t window;     /* ns */
+    uint64_t reciprocal; /* of the window (smooth_share) */
+    uint64_t cost;       /* tokens */
+    uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
+    uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
+    uint64_t most; /* to which a charge may bring a count */
+    uint64_t before; /* tokens that are looked beside, as if they had been taken */
+    uint32_t part;   /* enum part_flags */
+    bool counted;    /* a fetch-add has counted this request already, whether it fits or not */
+    bool unlike;     /* the capacity is the request's own */
+    bool own;        /* likewise, and less than the policy's */
+};
+
+/* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the same. */
+static ALWAYS_INLINE bool is_look(const struct terms *terms) {
+    return (terms->flags & STINT_PEEK) != 0;
+}
+
+static ALWAYS_INLINE bool is_charge(const struct terms *terms) {
+    return (terms->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
+}
+
+/* Whether it is counted as allowed or refused, and its first refusal marked. */
+static ALWAYS_INLINE bool is_decision(const struct terms *terms) {
+    return (terms->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK && !is_charge(terms);
+}
+
+/* floor(2^64 / window). */
+static inline uint64_t reciprocal_of(uint64_t window) {
+    return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
+}
+
+/* ceil(count * left / window) of the previous window's count, without a division: `reciprocal` is that of
+ * the window. The estimate is never too large, and too small by at most 1 for windows up to 6 days, by 33
+ * for the longest: 2^14 tokens times 2^55 ns of 2^64. So the rest fits in 64 bits. */
+static NOINLINE __attribute__((unused)) uint64_t
+smooth_share(uint64_t previous, uint64_t left, uint64_t window, uint64_t reciprocal) {
     __extension__ typedef unsigned __int128 wide;
     if (left >= window) /* a late thread's */
         return previous;
-    return (uint64_t)(((wide)previous * left + window - 1) / window);
+    uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
+    uint64_t rest = previous * left - share * window; /* mod 2^64 */
+    for (; rest >= window; rest -= window)
+        share++;
+    return share + (rest != 0);
 }
 
 /* A stripe's tokens: the shares of all stripes add up to the capacity. */
-static inline uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
+static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
     return capacity / stripes + (stripe < capacity % stripes);
 }
 
 /* What a count amounts to, `left` ns before the end of its window. */
-static inline uint64_t count_total(const struct terms *terms, uint64_t count, uint64_t left) {
-    if ((terms->rule.flags & STINT_SMOOTH) == 0)
+static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
+                                          uint64_t left) {
+    if (LIKELY((terms->traits & STINT_SMOOTH) == 0))
         return count;
-    return smooth_share(count >> SMOOTH_BITS & SMOOTH_MAX, left, tick_ns(terms->length)) +
+    return smooth_share(count >> SMOOTH_BITS & SMOOTH_MAX, left, terms->window, terms->reciprocal) +
            (count & SMOOTH_MAX);
+}
+
+/* Most tokens that a charge brings a count to. */
+static inline uint64_t charge_most(const struct rule *rule) {
+    return (rule->flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX
+           : rule_carries(rule)              ? (uint64_t)rule->capacity + rule->max_reserved
+                                             : STINT_LIMIT_MAX;
 }
 
 /* What a request does to a count. */
 struct charge {
     uint64_t count; /* afterwards */
-    uint64_t total; /* what that amounts to */
-    uint32_t granted;
+    uint64_t used;  /* what that amounts to: the verdict's */
+    uint64_t total; /* likewise, if a look had taken what it looks for: what has to be waited for */
+    uint32_t granted; /* tokens taken */
     bool fits;
 };
 
-static inline struct charge charge_of(const struct terms *terms, uint64_t count, uint64_t left) {
-    uint64_t total = count_total(terms, count, left);
-    uint64_t taken = 0;
+/* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before the end
+ * of their window. */
+static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
+    count += terms->before;
+    const uint64_t used = count_total(terms, count, left);
+    const bool refused = (terms->part & PART_REFUSED) != 0;
+    uint64_t taken = terms->cost;
 
-    if ((terms->flags & DECIDE_MARK) == 0) {
-        if (total + terms->cost <= terms->room)
-            return (struct charge){count + terms->cost, total + terms->cost, (uint32_t)terms->cost,
-                                   true};
-        if ((terms->flags & STINT_PARTIAL) != 0 && total < terms->room) {
-            taken = terms->room - total;
-            return (struct charge){count + taken, terms->room, (uint32_t)taken, true};
-        }
+    if (is_charge(terms)) {
+        uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
+        uint64_t most = held < terms->most ? terms->most - held : 0;
+        taken = taken < most ? taken : most;
+        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
     }
-    if ((terms->flags & STINT_PEEK) != 0) /* drains nothing, counts nothing */
-        return (struct charge){count, total, 0, false};
-    if ((terms->flags & STINT_DRAIN) != 0 && total < terms->capacity)
-        taken = terms->capacity - total;
-    if ((terms->rule.flags & STINT_COUNT_REFUSED) != 0 && !terms->counted) {
-        uint64_t most = total + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - total - taken : 0;
+    bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
+    if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
+        taken = terms->room - used;
+        fits = true;
+    }
+    if (is_look(terms))
+        return (struct charge){count, used, fits ? used + taken : used, 0, fits};
+    if (fits)
+        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
+
+    taken = 0;
+    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
+        taken = terms->capacity - used;
+    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && !terms->counted) {
+        uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;
     }
-    return (struct charge){count + taken, total + taken, 0, false};
+    return (struct charge){count + taken, used + taken, used + taken, 0, false};
 }
 
 /* Sums of waits end just below STINT_NEVER. */
@@ -128,13 +233,13 @@ static inline uint64_t wait_add(uint64_t one, uint64_t other) {
 }
 
 /* ns from the end of a window to that of the one in which all but `room` of `over` is paid back. */
-static inline uint64_t wait_windows(const struct terms *terms, uint64_t total, uint64_t room) {
-    if (!rule_carries(&terms->rule) || total <= room)
+static inline uint64_t wait_windows(const struct terms *terms, const struct rule *rule,
+                                    uint64_t total, uint64_t room) {
+    if (!rule_carries(rule) || total <= room)
         return 0;
-    uint64_t windows = (total - room + terms->rule.limit - 1) / terms->rule.limit;
+    uint64_t windows = (total - room + rule->limit - 1) / rule->limit;
     uint64_t wait;
-    return __builtin_mul_overflow(windows - 1, tick_ns(terms->length), &wait) ? STINT_NEVER - 1
-                                                                              : wait;
+    return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
 }
 
 /* ns until `room` is enough for the previous window's share, `left` ns before the end of the
@@ -150,7 +255,7 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
 }
 
 static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
-    uint64_t window = tick_ns(terms->length);
+    uint64_t window = terms->window;
     uint64_t previous = count >> SMOOTH_BITS & SMOOTH_MAX, current = count & SMOOTH_MAX;
 
     if (left >
@@ -161,20 +266,21 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
     return left + wait_share(current, terms->capacity - terms->cost, window, window);
 }
 
-/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is left.
- */
-static inline uint64_t charge_wait(const struct terms *terms, const struct charge *charge,
-                                   uint64_t left) {
+/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is left. */
+static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
+                                   const struct charge *charge, uint64_t left) {
+    if (is_charge(terms))
+        return 0;
     if (charge->fits) /* a reservation waits until what it took is there */
         return charge->total > terms->capacity
-                   ? wait_add(left, wait_windows(terms, charge->total, terms->capacity))
+                   ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
                    : 0;
     if (terms->cost > terms->room)
         return STINT_NEVER;
-    if ((terms->rule.flags & STINT_SMOOTH) != 0)
+    if ((rule->flags & STINT_SMOOTH) != 0)
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
-    return wait_add(left, wait_windows(terms, charge->total + terms->cost, terms->room));
+    return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
 }
 
 /* Mixes a hash and a number: the finalizer of splitmix64. */

@@ -65,6 +65,11 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
     add_text(text, "\r\n");
 }
 
+/* Whether the fields tell of a verdict: not of one that the full table gave, whose numbers are no key's. */
+static bool is_told(const struct stint_verdict *verdict) {
+    return (verdict->flags & STINT_UNTRACKED) == 0;
+}
+
 /* The longest wait of the refused. A client that can never be served must not come back. */
 static void add_retry_after(struct text *text, const struct stint_verdict *verdicts, size_t n) {
     uint64_t longest = 0;
@@ -88,21 +93,29 @@ int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
         return error;
 
     struct text text = {.buffer = buffer, .size = size};
+    size_t told = 0;
     for (size_t i = 0; i < n; i++) {
+        if (!is_told(&verdicts[i]))
+            continue;
         struct stint_policy policy = get_policy(limiter, policies[i]);
-        add_text(&text, i == 0 ? "RateLimit-Policy: " : ", ");
+        add_text(&text, told++ == 0 ? "RateLimit-Policy: " : ", ");
         add_quoted(&text, policy.name);
         add_parameter(&text, ";q=", quota(&policy, &verdicts[i]));
         add_parameter(&text, ";w=", seconds_up(policy.window));
     }
+    if (told != 0)
+        add_text(&text, "\r\n");
+    told = 0;
     for (size_t i = 0; i < n; i++) {
+        if (!is_told(&verdicts[i]))
+            continue;
         struct stint_policy policy = get_policy(limiter, policies[i]);
-        add_text(&text, i == 0 ? "\r\nRateLimit: " : ", ");
+        add_text(&text, told++ == 0 ? "RateLimit: " : ", ");
         add_quoted(&text, policy.name);
         add_parameter(&text, ";r=", verdicts[i].remaining);
         add_parameter(&text, ";t=", seconds_up(verdicts[i].reset_after));
     }
-    if (n != 0)
+    if (told != 0)
         add_text(&text, "\r\n");
     add_retry_after(&text, verdicts, n);
     return end_text(&text);
@@ -126,11 +139,12 @@ int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *po
         return error;
 
     struct text text = {.buffer = buffer, .size = size};
-    if (n != 0) {
-        size_t tightest = 0;
-        for (size_t i = 1; i < n; i++)
-            if (is_tighter(&verdicts[i], &verdicts[tightest]))
-                tightest = i;
+    size_t tightest = n; /* none yet */
+    for (size_t i = 0; i < n; i++)
+        if (is_told(&verdicts[i]) &&
+            (tightest == n || is_tighter(&verdicts[i], &verdicts[tightest])))
+            tightest = i;
+    if (tightest != n) {
         struct stint_policy policy = get_policy(limiter, policies[tightest]);
         const struct stint_verdict *verdict = &verdicts[tightest];
         add_field(&text, "X-RateLimit-Limit: ", quota(&policy, verdict));

@@ -8,11 +8,12 @@
 
 #include "memory.h"
 #include "policy.h"
+#include "slot.h"
 
-/* Counters of all stripes together, when there are so many policies that 64 stripes would be more.
+/* Counters of all lanes together, when there are so many policies that 64 lanes would be more.
  */
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
-#define STRIPES_MIN  4
+#define LANES_MIN    4
 
 /* Lines that a shard has at least when the number of shards is chosen. The smaller a shard, the
  * shorter its reach; the larger, the nearer its share of the keys is to the average (8,192 slots
@@ -48,7 +49,7 @@ static int check(const struct stint_options *options) {
 /* Where the parts of the mapping are (table.h has the drawing). */
 struct shape {
     uint32_t max_policies;
-    uint32_t stripes;
+    uint32_t lanes;
     uint32_t shard_bits;
     uint64_t tag_unit;
     uint64_t shard_lines;
@@ -85,14 +86,14 @@ static struct shape shape_of(const struct stint_options *options) {
         shape.shard_bits++;
     shape.shard_lines = divide_up(lines, UINT64_C(1) << shape.shard_bits);
 
-    size_t stripe = (shape.max_policies + 1) * sizeof(struct counters);
-    shape.stripes = stripe * STRIPES_MAX <= COUNTERS_MAX   ? STRIPES_MAX
-                    : stripe * STRIPES_MIN >= COUNTERS_MAX ? STRIPES_MIN
-                                                           : (uint32_t)(COUNTERS_MAX / stripe);
+    size_t lane = (shape.max_policies + 1) * sizeof(struct counters);
+    shape.lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
+                  : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
+                                                     : (uint32_t)(COUNTERS_MAX / lane);
     shape.policies = sizeof(struct header);
     shape.records = shape.policies + shape.max_policies * sizeof(struct policy);
     shape.counters = shape.records + shape.max_policies * sizeof(struct policy_record);
-    shape.shards = shape.counters + shape.stripes * stripe;
+    shape.shards = shape.counters + shape.lanes * lane;
     shape.lines = shape.shards + (sizeof(struct shard) << shape.shard_bits);
     size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
@@ -109,6 +110,8 @@ static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
             return false;
         got += more > 0 ? (size_t)more : 0;
     }
+    for (size_t i = 0; i < STINT_SECRET_SIZE; i += sizeof(uint64_t))
+        secret[i] |= 1; /* no word is 0, which is what nobody has written yet */
     return true;
 }
 
@@ -122,24 +125,62 @@ static void lock_make(pthread_mutex_t *lock) {
     (void)pthread_mutexattr_destroy(&robust);
 }
 
-/* Makes a table of zeroed memory, whose `magic` is anything but HEADER_MAGIC until it is whole. */
+/* Words of the header that its makers write. */
+#define MADE_WORDS (offsetof(struct header, policy_count) / sizeof(uint64_t))
+#define MADE_SHAPE (offsetof(struct header, secret) / sizeof(uint64_t))
+#define MADE_GIVEN (offsetof(struct header, lock) / sizeof(uint64_t))
+static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
+                  offsetof(struct header, lock) % sizeof(uint64_t) == 0,
+              "shape, secret and lock are whole words");
+
+/* The magic of a table that is being made for these options: its shape, and the secret if one is
+ * given. */
+static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
+    uint64_t print = 0;
+    for (size_t i = 1; i < (secret_given ? MADE_GIVEN : MADE_SHAPE); i++)
+        print = mix(print, words[i]);
+    return HEADER_MAKING << 32 | print >> 32;
+}
+
+/* Whether nobody has begun to write here. */
+static bool header_empty(const struct header *header) {
+    static const struct header empty;
+    return memcmp(header, &empty, sizeof(empty)) == 0;
+}
+
+/* Makes a table of zeroed memory, or goes on where others who make one for the same options are, or
+ * have died. Each word goes from 0 to what the first of them has for it, and stays: so a maker who
+ * was stopped, and goes on when the table is in use, changes nothing. The last of all is the magic:
+ * whoever writes it has seen to every word. Memory that is anything else stays as it is:
+ * header_check says what. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
-    uint8_t secret[STINT_SECRET_SIZE];
+    struct header made;
+    uint64_t words[MADE_WORDS], *there = (uint64_t *)(void *)header;
 
+    memset(&made, 0, sizeof(made));
     if (options->secret != NULL)
-        memcpy(secret, options->secret, STINT_SECRET_SIZE);
-    else if (!random_secret(secret))
+        memcpy(made.secret, options->secret, STINT_SECRET_SIZE);
+    else if (!random_secret(made.secret))
         return failed(EAGAIN, "the system has no random bytes to give for the secret");
-    memcpy(header->secret, secret, STINT_SECRET_SIZE);
-    header->layout = HEADER_LAYOUT;
-    header->shards = UINT32_C(1) << shape->shard_bits;
-    header->max_keys = options->max_keys;
-    header->max_policies = shape->max_policies;
-    header->stripes = shape->stripes;
-    header->size = shape->size;
-    lock_make(&header->lock);
-    atomic_store_release(&header->magic, HEADER_MAGIC);
+    made.layout = HEADER_LAYOUT;
+    made.shards = UINT32_C(1) << shape->shard_bits;
+    made.max_keys = options->max_keys;
+    made.max_policies = shape->max_policies;
+    made.lanes = shape->lanes;
+    made.size = shape->size;
+    lock_make(&made.lock);
+    memcpy(words, &made, sizeof(words));
+
+    const uint64_t making = making_of(words, options->secret != NULL);
+    if (header_empty(header))
+        (void)atomic_cas_seq(&header->magic, 0, making);
+    if (atomic_load_acquire(&header->magic) != making)
+        return 0;
+    for (size_t i = 1; i < MADE_WORDS; i++)
+        if (words[i] != 0)
+            (void)atomic_cas_seq(&there[i], 0, words[i]);
+    (void)atomic_cas_seq(&header->magic, making, HEADER_MAGIC);
     return 0;
 }
 
@@ -189,7 +230,7 @@ static int header_check(const struct header *header, size_t size,
                            "the table was made with %u shards, not %u: use that number in "
                            "options.shards, " BEGIN_ANEW,
                            (unsigned)header->shards, 1u << shape->shard_bits);
-    if (header->size != shape->size || header->stripes != shape->stripes)
+    if (header->size != shape->size || header->lanes != shape->lanes)
         return failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < shape->size)
         return failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
@@ -212,9 +253,72 @@ static int table_check(const struct stint_limiter *limiter) {
     return policies_check(limiter);
 }
 
+/* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
+ * as over (beyond_clock). If `end` says so, these end for good: as many windows ago as it takes. */
+static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
+    const struct table *table = &limiter->table;
+    struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
+    uint64_t ahead = 0;
+
+    for (*used = 0; slot < last; slot++) {
+        uint64_t tag = atomic_load_relaxed(&slot->tag), state = atomic_load_relaxed(&slot->state);
+        tick_t over = end_of(state_id(state), clock), length = 1;
+        *used += tag != 0;
+        if (tag == 0 || LIKELY(over <= clock + ALLOWANCE_TICKS))
+            continue;
+        const struct policy *policy = limiter_tag_policy(limiter, tag);
+        if (policy != NULL && !state_pending(state))
+            length = policy->length;
+        if (LIKELY(over - length <= clock + ALLOWANCE_TICKS))
+            continue;
+        ahead++;
+        tick_t windows = (over - clock + length - 1) / length;
+        if (end)
+            atomic_store_relaxed(&slot->state,
+                                 state_of(over - windows * length, state & STATE_PENDING));
+    }
+    return ahead;
+}
+
+void limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        struct policy *policy = &limiter->policies[id];
+        tick_t first = window_end(0, policy->start, policy->length) + policy->length;
+        if ((tick_t)atomic_load_relaxed(&policy->current_end) - policy->length > latest)
+            atomic_store_relaxed(&policy->current_end, (uint64_t)first); /* as of a new policy */
+    }
+}
+
+/* Slots that may be ahead of the clock whatever the others are. */
+#define AHEAD_FEW 8
+
+/* Brings latest back (I7) after a clock, or somebody's `now`, was far ahead. Nobody else uses the
+ * table. If most slots are ahead, it is rather this clock that is behind, as when a machine has
+ * just started: then all stays, for keys that nobody asks for before it is right. */
+static void latest_lower(struct stint_limiter *limiter) {
+    tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
+    uint64_t used;
+
+    if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest) <= latest))
+        return;
+    uint64_t ahead = slots_ahead(limiter, clock, false, &used);
+    if (ahead > used / 2 + AHEAD_FEW)
+        return;
+    if (ahead > 0) {
+        (void)slots_ahead(limiter, clock, true, &used);
+        atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
+                           ahead);
+    }
+    /* By a hint that begins later, a window would be opened without telling. */
+    limiter_hints_reset(limiter, latest);
+    atomic_store_relaxed(&limiter->header->latest, (uint64_t)latest);
+}
+
+static int lock_take(struct stint_limiter *limiter);
+
 /* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is done. */
 static int table_attach(struct stint_limiter *limiter, bool alone) {
-    int error = alone ? 0 : limiter_lock(limiter);
+    int error = alone ? 0 : lock_take(limiter);
     if (error != 0)
         return error;
     error = table_check(limiter);
@@ -226,14 +330,16 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
             memcpy(&limiter->header->lock, &lock, sizeof(lock));
         }
         policies_repair(limiter);
-        limiter_stripes_reclaim(limiter->header, alone);
+        limiter_lanes_reclaim(limiter, alone);
+        if (alone && limiter->memory.shared)
+            latest_lower(limiter);
     }
     if (!alone)
         limiter_unlock(limiter);
     return error;
 }
 
-int limiter_lock(struct stint_limiter *limiter) {
+static int lock_take(struct stint_limiter *limiter) {
     pthread_mutex_t *lock = &limiter->header->lock;
     int error;
 
@@ -259,6 +365,13 @@ int limiter_lock(struct stint_limiter *limiter) {
     }
     return failed(EBUSY, "another process has held the table's lock for set-up for 10 s: is it "
                          "stopped?");
+}
+
+int limiter_lock(struct stint_limiter *limiter) {
+    int error = lock_take(limiter);
+    if (error == 0)
+        limiter_lanes_reclaim(limiter, false);
+    return error;
 }
 
 void limiter_unlock(struct stint_limiter *limiter) {
@@ -294,33 +407,29 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .records = (struct policy_record *)(void *)(start + shape->records),
         .counters = (struct counters *)(void *)(start + shape->counters),
         .max_policies = shape->max_policies,
-        .stripes = shape->stripes,
+        .lanes = shape->lanes,
         .clock = options->clock,
-        .time_ticks = options->clock == NULL && (options->flags & STINT_PRECISE_CLOCK) == 0
-                          ? TICKS_IN_SECOND
-                          : 0,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
                     : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
                                                                   : CLOCK_REALTIME_COARSE,
         .on_full = options->on_full,
         .memory = *memory,
     };
-    limiter->own = own_stripes_map(memory->shared);
+    limiter->own = own_lanes_map(memory->shared);
     if (limiter->own == NULL) {
         free(limiter);
         return failed(ENOMEM, "no memory for the limiter's handle");
     }
     limiter_thread_numbers_begin();
-    if (!memory->shared)
-        limiter_stripes_begin(limiter);
+    limiter_lanes_begin(limiter);
     *made = limiter;
     return 0;
 }
 
 /* Gives the handle back; the memory is the caller's. */
 static void handle_free(struct stint_limiter *limiter) {
-    limiter_stripes_release(limiter);
-    own_stripes_unmap(limiter->own);
+    limiter_lanes_release(limiter);
+    own_lanes_unmap(limiter->own);
     free(limiter);
 }
 
@@ -353,12 +462,6 @@ static int make(const struct memory *memory, const struct stint_options *options
                 const struct shape *shape) {
     int error = prefault(memory, options);
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
-}
-
-/* Whether nobody has begun to write here. */
-static bool header_empty(const struct header *header) {
-    static const struct header empty;
-    return memcmp(header, &empty, sizeof(empty)) == 0;
 }
 
 static int open_private(const struct stint_options *options, const struct shape *shape,
@@ -448,25 +551,20 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
     struct header *header = start;
     struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
 
-    if (header_empty(header) && atomic_cas_seq(&header->magic, 0, HEADER_MAKING)) {
-        error = make(&memory, options, &shape);
-        if (error != 0) {
-            atomic_store_release(&header->magic, 0);
-            return error;
-        }
-    }
-    for (unsigned tries = 0; atomic_load_acquire(&header->magic) == HEADER_MAKING; tries++) {
-        if (tries < SET_UP_TRIES) {
-            set_up_pause();
-            continue;
-        }
-        return failed(EBUSY,
-                      "another process is making a table of this memory, or died while it did: "
-                      "then clear the memory");
+    /* First: whoever cannot have the memory has not begun to make a table of it. */
+    error = prefault(&memory, options);
+    if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
+        error = table_make(header, options, &shape);
+    if (error != 0)
+        return error;
+    for (unsigned tries = 0; atomic_load_acquire(&header->magic) >> 32 == HEADER_MAKING; tries++) {
+        if (tries == SET_UP_TRIES)
+            return failed(EBUSY,
+                          "another process is making a table for other options of this memory, or "
+                          "died while it did: open it with those, or clear the memory");
+        set_up_pause();
     }
     error = header_check(header, size, options, &shape);
-    if (error == 0)
-        error = prefault(&memory, options);
     return error != 0 ? error : handle_attach(options, &shape, &memory, opened);
 }
 

@@ -181,17 +181,17 @@ int memory_file_share(struct memory *memory) {
 
 /* ---- What is the process's own ----------------------------------------------------------------- */
 
-struct own_stripes *own_stripes_map(bool shared) {
-    struct own_stripes *own =
+struct own_lanes *own_lanes_map(bool shared) {
+    struct own_lanes *own =
         mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED)
         return NULL;
-    /* Where the kernel cannot (before 4.14), all threads share a stripe. */
+    /* Where the kernel cannot (before 4.14), all threads share a lane. */
     if (shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
-        own->exhausted = 1;
+        own->left = LANES_GIVEN;
     return own;
 }
 
-void own_stripes_unmap(struct own_stripes *own) {
+void own_lanes_unmap(struct own_lanes *own) {
     munmap(own, sizeof(*own));
 }

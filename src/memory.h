@@ -52,11 +52,11 @@ int memory_file_publish(struct memory *memory, const char *path);
 /* Lets others in: not `alone` any more. */
 int memory_file_share(struct memory *memory);
 
-struct own_stripes;
+struct own_lanes;
 
-/* The page in which a process keeps which stripes are its own, or NULL. If the table is shared, a child after
- * fork finds it empty. */
-struct own_stripes *own_stripes_map(bool shared);
-void own_stripes_unmap(struct own_stripes *own);
+/* The page in which a process keeps which lanes are its own, or NULL. If the table is shared, a
+ * child after fork finds it empty. */
+struct own_lanes *own_lanes_map(bool shared);
+void own_lanes_unmap(struct own_lanes *own);
 
 #endif

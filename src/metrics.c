@@ -46,6 +46,9 @@ static const struct {
     {{"stint_table_unknown_policy_decisions", COUNTER, NULL,
       "Decisions refused because there was no such policy."},
      offsetof(struct stint_stats, unknown_policy)},
+    {{"stint_table_bad_requests", COUNTER, NULL,
+      "Decisions refused because the request made no sense."},
+     offsetof(struct stint_stats, bad_requests)},
     {{"stint_table_resets", COUNTER, NULL, "Keys found and reset."},
      offsetof(struct stint_stats, resets)},
 };
@@ -77,6 +80,8 @@ static const struct {
      COUNT_FIRST_REFUSAL},
     {{"stint_untracked_decisions", COUNTER, NULL, "Decided without a slot, the table being full."},
      COUNT_UNTRACKED},
+    {{"stint_charged_tokens", COUNTER, NULL, "Tokens charged whatever was left."}, COUNT_CHARGED},
+    {{"stint_refunded_tokens", COUNTER, NULL, "Tokens given back."}, COUNT_REFUNDED},
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))

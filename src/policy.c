@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, find, get. Set-up functions: they take the table's lock, which no
- * decision takes. Decisions read a policy through its version, and the hot path reads what policy_derive
- * makes of it (limiter.h). */
+ * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the hot path
+ * reads what policy_heat makes of it. */
 #include <errno.h>
 #include <string.h>
 
@@ -16,57 +16,60 @@ static struct rule rule_of(const struct stint_policy *policy) {
         .flags = policy->flags,
         .near_limit = policy->near_limit,
         .jitter = policy->jitter,
-        .capacity_given = policy->capacity,
+        .capacity_given = policy->capacity != 0,
     };
 }
 
-/* Writes what the hot path reads of a rule. It may be older than the rule for an instant: a decision is
- * right by either. */
-static void policy_derive(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    struct policy *policy = &limiter->policies[id];
-    uint64_t edges = (uint64_t)rule->capacity << 32;
-    uint64_t near =
-        rule->near_limit == 0 ? rule->capacity : (uint64_t)rule->capacity * rule->near_limit / 100;
-    bool carries = rule_carries(rule);
-    /* A window of its own for each key, two counts in one, or more slots than one: not the hot
-     * path's. */
-    bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1;
+/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some time. */
+static uint64_t traits_of(const struct rule *rule, bool refusals) {
+    const bool carries = rule_carries(rule);
+    const bool plain = !carries && !refusals && rule->near_limit == 0 && rule->jitter == 0 &&
+                       rule->stripes == 1 && rule->flags == 0;
+    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
+           (carries ? TRAIT_CARRIES : 0) | (refusals ? TRAIT_REFUSALS : 0) |
+           (rule->near_limit != 0 ? TRAIT_NEAR : 0) | (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
+}
 
-    if (carries)
-        edges |= EDGE_CARRIES;
-    else if (near >= 1)
-        edges |= EDGE_OPEN;
-    if ((rule->flags & (STINT_COUNT_REFUSED | STINT_SHADOW)) == 0 && !carries &&
-        rule->jitter == 0 && rule->near_limit == 0)
-        edges |= EDGE_REFUSE;
-    if (rule->stripes > 1)
-        edges |= EDGE_STRIPED | (uint64_t)__builtin_ctz(rule->stripes) << EDGE_STRIPES;
-    atomic_raise(&limiter->records[id].largest, rule->capacity + rule->max_reserved);
-    if ((rule->flags & STINT_COUNT_REFUSED) != 0)
-        atomic_raise(&limiter->records[id].refusals_count, 1);
+/* Raises what charges, and glances at a full table, are compared with (M10). Returns whether the policy has counted
+ * refusals at some time, or does so by this rule. */
+static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+    uint64_t *refusals = &limiter->records[id].refusals_count;
+
+    atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
+    atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
     atomic_raise(&limiter->header->longest_glanced,
                  (uint64_t)(policy->length < GLANCED_MOST ? policy->length : GLANCED_MOST));
-    atomic_store_relaxed(&policy->edges, edges);
-    atomic_store_relaxed_32(&policy->edge_capacity, (uint32_t)near);
-    atomic_store_relaxed_32(&policy->hot_capacity,
-                            carries || rule->near_limit != 0 ? 0 : rule->capacity);
-    atomic_store_relaxed(&policy->hot_window, hot ? tick_ns(policy->length) : 0);
-    bool seconds = policy->length % TICKS_IN_SECOND == 0 && policy->start % TICKS_IN_SECOND == 0;
-    atomic_store_relaxed(&policy->hot_ticks, hot && seconds ? (uint64_t)policy->length : 0);
+    return atomic_load_relaxed(refusals) != 0;
 }
 
-/* Writes the rule and what is derived from it. A policy that is new is found from here on. */
+/* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two counts in one or
+ * several slots; nor if a count past the capacity would be carried over, or the verdict says more. */
+static void policy_heat(struct policy *policy, const struct rule *rule) {
+    bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
+               !rule_carries(rule) && rule->near_limit == 0;
+    atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
+    atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
+}
+
+/* Writes the rule, and what the hot path reads of it. A policy that is new is found from its version on; one that
+ * changes does so with it, at once. Meanwhile the hot path is not for it: whoever dies here leaves a policy that is
+ * slower, and by one rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
-    uint64_t words[sizeof(struct rule) / sizeof(uint64_t)];
+    uint64_t words[RULE_WORDS];
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
-    memcpy(words, rule, sizeof(words));
-    for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+    rule_pack(rule, words);
+    words[RULE_TRAITS] = traits_of(rule, policy_raise(limiter, id, rule));
+    atomic_store_relaxed(&policy->hot_capacity, 0);
+    atomic_store_relaxed(&policy->hot_window, 0);
+    for (uint32_t i = 0; i < RULE_WORDS; i++)
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
-    policy_derive(limiter, id, rule);
     atomic_store_release(&policy->version, version);
+    policy_heat(policy, rule);
 }
 
 /* Checks what goes with what. */
@@ -160,7 +163,7 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
     struct stint_policy read = {
         .size = sizeof(read),
         .limit = rule.limit,
-        .capacity = rule.capacity_given,
+        .capacity = rule.capacity_given ? rule.capacity : 0,
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
         .window = tick_ns(policy->length),
@@ -215,6 +218,9 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     memcpy(limiter->records[id].name, name, sizeof(name));
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
+    added->window = policy->window;
+    added->reciprocal = reciprocal_of(policy->window);
+    added->largest = 0;
     /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
      * ns, which begins before them and ends after. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
@@ -284,15 +290,22 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
-    if (atomic_load_acquire(&policy->version) == 0 || record->largest > LARGEST_MAX ||
+    if (atomic_load_acquire(&policy->version) == 0 || policy->largest > LARGEST_MAX ||
         record->name[0] == '\0' || policy->length < 1 ||
         policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
         policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
-        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS ||
+        policy->window != tick_ns(policy->length) ||
+        policy->reciprocal != reciprocal_of(policy->window))
         return false;
     const struct stint_policy read = policy_read(limiter, id);
     struct rule rule = policy_rule(policy), right = rule_of(&read);
-    return policy_check(&read) == 0 && memcmp(&rule, &right, sizeof(rule)) == 0;
+    uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
+    rule_pack(&rule, words);
+    rule_pack(&right, right_words);
+    words[RULE_TRAITS] = policy_traits(policy);
+    right_words[RULE_TRAITS] = traits_of(&right, (words[RULE_TRAITS] & TRAIT_REFUSALS) != 0);
+    return policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
 int policies_check(const struct stint_limiter *limiter) {
@@ -312,7 +325,10 @@ void policies_repair(struct stint_limiter *limiter) {
 
     for (uint32_t id = 0; id < count; id++) {
         struct rule rule = policy_rule(&limiter->policies[id]);
-        policy_derive(limiter, id, &rule);
+        struct policy *policy = &limiter->policies[id];
+        atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
+                             traits_of(&rule, policy_raise(limiter, id, &rule)));
+        policy_heat(policy, &rule);
     }
     for (uint32_t id = count; id < limiter->max_policies; id++) {
         if (atomic_load_relaxed(&limiter->policies[id].version) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Counters: a stripe for each thread, summed when read (limiter.h). */
+ * Counters: a lane for each thread, summed when read (limiter.h). */
 #include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -7,20 +7,25 @@
 
 #include "slot.h"
 
-_Thread_local uint32_t stint_thread_number __attribute__((tls_model("initial-exec")));
+_Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
 #define NUMBER_NONE_LEFT (THREAD_NUMBERS - 1)
 
-/* Bit n is set while a thread has the number n, 1 to STRIPES_MAX - 1. */
+/* Bit n is set while a thread has the number n, 1 to LANES_MAX - 1. */
 static uint64_t numbers_taken = 1;
-static_assert(STRIPES_MAX == 64, "a bit for each number");
+static_assert(LANES_MAX == 64, "a bit for each number");
 
-/* This process, as the owner of stripes in a table that it shares: its process id, and above it what tells
- * its namespace of process ids from others (0: not known). */
+/* This process, as the owner of lanes in a table that it shares: its process id, and above it what
+ * tells its namespace of process ids from others (0: not known). */
 static uint64_t process;
 
-/* Gives a thread's number back when it ends, so that a server whose threads come and go does not run out
- * of stripes. The value of the key is the number. */
+/* The open limiters whose tables are shared. Each change is one store, so that a child after fork
+ * finds a list, whatever other threads of its parent were at; the lock keeps two changes apart. */
+static struct stint_limiter *sharing;
+static pthread_mutex_t sharing_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Gives a thread's number back when it ends, so that a server whose threads come and go does not
+ * run out of lanes. The value of the key is the number. */
 static pthread_key_t number_key;
 static bool number_key_made;
 
@@ -31,7 +36,9 @@ static void number_release(void *number) {
 }
 
 static void thread_ends(void *number) {
-    stint_thread_number = 0; /* another destructor may decide after this */
+    /* Another destructor may decide after this. If this is the last round, nobody would give back a
+     * new number. (As with that of a thread whose first decision of all is in that round.) */
+    stint_thread_number = NUMBER_NONE_LEFT;
     number_release(number);
 }
 
@@ -43,11 +50,15 @@ static void process_begin(void) {
 
 /* In a child after fork, which has this thread only. */
 static void child_begin(void) {
-    uint32_t number = stint_thread_number;
+    uint64_t number = stint_thread_number;
     numbers_taken = 1;
-    if (number > 0 && number < STRIPES_MAX)
+    if (number > 0 && number < LANES_MAX)
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
+    /* Now, as a decision may not ask the system who is dead. */
+    sharing_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
+        limiter_lanes_reclaim(limiter, false);
 }
 
 static void numbers_begin(void) {
@@ -75,101 +86,136 @@ static __attribute__((destructor)) void number_key_delete(void) {
         pthread_key_delete(number_key);
 }
 
-static uint32_t thread_number_new(void) {
-    uint64_t taken = atomic_load_relaxed(&numbers_taken);
-    uint32_t number;
+/* The number of this thread, which has none yet. */
+static uint64_t thread_number_new(void) {
+    uint64_t taken, number;
 
-    for (;;) {
-        if (taken == UINT64_MAX)
-            return stint_thread_number = NUMBER_NONE_LEFT; /* shares stripe 0 */
-        number = (uint32_t)__builtin_ctzll(~taken);
-        /* Acquires what the thread that had the number before has counted. */
-        if (atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number))
-            break;
+    do {
         taken = atomic_load_relaxed(&numbers_taken);
-    }
-    if (stint_thread_number != 0) { /* a signal handler was here, and got one */
-        number_release((void *)(uintptr_t)number);
-        return stint_thread_number;
-    }
-    stint_thread_number = number;
-    if (number_key_made)
+        number = taken == UINT64_MAX ? NUMBER_NONE_LEFT : (uint64_t)__builtin_ctzll(~taken);
+        /* Acquires what the thread that had the number before has counted. */
+    } while (number != NUMBER_NONE_LEFT &&
+             !atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number));
+    /* In one step, so that signal handlers come before or after it. One that came before has got a
+     * number, which the thread keeps. */
+    if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
+        if (number != NUMBER_NONE_LEFT)
+            number_release((void *)(uintptr_t)number);
+    } else if (number_key_made && number != NUMBER_NONE_LEFT) {
         (void)pthread_setspecific(number_key, (void *)(uintptr_t)number);
-    return number;
-}
-
-static struct counters *stripe_rows(const struct stint_limiter *limiter, uint32_t stripe) {
-    return &limiter->counters[(size_t)stripe * (limiter->max_policies + 1)];
-}
-
-void limiter_stripes_begin(struct stint_limiter *limiter) {
-    for (uint32_t number = 1; number < STRIPES_MAX; number++) {
-        limiter->own->stripes[number] = (uint8_t)number;
-        if (number < limiter->stripes)
-            limiter->own->rows[number] = stripe_rows(limiter, number);
     }
+    return stint_thread_number;
 }
 
-/* Takes a stripe of a shared table for this thread, if one is left. Signal handlers may do so in between:
- * then the thread keeps theirs. */
-static void stripe_claim(struct stint_limiter *limiter, uint32_t number) {
-    struct own_stripes *own = limiter->own;
-    uint64_t *owners = limiter->header->stripe_owners;
+static struct counters *lane_rows(const struct stint_limiter *limiter, uint32_t lane) {
+    return &limiter->counters[(size_t)lane * (limiter->max_policies + 1)];
+}
 
-    for (uint32_t stripe = 1; stripe < limiter->stripes; stripe++) {
-        /* Acquires what its last owner has counted. */
-        if (atomic_load_relaxed(&owners[stripe]) != 0 ||
-            !atomic_cas_seq(&owners[stripe], 0, process))
-            continue;
-        if (own->rows[number] != NULL) {
-            atomic_store_release(&owners[stripe], 0);
-            return;
-        }
-        own->stripes[number] = (uint8_t)stripe;
-        own->rows[number] = stripe_rows(limiter, stripe);
+void limiter_lanes_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.shared) {
+        (void)pthread_mutex_lock(&sharing_lock);
+        limiter->next = sharing;
+        atomic_store_release((uint64_t *)(void *)&sharing, (uintptr_t)limiter);
+        (void)pthread_mutex_unlock(&sharing_lock);
         return;
     }
-    atomic_store_relaxed(&own->exhausted, 1);
+    for (uint32_t number = 1; number < LANES_MAX; number++) {
+        limiter->own->firsts[number] = (uint8_t)number;
+        if (number < limiter->lanes)
+            limiter->own->rows[number] = lane_rows(limiter, number);
+    }
+    limiter->own->left = LANES_GIVEN;
 }
 
-uint32_t limiter_stripe(struct stint_limiter *limiter) {
-    uint32_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
-    struct own_stripes *own = limiter->own;
+/* Takes a lane of a shared table for this thread, if one is left. A signal handler that did so in
+ * between has found one for the thread. */
+static void lane_claim(const struct stint_limiter *limiter, uint64_t number) {
+    uint64_t *owners = limiter->header->lane_owners;
 
-    if (UNLIKELY(own->stripes[number] == 0 && number != NUMBER_NONE_LEFT &&
-                 atomic_load_relaxed(&own->exhausted) == 0))
-        stripe_claim(limiter, number);
-    return own->stripes[number] != 0 ? own->stripes[number] : number;
+    for (uint32_t lane = 1; lane < limiter->lanes; lane++) {
+        /* Acquires what its last owner has counted. */
+        if (atomic_load_relaxed(&owners[lane]) != 0 || !atomic_cas_seq(&owners[lane], 0, process))
+            continue;
+        uint64_t *row = (uint64_t *)(void *)&limiter->own->rows[number];
+        if (!atomic_cas_seq(row, 0, (uintptr_t)lane_rows(limiter, lane)))
+            atomic_store_release(&owners[lane], 0);
+        return;
+    }
+    (void)atomic_cas_seq(&limiter->own->left, LANES_TO_TRY, LANES_TAKEN);
 }
 
-void limiter_stripes_release(struct stint_limiter *limiter) {
-    for (uint32_t number = 1; limiter->memory.shared && number < STRIPES_MAX; number++)
-        if (limiter->own->stripes[number] != 0)
-            atomic_store_release(&limiter->header->stripe_owners[limiter->own->stripes[number]], 0);
+/* The lane of a thread number, or NULL: it shares lane 0. */
+static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t number) {
+    struct own_lanes *own = limiter->own;
+
+    if (own->rows[number] == NULL && number != NUMBER_NONE_LEFT &&
+        atomic_load_relaxed(&own->left) == LANES_TO_TRY)
+        lane_claim(limiter, number);
+    return own->rows[number];
 }
 
-void limiter_stripes_reclaim(struct header *header, bool alone) {
-    for (uint32_t stripe = 1; stripe < STRIPES_MAX; stripe++) {
-        uint64_t owner = atomic_load_relaxed(&header->stripe_owners[stripe]);
-        bool gone = alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
-                              kill((pid_t)owner, 0) != 0 && errno == ESRCH);
-        if (owner != 0 && gone)
-            (void)atomic_cas_seq(&header->stripe_owners[stripe], owner, 0);
+static uint32_t lane_of(const struct stint_limiter *limiter, const struct counters *rows) {
+    return (uint32_t)((size_t)(rows - limiter->counters) / (limiter->max_policies + 1));
+}
+
+uint32_t limiter_stripe(const struct stint_limiter *limiter) {
+    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    struct own_lanes *own = limiter->own;
+
+    if (LIKELY(own->firsts[number] != 0))
+        return own->firsts[number];
+    const struct counters *rows = own_rows(limiter, number);
+    /* The ids of processes that are forked in turn follow on each other. */
+    uint32_t first =
+        rows != NULL ? lane_of(limiter, rows) : 1 + (uint32_t)(process + number) % LANES_MAX;
+    if (number != NUMBER_NONE_LEFT) /* which other threads have, too */
+        own->firsts[number] = (uint8_t)first;
+    return first;
+}
+
+void limiter_lanes_release(struct stint_limiter *limiter) {
+    if (!limiter->memory.shared)
+        return;
+    (void)pthread_mutex_lock(&sharing_lock);
+    struct stint_limiter **link = &sharing;
+    while (*link != limiter)
+        link = &(*link)->next;
+    atomic_store_release((uint64_t *)(void *)link, (uintptr_t)limiter->next);
+    (void)pthread_mutex_unlock(&sharing_lock);
+    for (uint32_t number = 1; number < LANES_MAX; number++) {
+        const struct counters *rows = limiter->own->rows[number];
+        if (rows != NULL)
+            atomic_store_release(&limiter->header->lane_owners[lane_of(limiter, rows)], 0);
     }
 }
 
-void limiter_count_shared(struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
-    (void)limiter_stripe(limiter);
-    if (limiter->own->rows[stint_thread_number] != NULL)
-        limiter_count(limiter, row, counter);
+void limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
+    uint64_t *owners = limiter->header->lane_owners;
+
+    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
+        uint64_t owner = atomic_load_relaxed(&owners[lane]);
+        if (owner != 0 && (alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
+                                     kill((pid_t)owner, 0) != 0 && errno == ESRCH)))
+            (void)atomic_cas_seq(&owners[lane], owner, 0);
+    }
+    (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
+}
+
+void limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
+                          uint64_t count) {
+    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    struct counters *rows = own_rows(limiter, number);
+
+    if (rows != NULL)
+        atomic_add_own(&rows[row].count[counter], count);
     else
-        atomic_add_relaxed(&limiter->counters[row].count[counter], 1);
+        atomic_add_relaxed(&limiter->counters[row].count[counter], count);
 }
 
 uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
     uint64_t total = 0;
-    for (uint32_t stripe = 0; stripe < limiter->stripes; stripe++)
-        total += atomic_load_relaxed(&stripe_rows(limiter, stripe)[row].count[counter]);
+    for (uint32_t lane = 0; lane < limiter->lanes; lane++)
+        total += atomic_load_relaxed(&lane_rows(limiter, lane)[row].count[counter]);
     return total;
 }
 
@@ -201,6 +247,7 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
         .stray_tokens = limiter_counted(limiter, row, COUNT_STRAY),
         .unknown_policy = limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
         .resets = limiter_counted(limiter, row, COUNT_RESET),
+        .bad_requests = limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = limiter_policy_count(limiter),
     };
@@ -237,6 +284,8 @@ int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
         .first_refusals = limiter_counted(limiter, id, COUNT_FIRST_REFUSAL),
         .untracked = limiter_counted(limiter, id, COUNT_UNTRACKED),
         .near_limit = limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
+        .charged = limiter_counted(limiter, id, COUNT_CHARGED),
+        .refunded = limiter_counted(limiter, id, COUNT_REFUNDED),
     };
     struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;

@@ -1,68 +1,149 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the order in which
+ * a request needs them: its own stripe; a look at all; what several give; a refusal. */
 #include "stripes.h"
 
-/* What has been taken from each stripe so far. */
+/* What a request has come to on several stripes. */
 struct gathered {
-    uint32_t taken[STRIPES_OF_KEY_MAX];
-    uint64_t window; /* of all of them */
-    uint64_t total;
-    uint64_t used; /* of the first stripe that gave */
-    uint64_t seen; /* tokens that all of them had used before */
+    uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */
+    uint64_t total;                         /* tokens taken */
+    uint64_t used;                          /* of the first stripe that gave */
+    uint64_t seen;                          /* tokens that all of them had used before */
     uint32_t flags;
 };
 
-static tick_t window_of(const struct decision *whole) {
-    return window_end(tick_of(whole->now), whole->start, whole->terms.length);
+/* What the key has used if all its stripes have used as much as one: the verdict's estimate. */
+static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
+    return used * stripes < capacity ? used * stripes : capacity;
 }
 
 /* The decision on one stripe that is a part of the whole one: neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
-                                       uint32_t flags) {
+                                       uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
     part.hash = stripe_key(whole->hash, stripe);
     part.stripe = stripe;
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
+    part.terms.before = 0;
     part.terms.cost = cost;
-    part.terms.capacity = stripe_share(whole->terms.capacity, whole->terms.rule.stripes, stripe);
+    part.terms.capacity =
+        stripe_share(whole->terms.capacity, traits_stripes(whole->terms.traits), stripe);
     part.terms.room = part.terms.capacity;
-    part.terms.flags = flags | DECIDE_PART;
+    part.terms.flags = flags;
+    part.terms.part = part_flags | PART_SILENT;
     return part;
 }
 
-static void give_back(const struct decision *whole, const struct gathered *gathered) {
-    uint64_t id = id_of(tick_of_end(gathered->window));
+/* ---- The thread's own stripe ------------------------------------------------------------------ */
 
-    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++)
-        if (gathered->taken[i] != 0)
-            (void)slot_refund(whole->limiter, whole->policy_id, &whole->terms.rule,
-                              stripe_key(whole->hash, i), i, id, gathered->taken[i]);
+/* A fetch-add on the own stripe met another window, or no room. Returns whether a token was had: `used` receives
+ * those of the stripe, `end` the window's end. */
+static bool own_added(struct stint_limiter *limiter, const struct stint_request *request,
+                      uint64_t now, struct slot *slot, uint64_t added, tick_t *end) {
+    struct decision whole;
+    if (decision_begin(&whole, limiter, request, now, nothing_known) != 0)
+        return false; /* nobody takes a policy away */
+    uint32_t stripe = limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
+    struct decision part = stripe_decision(&whole, stripe, 1, 0, 0);
+    if (!slot_added_ours(&part, slot, state_of(*end, 0), added) ||
+        GUARD(STRIPES_ADDED, state_used(added) >= part.terms.capacity))
+        return false;
+    *end = end_of(state_id(added), tick_of(now));
+    return true;
+}
+
+bool stripe_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
+                   struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const uint64_t word = policy_traits(policy), capacity = word >> 32;
+    const uint32_t stripes = traits_stripes((uint32_t)word);
+    const uint32_t stripe = limiter_stripe(limiter) & (stripes - 1);
+    const uint64_t hash = stripe_key(request->key, stripe), cost = request->cost;
+    const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
+    const uint64_t share =
+        (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    struct slot *slot = slot_near(&limiter->table, hash, tag);
+
+    if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
+        cost == 0 || (request->flags | request->limit) != 0)
+        return slot_decide(limiter, request, now, verdict);
+    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state);
+    uint64_t used = state - window + cost;
+    if (GUARD(STRIPE_ROOM, state - window > share || used > share) ||
+        GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag))
+        return slot_decide(limiter, request, now, verdict);
+    if (cost != 1) {
+        if (!slot_swap(slot, tag, state, state + cost))
+            return slot_decide(limiter, request, now, verdict);
+    } else {
+        INSTANT(INSTANT_LOADED);
+        uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
+        used = added - window + 1;
+        if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
+            if (!own_added(limiter, request, now, slot, added, &end))
+                return slot_decide(limiter, request, now, verdict);
+            used = state_used(added) + 1;
+        }
+    }
+    used = stripe_estimate(used, capacity, stripes);
+    if (used < cost)
+        used = cost;
+    struct decision whole = plain_decision(limiter, request->policy, now, end, capacity);
+    whole.terms.traits = (uint32_t)word;
+    whole.charge = (struct charge){used, used, used, request->cost, true};
+    return decision_end(&whole, verdict);
+}
+
+/* ---- All stripes --------------------------------------------------------------------------------- */
+
+/* Gives back what was taken. What a stripe has not got any more has been given back by somebody else, whose refund
+ * has found it there: it is in the other stripes. */
+static void give_back(const struct decision *whole, const struct gathered *gathered) {
+    const uint32_t stripes = traits_stripes(whole->terms.traits);
+    uint64_t rest = 0;
+
+    for (uint32_t i = 0; i < 2 * stripes; i++) {
+        uint64_t tokens = i < stripes ? gathered->taken[i] : rest;
+        uint32_t stripe = i % stripes;
+        if (tokens == 0)
+            continue;
+        uint32_t back =
+            slot_refund(whole->limiter, whole->policy_id, stripe_key(whole->hash, stripe), stripe,
+                        id_of(whole->end), (uint32_t)tokens);
+        rest = i < stripes ? rest + tokens - back : rest - back;
+    }
 }
 
 /* Moves the whole into the newer window that a part was in, because a window has just turned, the clock was
  * stepped back, or this thread is late. `now` is the caller's, for whom the verdict is: it is moved to the
  * clock's if that had to be read. */
-static void move_on(struct decision *whole, const struct decision *part, uint64_t window,
-                    uint64_t *now) {
+static void move_on(struct decision *whole, const struct decision *part, uint64_t *now) {
     if (part->now > whole->now)
         *now = whole->now = part->now;
     else
-        whole->now = window - tick_ns(whole->terms.length);
+        whole->now = tick_ns(part->end) - whole->terms.window;
+    whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is in. */
-static uint64_t sum_used(struct decision *whole, uint64_t *now) {
-    tick_t end = window_of(whole);
+/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is in. `lost`
+ * receives the shares of those that have no slot, the table being full. */
+static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) {
     uint64_t used = 0;
 
-    for (uint32_t i = 0; i < whole->terms.rule.stripes; i++) {
-        struct decision part = stripe_decision(whole, i, 0, STINT_PEEK);
-        struct stint_verdict verdict;
-        (void)slot_decide(&part, &verdict);
-        used += verdict.used;
-        if (LIKELY(verdict.window == tick_ns(end)))
+    *lost = 0;
+    for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
+        struct decision part = stripe_decision(whole, i, 0, STINT_PEEK, 0);
+        slot_settle(&part);
+        if (UNLIKELY((part.flags & STINT_UNTRACKED) != 0)) {
+            *lost += part.terms.capacity;
             continue;
-        move_on(whole, &part, verdict.window, now);
-        return sum_used(whole, now); /* each round has a later `now` */
+        }
+        used += part.charge.used;
+        if (LIKELY(part.end == whole->end))
+            continue;
+        move_on(whole, &part, now);
+        return sum_used(whole, now, lost); /* each round has a later `now` */
     }
     return used;
 }
@@ -71,144 +152,190 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now) {
  * all was given back, if a stripe is in a newer one, because a window has just turned or because this
  * thread is late: whole->now is in that one then. `now` is as for move_on.
  *
- * Nothing is taken in the newer window on the way (DECIDE_HERE): who came between that and the giving back
+ * Nothing is taken in the newer window on the way (PART_HERE): who came between that and the giving back
  * could be refused the last token for nothing. So a request for one token gives none back, ever. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
-    uint32_t stripes = whole->terms.rule.stripes, first = limiter_stripe(whole->limiter);
-    uint32_t flags = STINT_PARTIAL | (GUARDED(STRIPES_HERE) ? DECIDE_HERE : 0);
-    uint64_t cost = whole->terms.cost;
+    const uint32_t stripes = traits_stripes(whole->terms.traits),
+                   first = limiter_stripe(whole->limiter);
+    const uint32_t here = GUARDED(STRIPES_HERE) ? PART_HERE : 0;
+    const bool charge = is_charge(&whole->terms);
+    uint64_t rest = whole->terms.cost;
 
-    whole->here = window_of(whole);
-    *gathered = (struct gathered){.window = tick_ns(whole->here)};
-    for (uint32_t i = 0; i < stripes && gathered->total < cost; i++) {
-        uint32_t stripe = (first + i) % stripes;
-        struct decision part = stripe_decision(whole, stripe, cost - gathered->total, flags);
-        struct stint_verdict verdict;
-        (void)slot_decide(&part, &verdict);
-        gathered->flags |= verdict.flags & (STINT_UNTRACKED | STINT_REPLACED);
-        if ((verdict.flags & STINT_UNTRACKED) != 0)
-            return true; /* the table is full: so much for the whole */
-        if (GUARD(STRIPES_WINDOW, verdict.window != gathered->window)) {
+    whole->here = whole->end;
+    *gathered = (struct gathered){0};
+    /* What a charge has left when all shares are filled goes to stripe 0: once more round. */
+    for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
+        uint32_t stripe = i < stripes ? (first + i) % stripes : 0;
+        if (i == stripes) { /* as many as a count holds */
+            uint64_t used = gathered->seen + gathered->total;
+            uint64_t most = used < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used : 0;
+            rest = rest < most ? rest : most;
+        }
+        struct decision part =
+            stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, here);
+        slot_settle(&part);
+        gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
+        if ((part.flags & STINT_UNTRACKED) != 0) {
+            gathered->seen += part.terms.capacity; /* of nothing that this key could be given */
+            continue;
+        }
+        if (GUARD(STRIPES_WINDOW, part.end != whole->here)) {
             give_back(whole, gathered);
-            *gathered = (struct gathered){.window = verdict.window};
-            gathered->taken[stripe] = verdict.granted; /* none, but for STRIPES_HERE */
+            *gathered = (struct gathered){0};
+            gathered->taken[stripe] = part.charge.granted; /* none, but for STRIPES_HERE */
+            move_on(whole, &part, now);
             give_back(whole, gathered);
-            move_on(whole, &part, verdict.window, now);
             return false;
         }
-        gathered->taken[stripe] = verdict.granted;
-        if (gathered->total == 0 && verdict.granted != 0)
-            gathered->used = verdict.used;
-        gathered->total += verdict.granted;
-        gathered->seen += verdict.used - verdict.granted;
+        if (gathered->total == 0 && part.charge.granted != 0)
+            gathered->used = part.charge.used;
+        gathered->taken[stripe] += part.charge.granted;
+        gathered->total += part.charge.granted;
+        gathered->seen += i < stripes ? part.charge.used - part.charge.granted : 0;
+        rest -= part.charge.granted;
     }
     return true;
 }
+
+/* ---- A refusal ----------------------------------------------------------------------------------- */
 
 /* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
  * stripe 0. Returns false, and nothing was refused, if the window has turned since: whole->now is in the next
  * one then. `now` is as for move_on. */
-static bool refuse(struct decision *whole, uint64_t *now, uint64_t used,
-                   struct stint_verdict *verdict, bool *allowed) {
-    uint32_t drain = whole->terms.flags & STINT_DRAIN;
-    uint32_t flags = drain | DECIDE_MARK | DECIDE_HERE;
-    tick_t end = whole->here = window_of(whole);
-    struct decision part = stripe_decision(whole, 0, whole->terms.cost, flags);
-    struct stint_verdict marked;
+static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
+    const struct terms *terms = &whole->terms;
+    const bool drain = (terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN;
+    const uint32_t parts = drain ? traits_stripes(terms->traits) : is_decision(terms) ? 1 : 0;
 
-    (void)slot_decide(&part, &marked);
-    if ((marked.flags & STINT_UNTRACKED) == 0 && marked.window != tick_ns(end)) {
-        move_on(whole, &part, marked.window, now);
-        return false;
+    whole->here = whole->end;
+    whole->flags = 0;
+    for (uint32_t i = 0; i < parts; i++) {
+        struct decision part =
+            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_HERE);
+        slot_settle(&part);
+        if (i > 0)
+            continue;
+        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->here) {
+            move_on(whole, &part, now);
+            return false;
+        }
+        whole->flags = part.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED);
     }
-    for (uint32_t i = 1; drain != 0 && i < whole->terms.rule.stripes; i++) {
-        struct decision other = stripe_decision(whole, i, whole->terms.cost, flags);
-        (void)slot_decide(&other, NULL);
-    }
-    if (drain != 0 && used < whole->terms.capacity)
-        used = whole->terms.capacity;
-    struct charge charge = {.count = used, .total = used};
-    whole->now = *now;
-    *allowed = decision_end(whole, &charge, used, end,
-                            marked.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED), verdict);
+    if (drain && used < terms->capacity)
+        used = terms->capacity;
+    whole->charge = (struct charge){.count = used, .used = used, .total = used};
     return true;
 }
 
-/* Ends a decision whose fetch-add to the own stripe was not as expected, if that can be. */
-static bool added_fits(struct decision *whole, struct slot *slot, uint64_t seen, uint64_t added,
-                       struct stint_verdict *verdict) {
-    uint32_t stripes = whole->terms.rule.stripes;
-    struct decision part = stripe_decision(whole, limiter_stripe(whole->limiter) % stripes, 1, 0);
+/* Refuses or lets through as a full table does, on which a stripe has no slot and the others have not enough. */
+static void untracked(struct decision *whole) {
+    const struct terms *terms = &whole->terms;
+    struct charge *charge = &whole->charge;
 
-    if (!slot_added_ours(&part, slot, seen, added) ||
-        GUARD(STRIPES_ADDED, state_used(added) >= part.terms.capacity))
-        return false;
-    uint64_t used = stripe_estimate(state_used(added) + 1, whole->terms.capacity, stripes);
-    struct charge charge = {used, used, 1, true};
-    return decision_end(whole, &charge, used, end_of(state_id(added), tick_of(whole->now)), 0,
-                        verdict);
+    *charge = judge(terms, 0, 0);
+    if (is_charge(terms))
+        *charge = (struct charge){.fits = true};
+    else if (whole->limiter->on_full == STINT_FULL_REFUSE || !charge->fits)
+        *charge = (struct charge){.fits = false};
+    whole->flags = STINT_UNTRACKED;
 }
 
-bool stripes_decide(struct decision *whole, struct slot *slot, uint64_t seen, uint64_t added,
-                    struct stint_verdict *verdict) {
+/* ---- The whole ----------------------------------------------------------------------------------- */
+
+enum looked { TAKE, REFUSE, SETTLED };
+
+/* Looks at all stripes, and judges what they have together. */
+static enum looked look_first(struct decision *whole, uint64_t *now) {
     struct terms *terms = &whole->terms;
-    uint32_t stripes = terms->rule.stripes;
+    const bool look = is_look(terms);
+    uint64_t lost, used = sum_used(whole, now, &lost);
+
+    whole->flags = 0;
+    whole->charge = judge(terms, used + lost, 0);
+    if (lost != 0 && terms->cost == 0 && !look) /* leaves nothing behind, slot or no slot */
+        whole->charge = judge(terms, used, 0);
+    else if (lost != 0 && (terms->part & PART_REFUSED) == 0 &&
+             (!whole->charge.fits || (look && lost == terms->capacity)))
+        return untracked(whole), SETTLED;
+    if (look && whole->charge.fits) { /* what is lost is nobody's */
+        whole->charge.used -= lost;
+        whole->charge.total -= lost;
+    }
+    if (whole->charge.fits)
+        return look || terms->cost == 0 ? SETTLED : TAKE;
+    return REFUSE;
+}
+
+/* Decides in the window of whole->now. Returns false if that has turned: whole->now is in the next one then. */
+static bool stripes_settle(struct decision *whole, uint64_t *now) {
+    struct terms *terms = &whole->terms;
+    const bool partial = (terms->flags & STINT_PARTIAL) != 0;
+    /* One token is taken where it is found. A request for more looks first, so that one which does not fit takes
+     * nothing that another could have, and claims no slot; so does one with a limit of its own, of whose
+     * shares others know nothing. */
+    const bool look =
+        is_look(terms) || terms->cost != 1 || (terms->part & PART_REFUSED) != 0 || terms->own;
+    struct gathered gathered;
+
+    if (look && !is_charge(terms)) {
+        switch (look_first(whole, now)) {
+        case SETTLED:
+            return true;
+        case REFUSE:
+            return refuse(whole, now, whole->charge.used);
+        default:
+            terms->cost = whole->charge.granted; /* PARTIAL: what is left */
+        }
+    }
+    if (!gather(whole, now, &gathered))
+        return false;
+    if (gathered.total == terms->cost || is_charge(terms) || (partial && gathered.total > 0)) {
+        uint64_t used =
+            stripe_estimate(gathered.used, terms->capacity, traits_stripes(terms->traits));
+        uint64_t lost;
+        if (is_charge(terms))
+            used = sum_used(whole, now, &lost);
+        if (used < gathered.total)
+            used = gathered.total;
+        whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
+        whole->flags = gathered.flags & (gathered.total == 0 ? ~UINT32_C(0) : STINT_REPLACED);
+        return true;
+    }
+    if (GUARDED(STRIPES_BACK))
+        give_back(whole, &gathered);
+    /* A token that came back to a stripe that had been passed: once more, from the beginning. */
+    if (!look && (gathered.flags & STINT_UNTRACKED) == 0 && look_first(whole, now) == TAKE)
+        return false;
+    if ((gathered.flags & STINT_UNTRACKED) == 0)
+        return refuse(whole, now, gathered.seen);
+    untracked(whole);
+    return true;
+}
+
+bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
+    const struct terms *terms = &whole->terms;
+    const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
 
-    if (slot != NULL && added_fits(whole, slot, seen, added, verdict))
-        return true;
-    bool partial = (terms->flags & STINT_PARTIAL) != 0;
-    bool peek = (terms->flags & STINT_PEEK) != 0, look = peek || terms->cost == 0;
-    /* No window has room for it, or another of several requests that are one has none. */
-    bool never = (terms->flags & DECIDE_MARK) != 0 || (terms->cost > terms->capacity && !partial);
-    /* A limit of the request's own has shares of its own, of which other requests know nothing. */
-    bool own = terms->capacity < terms->rule.capacity;
-    const uint64_t cost = terms->cost;
-    struct gathered gathered;
-    bool allowed;
-
-    for (;;) { /* each round has a later `now` */
-        terms->cost = cost;
-        if (look || never || own) {
-            uint64_t used = sum_used(whole, &now), room = 0;
-            struct charge charge = charge_of(terms, used, 0);
-            if (look && (peek || charge.fits)) {
-                tick_t end = window_of(whole);
-                whole->now = now;
-                return decision_end(whole, &charge, used, end, 0, verdict);
-            }
-            if (used < terms->capacity)
-                room = terms->capacity - used;
-            if (look || never || room == 0 || (room < cost && !partial)) {
-                if (refuse(whole, &now, used, verdict, &allowed))
-                    return allowed;
-                continue;
-            }
-            terms->cost = room < cost ? room : cost;
-        }
-        if (!gather(whole, &now, &gathered))
-            continue;
-        if ((gathered.flags & STINT_UNTRACKED) != 0 || gathered.total == terms->cost ||
-            (partial && gathered.total > 0))
-            break;
-        if (GUARDED(STRIPES_BACK))
-            give_back(whole, &gathered);
-        if (refuse(whole, &now, gathered.seen, verdict, &allowed))
-            return allowed;
-    }
-    tick_t end = window_of(whole);
+    while (!stripes_settle(whole, &now)) /* each round has a later `now` */
+        whole->terms.cost = cost;
+    whole->terms.cost = cost;
     whole->now = now;
-    if ((gathered.flags & STINT_UNTRACKED) != 0) {
-        give_back(whole, &gathered);
-        bool admit = whole->limiter->on_full != STINT_FULL_REFUSE;
-        uint64_t granted = admit ? terms->cost : 0;
-        struct charge charge = {granted, granted, (uint32_t)granted, admit};
-        return decision_end(whole, &charge, granted, end, STINT_UNTRACKED, verdict);
-    }
-    uint64_t used = stripe_estimate(gathered.used, terms->capacity, stripes);
-    if (used < gathered.total)
-        used = gathered.total;
-    struct charge charge = {used, used, (uint32_t)gathered.total, true};
-    return decision_end(whole, &charge, used, tick_of_end(gathered.window), gathered.flags,
-                        verdict);
+    return decision_end(whole, verdict);
+}
+
+/* ---- Give back ----------------------------------------------------------------------------------- */
+
+uint32_t key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                    uint32_t tokens, uint64_t window) {
+    if (policy_id >= limiter->max_policies ||
+        GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
+        return 0;
+    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
+    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
+
+    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
+        back += slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
+                            id_of(tick_of_end(window)), tokens - back);
+    return back;
 }

@@ -14,14 +14,16 @@ static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
-/* What the key has used if all its stripes have used as much as one: the verdict's estimate. */
-static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
-    return used * stripes < capacity ? used * stripes : capacity;
-}
+/* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the steps of take.c, if
+ * there are enough and the request has no flags or limit of its own; else goes the long way. */
+bool stripe_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
+                   struct stint_verdict *verdict);
 
-/* Decides on a key of a striped policy. `slot` is NULL, or that of this thread's own stripe, to
- * which the hot path added (see slot_decide_added). */
-bool stripes_decide(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added,
-                    struct stint_verdict *verdict);
+/* Decides on a key of a striped policy. */
+bool stripes_decide(struct decision *whole, struct stint_verdict *verdict);
+
+/* Gives tokens back to a key, striped or not (stint_refund). Returns how many. */
+uint32_t key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                    uint32_t tokens, uint64_t window);
 
 #endif

@@ -5,7 +5,7 @@
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
  *     +--------+----------+---------+----------------------------+--------+----------------------+
- *     | header | policies | records | counters, a row per stripe | shards | lines                |
+ *     | header | policies | records | counters, a row per lane   | shards | lines                |
  *     +--------+----------+---------+----------------------------+--------+----------------------+
  *
  *     line, 64 bytes                  slot, 16 bytes

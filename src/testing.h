@@ -26,16 +26,12 @@ enum stint_test_instant {
 
 /* The guards, and the mistake that each keeps out: what the code does without it. */
 #define STINT_TEST_GUARDS(X)                                                                       \
-    /* The hot path and its edges: take.c */                                                       \
+    /* One token: take.c, stripes.c       */                                                       \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
-    X(ANSWER_WINDOW, "the policy's last window is taken for the window of this second")            \
+    X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
     X(TAKE_ROOM, "a fetch-add without having seen room")                                           \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
-    X(EDGE_TAG, "no look at the tag after the state, before a fast refusal")                       \
-    X(EDGE_FULL, "an edge's swap counts past the capacity")                                        \
-    X(EDGE_MARK, "a fast refusal of a key that has not been marked refused")                       \
-    X(EDGE_STATE, "no second look at the state before a fast refusal")                             \
     X(STRIPE_WINDOW, "striped: the policy's last window is taken for the window of now")           \
     X(STRIPE_ROOM, "striped: a fetch-add without having seen room")                                \
     X(STRIPE_TAG, "striped: no second look at the tag before the fetch-add")                       \
@@ -51,7 +47,11 @@ enum stint_test_instant {
     X(FOUND_TAG, "no second look at the tag after the state")                                      \
     X(FOUND_PENDING, "a claim that nobody has resolved is counted in")                             \
     X(FOUND_STATE, "no second look at the state before a refusal")                                 \
+    X(KEY_PENDING, "the end of a claim is taken for that of a window of the key's own")            \
+    X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
+    X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
     X(BELIEVED, "refused requests that a fetch-add counted stay counted")                          \
+    X(OVERSHOT_CUT, "a refusal leaves what refused requests have added in the slot")               \
     X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
     X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \
     X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
@@ -80,6 +80,7 @@ enum stint_test_instant {
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
     X(SHORT_FIRST, "the short claim does not say that it is its slot's first")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
+    X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \
     X(REPLACE_FREE, "a tombstone or a claim is replaced")                                          \
@@ -88,6 +89,11 @@ enum stint_test_instant {
     X(REFUND_WINDOW, "a refund into another window")                                               \
     X(REFUND_MOST, "a refund without the minimum of count and limit")                              \
     X(REFUND_ZERO, "a refund below zero")                                                          \
+    X(REFUND_NONE, "a refund by a verdict of no window")                                           \
+    /* Groups: decide_all.c */                                                                     \
+    X(PARTS_EARLIER, "a fetch-add on what an earlier part was to make of the slot")                \
+    X(PARTS_ADDED, "a group: what the fetch-add returned is not looked at")                        \
+    X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
     X(STRIPES_HERE, "one token is taken from a stripe in a later window, and given back")          \

@@ -16,6 +16,13 @@
 
 #include <stint.h>
 
+/* Of functions on the decision's path: what they are given by pointer stays in registers. */
+#define ALWAYS_INLINE       inline __attribute__((always_inline))
+/* Of those that it leaves for, so that they take none of its registers. */
+#define NOINLINE            __attribute__((noinline))
+#define LIKELY(condition)   __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
 typedef int64_t tick_t;
 
 #define ID_BITS 33

@@ -17,6 +17,13 @@ CORES = len(os.sched_getaffinity(0))
 
 DRAWN = ["take", "take-at", "batch", "refuse"]
 EACH_ONCE = ["first-seen", "roll", "churn"]
+PATHS = {  # what each is measured beside
+    **dict.fromkeys(["cost-5", "own-limit", "roll-over", "reservable", "reserve", "shadow",
+                     "counted", "peek", "refund", "smooth", "per-key", "striped"], "plain take"),
+    **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys"], "as many takes"),
+    "groups": "batch of 64",
+    "charge": "plain take",
+}
 DISTRIBUTIONS = ["uniform", "zipf", "hot"]
 FLOORS = {
     "take": "clock+hash+xadd",
@@ -31,7 +38,7 @@ ROW_FIELDS = {
     "workload": str, "distribution": str, "keys": int, "threads": int, "key_length": int,
     "load": float, "ns_per_op": float, "ns_min": float, "ns_max": float, "mops": float,
     "floor": str, "floor_ns": float, "ratio": float, "repeats": int, "allowed": int,
-    "refused": int, "unplaced": int, "preempted": int, "checked": bool,
+    "refused": int, "unplaced": int, "reach": int, "preempted": int, "checked": bool,
 }
 
 
@@ -78,6 +85,28 @@ class Rows(unittest.TestCase):
                 self.assertEqual(row["floor"], FLOORS[row["workload"]])
         found = [(r["workload"], r["distribution"], r["threads"], r["keys"]) for r in rows]
         self.assertEqual(sorted(found), sorted(wanted))
+
+    def test_every_path_beside_plain_takes(self):
+        threads = sorted({1, min(2, CORES)})
+        rows = measure("--workload", "paths", "--keys", "1,20,3k", "--seconds", "0.002",
+                       "--threads", ",".join(map(str, threads)))["rows"]
+        for row in rows:
+            with self.subTest(row=row):
+                self.check_row(row)
+                self.assertEqual(row["floor"], PATHS[row["workload"]])
+                self.assertGreater(row["goal"], 0)
+                self.assertGreater(row["locked_ns"], 0)
+                reached = (row["ratio"] <= row["goal"] or
+                           row["ns_per_op"] <= 1.15 * row["locked_ns"])
+                self.assertIs(row["reached"], reached)
+        self.assertEqual([(r["workload"], r["threads"], r["keys"]) for r in rows],
+                         list(itertools.product(PATHS, threads, [1, 20, 3000])))
+
+    def test_paths_in_cache_and_out(self):
+        rows = measure("--workload", "take,shadow", "--keys", "1k", "--key-length", "1024")["rows"]
+        self.assertEqual(["goal" in row for row in rows], [False, True])
+        rows = measure("--workload", "all-3-keys", "--key-length", "4")["rows"]
+        self.assertEqual([(row["keys"], row["goal"]) for row in rows], [(1000, 1.3), (1000000, 1)])
 
     def test_machine_and_build(self):
         result = measure("--workload", "take", "--keys", "10")
@@ -130,7 +159,8 @@ class Table(unittest.TestCase):
         lines = done.stdout.splitlines()
         for line in lines:
             self.assertLessEqual(len(line), 100, line)
-        for word in ("machine", "build", "commit", "floor", "ratio", "unplaced", "clock+hash+xadd"):
+        for word in ("machine", "build", "commit", "floor", "ratio", "unplaced", "clock+hash+xadd",
+                     "the farthest claim is 23 lines from home"):
             self.assertIn(word, done.stdout)
         self.assertEqual(len([line for line in lines if re.match(r"(take|first-seen|refuse) ", line)]),
                          6)
@@ -191,9 +221,15 @@ class Usage(unittest.TestCase):
         self.assertIn("GiB", message)
 
     def test_a_distribution_that_a_workload_does_not_have(self):
-        message = self.refused("--workload", "roll", "--distribution", "hot")
-        self.assertIn("--distribution hot", message)
-        self.assertIn("roll", message)
+        for workload, named in ("roll", "roll"), ("groups", "groups"), ("paths", "cost-5"):
+            message = self.refused("--workload", workload, "--distribution", "hot")
+            self.assertIn("--distribution hot", message)
+            self.assertIn(named, message)
+
+    def test_a_load_that_paths_have_no_room_for(self):
+        message = self.refused("--workload", "peek", "--load", "0.6")
+        self.assertIn("--load 0.6", message)
+        self.assertIn("peek", message)
 
     def test_help(self):
         done = call("--help")
@@ -201,7 +237,7 @@ class Usage(unittest.TestCase):
         for option in ("--plot", "--compare", "--latency", "--workload", "--keys", "--threads", "--distribution", "--key-length",
                        "--load", "--seconds", "--format"):
             self.assertIn(option, done.stdout)
-        for workload in DRAWN + EACH_ONCE:
+        for workload in DRAWN + EACH_ONCE + list(PATHS) + ["paths"]:
             self.assertIn(workload, done.stdout)
 
 

@@ -9,6 +9,7 @@
 #include "fixture.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,6 +135,8 @@ static void add_another_policy(const struct scene *scene) {
 static void change_policy(const struct scene *scene) {
     struct stint_policy policy = make_policy("plain", LIMIT - 1, MINUTE, 0, 0);
     (void)stint_policy_change(scene->limiter, scene->plain, &policy);
+    policy = make_policy("carries", 3 * LIMIT, MINUTE, 0, 0);
+    (void)stint_policy_change(scene->limiter, scene->carries, &policy);
 }
 
 static void attach_and_take(const struct scene *scene) {
@@ -178,6 +181,29 @@ static void die_at_step(const void *word) {
     (void)word;
     if (steps_left-- == 0)
         (void)raise(SIGKILL);
+}
+
+static void stop_at_step(const void *word) {
+    (void)word;
+    if (steps_left-- == 0)
+        (void)raise(SIGSTOP);
+}
+
+/* What a maker of a table asks the system for are steps, too (the linker puts these in the place of
+ * the C library's). */
+ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
+int __real_madvise(void *address, size_t length, int advice);
+int __wrap_madvise(void *address, size_t length, int advice);
+
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+    STEP(bytes);
+    return __real_getrandom(bytes, length, flags);
+}
+
+int __wrap_madvise(void *address, size_t length, int advice) {
+    STEP(address);
+    return __real_madvise(address, length, advice);
 }
 
 /* Runs the act in a process that dies before its step of that number. Returns false if it came to its end. */
@@ -273,7 +299,12 @@ static void test_death_in_change(void **state) {
     for (uint64_t step = 0; dies; step++) {
         alarm(20);
         scene_begin(&scene, STINT_FULL_REFUSE);
+        assert_int_equal(granted_after(&scene, scene.carries, scene.key), 2 * LIMIT);
         dies = die(&scene, change_policy, step);
+        test_time += MINUTE;
+        uint32_t granted = granted_after(&scene, scene.carries, scene.key);
+        if (granted != 3 * LIMIT && (granted != LIMIT || !dies)) /* a debt by one rule */
+            fail_msg("step %" PRIu64 ": %" PRIu32 " granted after it", step, granted);
         struct stint_policy policy = STINT_POLICY_INIT;
         add_another_policy(&scene); /* repairs */
         assert_int_equal(stint_policy_get(scene.limiter, scene.plain, &policy), 0);
@@ -311,14 +342,127 @@ static void test_death_in_reset(void **state) {
     alarm(0);
 }
 
+static bool wait_less; /* whoever is waited for will not move */
+
+int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+
+int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
+    return wait_less ? 0 : __real_nanosleep(wanted, left);
+}
+
+/* ---- Makers of a table ----------------------------------------------------------------------- */
+
+static struct stint_limiter *make_or_attach(void) {
+    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    options.secret = NULL;
+    options.flags = STINT_PREFAULT;
+    struct stint_limiter *limiter;
+    return stint_open_in(&options, memory, size, &limiter) == 0 ? limiter : NULL;
+}
+
+static void make_and_take(const struct scene *scene) {
+    (void)scene;
+    struct stint_limiter *limiter = make_or_attach();
+    struct stint_policy policy = make_policy("plain", LIMIT, MINUTE, 0, 0);
+    if (limiter == NULL)
+        _exit(1);
+    int id = stint_policy_add(limiter, &policy);
+    if (id < 0 || !stint_take(limiter, (uint32_t)id, number_key(limiter, 7), 1, STINT_NOW, NULL))
+        _exit(2);
+    stint_close(limiter);
+}
+
+/* Whoever comes next has the table at once. */
+static void open_after_maker(struct scene *scene) {
+    scene->limiter = make_or_attach();
+    if (scene->limiter == NULL)
+        fail_msg("step %" PRIu64 ": %s", steps_left, stint_reason());
+    scene->key = number_key(scene->limiter, 7);
+    scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
+}
+
+static void close_after_maker(struct scene *scene, uint32_t taken) {
+    assert_int_equal(granted_after(scene, scene->plain, scene->key), LIMIT - taken);
+    struct stint_limiter *another = make_or_attach();
+    assert_non_null(another);
+    assert_int_equal(number_key(another, 7), scene->key);
+    assert_int_equal(stint_policy_find(another, "plain"), scene->plain);
+    assert_false(stint_take(another, scene->plain, scene->key, 1, STINT_NOW, NULL));
+    stint_close(another);
+    stint_close(scene->limiter);
+}
+
+static void test_death_in_making(void **state) {
+    (void)state;
+    if (emulated("robust mutexes"))
+        skip();
+    struct scene scene;
+    bool dies = true;
+    for (uint64_t step = 0; dies; step++) {
+        test_time = T0;
+        memset(memory, 0, size);
+        dies = die(&scene, make_and_take, step);
+        steps_left = step;
+        open_after_maker(&scene);
+        uint32_t taken = used_of(scene.limiter, scene.plain, scene.key);
+        assert_in_range(taken, dies ? 0 : 1, 1);
+        close_after_maker(&scene, taken);
+    }
+}
+
+/* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
+static void test_stop_in_making(void **state) {
+    (void)state;
+    if (emulated("robust mutexes"))
+        skip();
+    struct scene scene;
+    int status;
+    for (uint64_t step = 0;; step++) {
+        test_time = T0;
+        memset(memory, 0, size);
+        steps_left = step;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            stint_test_step = stop_at_step;
+            if (make_or_attach() == NULL)
+                _exit(1);
+            stint_test_step = NULL;
+            make_and_take(NULL);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        if (!WIFSTOPPED(status))
+            break;
+        wait_less = true;
+        struct stint_limiter *limiter = make_or_attach();
+        wait_less = false;
+        if (limiter != NULL) {
+            stint_close(limiter);
+            open_after_maker(&scene);
+        } else if (strstr(stint_reason(), "table's lock") == NULL) {
+            fail_msg("step %" PRIu64 ": %s", step, stint_reason());
+        }
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        if (limiter == NULL) /* the maker held the lock */
+            open_after_maker(&scene);
+        close_after_maker(&scene, 1);
+    }
+    assert_int_equal(status, 0);
+}
+
 int main(void) {
     struct stint_options options = options_of(STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death_at_each_step),
-        cmocka_unit_test(test_death_in_change),
-        cmocka_unit_test(test_death_in_reset),
+        cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
+        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_making),
+        cmocka_unit_test(test_stop_in_making),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

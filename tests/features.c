@@ -7,6 +7,8 @@
 #include "fixture.h"
 #include "random.h"
 
+#include "kinds.h"
+
 #include <unistd.h>
 
 #define W  MINUTE        /* window of most cases */
@@ -21,6 +23,9 @@ enum {
     PARTIAL = STINT_PARTIAL,
     DRAIN = STINT_DRAIN,
     RESERVE = STINT_RESERVE,
+    CHARGE = STINT_CHARGE,
+    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
+    BAD = STINT_BAD_REQUEST,
     MOST = STINT_LIMIT_MAX,
 };
 
@@ -273,6 +278,129 @@ static const struct script scripts[] = {
      policy(W, .limit = MOST, .near_limit = 99), {
         ok(T0, 265751101, 0, 0, 0, MOST, 265751101, 265751101, E),
         ok(T0, 1, 0, 0, NEAR, MOST, 265751102, 1, E)}},
+    {"charge: all of it, whatever is left; the next window begins with nothing",
+     policy(W, .limit = 10), {
+        ok(T0, 4, 0, CHARGE, 0, 10, 4, 4, E),
+        ok(T0, 9, 0, CHARGE, 0, 10, 13, 9, E),
+        no(T0, 1, 0, 0, FIRST, 10, 13, E, W),
+        no(T0, 0, 0, 0, 0, 10, 13, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 10, 14, 1, E),
+        ok(T0, 0, 0, CHARGE, 0, 10, 14, 0, E),
+        no(T0, 3, 0, PARTIAL, 0, 10, 14, E, W),
+        ok(T0, 2, 20, 0, 0, 20, 16, 2, E),
+        refund(7, E, 7),
+        ok(T0, 1, 0, 0, 0, 10, 10, 1, E),
+        ok(E - 1, 90, 0, CHARGE, 0, 10, 100, 90, E),
+        ok(E, 0, 0, PEEK, 0, 10, 0, 0, E2),
+        ok(E, 3, 0, CHARGE, 0, 10, 3, 3, E2),
+        ok(E, 7, 0, 0, 0, 10, 10, 7, E2),
+        ok(E, 1, 0, CHARGE, 0, 10, 11, 1, E2),
+        refund(5, E, 0),
+        reset(),
+        ok(E, 10, 0, 0, 0, 10, 10, 10, E2)}},
+    {"charge: a count holds 2^28",
+     policy(W, .limit = 10, .capacity = 5), {
+        ok(T0, MOST - 1, 0, CHARGE, 0, 5, MOST - 1, MOST - 1, E),
+        ok(T0, 5, 0, CHARGE, 0, 5, MOST, 1, E),
+        ok(T0, 1, 0, CHARGE, 0, 5, MOST, 0, E),
+        no(T0, 1, 0, 0, FIRST, 5, MOST, E, W),
+        no(T0, 1, MOST, 0, 0, MOST, MOST, E, W),
+        refund(UINT32_MAX, E, MOST),
+        ok(T0, UINT32_MAX, 0, CHARGE, 0, 5, MOST, MOST, E),
+        refund(MOST - 4, E, MOST - 4),
+        ok(T0, 1, 0, 0, 0, 5, 5, 1, E),
+        ok(E, UINT32_MAX, 0, CHARGE, 0, 5, MOST, MOST, E2),
+        ok(E2, 5, 0, 0, 0, 5, 5, 5, E2 + W)}},
+    {"charge: a count that carries holds what a key can hold, and what may be reserved",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 15), {
+        ok(T0, 30, 0, CHARGE, 0, 20, 30, 30, E),
+        no(T0, 1, 0, 0, FIRST, 20, 30, E, 2 * W),
+        ok(T0, 10, 0, CHARGE, 0, 20, 35, 5, E),
+        ok(T0, 1, 0, CHARGE, 0, 20, 35, 0, E),
+        no(T0, 1, 0, RESERVE, 0, 20, 35, E, W),
+        ok(E, 0, 0, CHARGE, 0, 20, 25, 0, E2),
+        wait(E, 10, RESERVE, 0, 20, 35, 10, E2, 2 * W),
+        ok(E, 3, 0, CHARGE, 0, 20, 35, 0, E2),
+        refund(4, E2, 4),
+        ok(E, 3, 0, CHARGE, 0, 20, 34, 3, E2),
+        ok(E + 2 * W, 1, 0, 0, 0, 20, 15, 1, E + 3 * W),
+        ok(E + 2 * W, 100, 0, CHARGE, 0, 20, 35, 20, E + 3 * W),
+        ok(E + 5 * W, 0, 0, PEEK, 0, 20, 5, 0, E + 6 * W)}},
+    {"charge: roll-over alone",
+     policy(W, .limit = 10, .capacity = 20), {
+        ok(T0, 15, 0, CHARGE, 0, 20, 15, 15, E),
+        ok(T0, 15, 0, CHARGE, 0, 20, 20, 5, E),
+        no(T0, 1, 0, 0, FIRST, 20, 20, E, W),
+        change(10, 12, 0),
+        ok(T0, 1, 0, CHARGE, 0, 12, 20, 0, E),
+        ok(E, 5, 0, CHARGE, 0, 12, 12, 2, E2),
+        change(10, 0, 0),
+        ok(E, 50, 0, CHARGE, 0, 10, 62, 50, E2),
+        ok(E2, 10, 0, 0, 0, 10, 10, 10, E2 + W)}},
+    {"charge: a smooth count holds 16,383 of each window",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 16000, 0, CHARGE, 0, 10, 16000, 16000, E),
+        ok(T0, 1000, 0, CHARGE, 0, 10, 16383, 383, E),
+        no(T0, 1, 0, 0, FIRST, 10, 16383, E, 2 * W - 9 * W / 16383),
+        ok(E, 5, 0, CHARGE, 0, 10, 16388, 5, E2),
+        ok(E, UINT32_MAX, 0, CHARGE, 0, 10, 32766, 16378, E2),
+        refund(16000, E, 16000),
+        refund(16380, E2, 16380),
+        no(E + 30 * SECOND, 0, 0, PEEK, 0, 10, 195, E2, 30 * SECOND - 7 * W / 383),
+        ok(E2, 1, 0, 0, 0, 10, 4, 1, E2 + W),
+        ok(E2 + W, 2, 0, CHARGE, 0, 10, 3, 2, E2 + 2 * W)}},
+    {"charge: by a shadow, and the look",
+     policy(W, .limit = 2, .flags = STINT_SHADOW), {
+        ok(T0, 5, 0, CHARGE, 0, 2, 5, 5, E),
+        wait(T0, 1, LOOK, FIRST | SHADOWED, 2, 5, 0, E, W),
+        wait(T0, 1, LOOK, SHADOWED, 2, 5, 0, E, W),
+        wait(T0, 1, 0, SHADOWED, 2, 5, 0, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 2, 6, 1, E),
+        ok(E, 2, 0, LOOK, 0, 2, 0, 0, E2)}},
+    {"charge: where refusals count, but not those of looks",
+     policy(W, .limit = 3, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 5, 0, CHARGE, 0, 3, 5, 5, E),
+        no(T0, 2, 0, 0, FIRST, 3, 7, E, W),
+        no(T0, 2, 0, LOOK, 0, 3, 7, E, W),
+        ok(T0, MOST, 0, CHARGE, 0, 3, MOST, MOST - 7, E),
+        no(E, 4, 0, LOOK, FIRST, 3, 0, E2, STINT_NEVER),
+        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
+    {"charge: near the limit",
+     policy(W, .limit = 10, .near_limit = 80), {
+        ok(T0, 8, 0, CHARGE, 0, 10, 8, 8, E),
+        ok(T0, 1, 0, CHARGE, NEAR, 10, 9, 1, E),
+        ok(T0, 1, 0, LOOK, NEAR, 10, 9, 0, E),
+        ok(T0, 20, 0, CHARGE, NEAR, 10, 29, 20, E),
+        no(T0, 1, 0, LOOK, FIRST | NEAR, 10, 29, E, W)}},
+    {"look before a charge: a decision that takes nothing",
+     policy(W, .limit = 3), {
+        ok(T0, 3, 0, LOOK, 0, 3, 0, 0, E),
+        no(T0, 4, 0, LOOK, FIRST, 3, 0, E, STINT_NEVER),
+        no(T0, 4, 0, LOOK, 0, 3, 0, E, STINT_NEVER),
+        ok(T0, 2, 0, CHARGE, 0, 3, 2, 2, E),
+        ok(T0, 1, 0, LOOK, 0, 3, 2, 0, E),
+        no(T0, 2, 0, LOOK, 0, 3, 2, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 3, 3, 1, E),
+        ok(T0, 0, 0, LOOK, 0, 3, 3, 0, E),
+        no(T0, 1, 0, LOOK, 0, 3, 3, E, W),
+        no(T0, 1, 0, 0, 0, 3, 3, E, W),
+        ok(E, 1, 0, LOOK, 0, 3, 0, 0, E2),
+        ok(E, 5, 0, CHARGE, 0, 3, 5, 5, E2),
+        no(E, 0, 0, LOOK, FIRST, 3, 5, E2, W),
+        no(E, 1, 0, 0, 0, 3, 5, E2, W)}},
+    {"look before a charge: roll-over",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 15), {
+        ok(T0, 33, 0, CHARGE, 0, 20, 33, 33, E),
+        no(T0, 5, 0, LOOK, FIRST, 20, 33, E, 2 * W),
+        no(E, 5, 0, LOOK, FIRST, 20, 23, E2, W),
+        no(E, 1, 0, 0, 0, 20, 23, E2, W),
+        ok(E2, 7, 0, LOOK, 0, 20, 13, 0, E2 + W)}},
+    {"look before a charge: smooth",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 20, 0, CHARGE, 0, 10, 20, 20, E),
+        no(E, 1, 0, LOOK, FIRST, 10, 20, E2, 33 * SECOND),
+        ok(E + 33 * SECOND, 1, 0, LOOK, 0, 10, 9, 0, E2),
+        ok(E + 33 * SECOND, 1, 0, 0, 0, 10, 10, 1, E2)}},
     {"near limit: the smooth sum",
      policy(W, .limit = 10, .near_limit = 50, .flags = STINT_SMOOTH), {
         ok(T0, 8, 0, 0, NEAR, 10, 8, 8, E),
@@ -904,8 +1032,8 @@ static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint
     return limiter;
 }
 
-/* The whole limit and no more, whatever it is split into, with looks and refusals that are exact.
- */
+/* The whole limit and no more, whatever it is split into, with looks and refusals that are
+ * exact. */
 static void test_stripes_are_exact(void **state) {
     (void)state;
     static const uint32_t limits[] = {1, 2, 3, 7, 64, 65, 100, 127, 1000};
@@ -1097,6 +1225,30 @@ static void test_refusals_take_nothing(void **state) {
     stint_close(limiter);
 }
 
+/* C: a request that is refused gives a striped key no slots, but one for the mark of its first
+ * refusal. */
+static void test_stripes_refused_claim_nothing(void **state) {
+    (void)state;
+    for (uint32_t stripes = 2; stripes <= 64; stripes *= 2) {
+        uint32_t id;
+        struct stint_limiter *limiter = open_striped(2 * stripes, stripes, &id);
+        assert_true(ask(limiter, id, 1, 2, 0).allowed); /* all of one stripe */
+        uint64_t placed = get_stats(limiter).placed;
+        assert_int_equal(placed, 1);
+        for (uint32_t cost = 2 * stripes - 1; cost <= 2 * stripes + 1; cost++) {
+            for (int again = 0; again < 3; again++) {
+                struct stint_verdict v = ask(limiter, id, 1, cost, 0);
+                assert_false(v.allowed);
+                assert_int_equal(v.used, 2);
+                assert_int_equal(v.flags, cost == 2 * stripes - 1 && again == 0 ? FIRST : 0);
+                assert_in_range(get_stats(limiter).placed, placed, placed + 1);
+            }
+        }
+        assert_int_equal(used_of(limiter, id, 1), 2);
+        stint_close(limiter);
+    }
+}
+
 /* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
 static void test_stripes_change(void **state) {
     (void)state;
@@ -1188,7 +1340,7 @@ static void test_stripes_of_a_full_table(void **state) {
         assert_int_equal(v.allowed, admit);
         assert_int_equal(v.flags, STINT_UNTRACKED);
         assert_int_equal(v.granted, admit ? 50 : 0);
-        assert_true(v.window == E && v.retry_after == (admit ? 0 : MINUTE));
+        assert_true(v.window == 0 && v.retry_after == (admit ? 0 : MINUTE));
         uint32_t counted = 0;
         for (int i = 0; i < 60; i++) {
             v = ask(limiter, id, 1, 1, 0);
@@ -1233,6 +1385,219 @@ static void test_floods_do_not_pay_debts(void **state) {
     }
     assert_true(untracked > 0);
     assert_int_equal(get_stats(limiter).untracked, untracked);
+    stint_close(limiter);
+}
+
+/* ---- Requests that make no sense ------------------------------------------------------------ */
+
+static const struct stint_verdict bad_request = {.flags = BAD, .retry_after = STINT_NEVER};
+
+/* Flags and limit of requests that make no sense. Returns whether there is a number `i`. */
+static bool bad_request_of(unsigned i, struct stint_request *request) {
+    static const uint32_t together[][2] = {
+        {CHARGE | PARTIAL, 0},
+        {CHARGE | DRAIN, 0},
+        {CHARGE | RESERVE, 0},
+        {CHARGE, 1},
+        {CHARGE, 10},
+        {CHARGE, UINT32_MAX},
+        {PEEK | CHARGE | PARTIAL, 0},
+        {PEEK | CHARGE | DRAIN, 0},
+        {PEEK | CHARGE | RESERVE, 0},
+        {PEEK | CHARGE, 5},
+        {0x1f, 0},
+        {UINT32_MAX, 0},
+        {~UINT32_C(0x1f), 0},
+        {CHARGE | PARTIAL | RESERVE, 20},
+    };
+    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4 };
+    static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
+
+    request->limit = 0;
+    if (i < UNKNOWN * BESIDES) {
+        request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
+        return true;
+    }
+    i -= UNKNOWN * BESIDES;
+    if (i >= sizeof together / sizeof together[0])
+        return false;
+    request->flags = together[i][0];
+    request->limit = together[i][1];
+    return true;
+}
+
+static void assert_bad(const struct stint_verdict *verdict, const struct stint_request *request,
+                       const char *call) {
+    if (same_verdict(verdict, &bad_request))
+        return;
+    print_verdict("got", verdict);
+    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32, call, request->flags, request->limit);
+}
+
+/* Refused, marked and counted, whoever is asked, and nothing is written. */
+static void test_bad_requests(void **state) {
+    (void)state;
+    for (uint32_t id = 0; id < KINDS; id++) {
+        struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+        stint_key keys[2] = {number_key(limiter, 1), number_key(limiter, 2)};
+        assert_true(ask(limiter, id, keys[0], 3, 0).allowed); /* the other one has no slot */
+        struct stint_policy_stats counts = get_policy_stats(limiter, id);
+        struct copied copied = copy_table(limiter);
+        struct stint_request request = {.policy = id};
+        uint64_t bad = 0;
+        for (unsigned i = 0; bad_request_of(i, &request); i++) {
+            request.key = keys[i % 2];
+            request.cost = i % 5 == 0 ? 11 : i % 3;
+            struct stint_verdict v;
+            memset(&v, 0xa5, sizeof v);
+            assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+            assert_bad(&v, &request, "decide");
+            memset(&v, 0xa5, sizeof v);
+            assert_int_equal(stint_decide_batch(limiter, &request, 1, test_time, &v), 0);
+            assert_bad(&v, &request, "batch");
+            assert_false(stint_decide(limiter, &request, test_time, NULL));
+            assert_int_equal(stint_decide_batch(limiter, &request, 1, STINT_NOW, NULL), 0);
+            bad += 4;
+            assert_int_equal(get_stats(limiter).bad_requests, bad);
+        }
+        assert_untouched(limiter, &copied);
+        struct stint_policy_stats after = get_policy_stats(limiter, id);
+        assert_memory_equal(&after, &counts, sizeof counts);
+        assert_int_equal(get_stats(limiter).unknown_policy, 0);
+        stint_close(limiter);
+    }
+}
+
+/* The others of a batch are decided. */
+static void test_bad_requests_of_a_batch(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+    enum { N = 40 };
+    struct stint_request requests[N], bad;
+    struct stint_verdict v[N];
+    for (unsigned i = 0; bad_request_of(i, &bad); i++) {
+        uint32_t allowed = 0;
+        stint_key key = number_key(limiter, i);
+        for (uint32_t r = 0; r < N; r++)
+            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0};
+        for (uint32_t r = 7; r < N; r += 13)
+            requests[r].flags = bad.flags, requests[r].limit = bad.limit;
+        memset(v, 0xa5, sizeof v);
+        size_t n = stint_decide_batch(limiter, requests, N, test_time, v);
+        for (uint32_t r = 0; r < N; r++) {
+            if (r % 13 == 7)
+                assert_bad(&v[r], &requests[r], "batch");
+            else
+                allowed += v[r].allowed;
+        }
+        assert_int_equal(n, allowed);
+        assert_int_equal(allowed, 10 + 20 - 2);
+    }
+    stint_close(limiter);
+}
+
+/* Of several that are one, the bad ones are marked, and the others are as in a refusal. */
+static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_request *bad, bool groups) {
+    stint_key key = number_key(limiter, 1), full = number_key(limiter, 2);
+    struct stint_request requests[4] = {
+        {.key = key, .policy = id, .cost = 2},
+        *bad,
+        {.key = full, .policy = id, .cost = 9},
+        {.key = number_key(limiter, 3), .policy = id, .cost = 1, .flags = PEEK}};
+    struct stint_verdict v[4];
+    const size_t ends[3] = {0, 4, 4};
+    struct stint_policy_stats before = get_policy_stats(limiter, id);
+    uint64_t bad_before = get_stats(limiter).bad_requests;
+    memset(v, 0xa5, sizeof v);
+    if (groups)
+        assert_int_equal(stint_decide_groups(limiter, requests, ends, 3, STINT_NOW, v), 2);
+    else
+        assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, v));
+    assert_bad(&v[1], bad, groups ? "groups" : "all");
+    assert_true(v[0].allowed && v[3].allowed);
+    assert_int_equal(v[0].granted + v[2].granted + v[3].granted, 0);
+    assert_int_equal(v[0].used, 3);
+    assert_false(v[2].allowed);
+    assert_int_equal(v[2].used, 8);
+    struct stint_policy_stats after = get_policy_stats(limiter, id);
+    assert_int_equal(after.allowed, before.allowed);
+    assert_int_equal(after.refused, before.refused + 1);
+    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 1);
+    assert_int_equal(used_of(limiter, id, key), 3);
+    assert_int_equal(used_of(limiter, id, full), 8);
+
+    /* Without verdicts, and with nothing to refuse but the bad one. */
+    if (groups)
+        assert_int_equal(stint_decide_groups(limiter, requests, (size_t[]){2}, 1, T0, NULL), 0);
+    else
+        assert_false(stint_decide_all(limiter, requests, 2, T0, NULL));
+    after = get_policy_stats(limiter, id);
+    assert_int_equal(after.refused, before.refused + 1);
+    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 2);
+    assert_int_equal(used_of(limiter, id, key), 3);
+}
+
+static void test_bad_requests_of_a_whole(void **state) {
+    (void)state;
+    static const uint32_t ids[] = {PLAIN, SMOOTH, STRIPED};
+    for (size_t p = 0; p < 3; p++) {
+        for (int groups = 0; groups < 2; groups++) {
+            struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+            struct stint_request bad = {.key = number_key(limiter, 1), .policy = ids[p], .cost = 1};
+            assert_true(ask(limiter, ids[p], number_key(limiter, 1), 3, 0).allowed);
+            assert_true(ask(limiter, ids[p], number_key(limiter, 2), 8, 0).allowed);
+            for (unsigned i = 0; bad_request_of(i, &bad); i++)
+                check_bad_part(limiter, ids[p], &bad, groups);
+            /* A charge is none of a whole either: only the look before it is. */
+            bad.flags = CHARGE;
+            bad.limit = 0;
+            check_bad_part(limiter, ids[p], &bad, groups);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* More than can be decided as one. */
+static void test_too_many_of_a_whole(void **state) {
+    (void)state;
+    enum { MANY = 3 * STINT_ALL_MAX };
+    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+    struct stint_request requests[MANY];
+    struct stint_verdict v[MANY + 1];
+    for (size_t i = 0; i < MANY; i++)
+        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0};
+    struct copied copied = copy_table(limiter);
+    uint64_t bad = 0;
+    for (size_t n = STINT_ALL_MAX + 1; n <= MANY; n += 50) {
+        memset(v, 0xa5, sizeof v);
+        v[n].granted = 77;
+        assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
+        for (size_t i = 0; i < n; i++)
+            assert_bad(&v[i], &requests[i], "all");
+        assert_int_equal(v[n].granted, 77);
+        assert_false(stint_decide_all(limiter, requests, n, T0, NULL));
+        bad += 2 * n;
+        assert_int_equal(get_stats(limiter).bad_requests, bad);
+    }
+    assert_untouched(limiter, &copied);
+
+    /* A group of them is refused, the others are not. */
+    const size_t ends[] = {2, STINT_ALL_MAX + 3, STINT_ALL_MAX + 3, STINT_ALL_MAX + 4,
+                           2 * STINT_ALL_MAX + 4};
+    size_t n = ends[4];
+    memset(v, 0xa5, sizeof v);
+    assert_int_equal(stint_decide_groups(limiter, requests, ends, 5, STINT_NOW, v), 4);
+    for (size_t i = 0; i < n; i++) {
+        if (i >= ends[0] && i < ends[1])
+            assert_bad(&v[i], &requests[i], "groups");
+        else
+            assert_true(v[i].allowed && v[i].granted == 1 && v[i].used == 1);
+        assert_int_equal(used_of(limiter, 0, requests[i].key), i < ends[0] || i >= ends[1]);
+    }
+    assert_int_equal(get_stats(limiter).bad_requests, bad + STINT_ALL_MAX + 1);
+    assert_int_equal(get_policy_stats(limiter, 0).allowed, n - (STINT_ALL_MAX + 1));
+    assert_int_equal(get_policy_stats(limiter, 0).refused, 0);
     stint_close(limiter);
 }
 
@@ -1424,10 +1789,15 @@ int main(void) {
         cmocka_unit_test(test_stripes_of_a_late_caller),
         cmocka_unit_test(test_stripes_own_limit),
         cmocka_unit_test(test_refusals_take_nothing),
+        cmocka_unit_test(test_stripes_refused_claim_nothing),
         cmocka_unit_test(test_stripes_change),
         cmocka_unit_test(test_carrying_slots_stay),
         cmocka_unit_test(test_stripes_of_a_full_table),
         cmocka_unit_test(test_floods_do_not_pay_debts),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_bad_requests_of_a_batch),
+        cmocka_unit_test(test_bad_requests_of_a_whole),
+        cmocka_unit_test(test_too_many_of_a_whole),
         cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_changes_that_cannot_be),
     };

@@ -11,8 +11,8 @@
  *    it when no less time was left than `least_left`, the least of any granted in w. So
  *    ceil(granted(w - 1) * least_left / window) + granted(w) <= limit. If one token was refused with
  *    `left`, then ceil(granted(w - 1) * left / window) + granted(w) >= limit.
- *  - Stripes and windows per key: granted(w) <= limit; if one token was refused, equal.
- */
+ *  - Stripes and windows per key: granted(w) <= limit; if one token was refused,
+ * equal. */
 #include "team.h"
 
 enum kind { ROLLING, RESERVING, SMOOTH, PER_KEY, STRIPED, KINDS };
@@ -349,6 +349,188 @@ static void test_hot_key_gathers(void **state) {
     }
 }
 
+/* One thread takes a token of a striped key and gives it back; the others ask for more than is
+ * left, which never fits. */
+struct beside {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    uint32_t refused; /* of the one */
+    uint32_t granted; /* of the others */
+    uint32_t done;
+};
+
+static void beside_body(unsigned member, void *shared) {
+    struct beside *beside = shared;
+    enum { TAKES = 3000 };
+    if (member != 0) {
+        while (__atomic_load_n(&beside->done, __ATOMIC_RELAXED) == 0)
+            __atomic_fetch_add(&beside->granted,
+                               stint_take(beside->limiter, beside->policy, 7, 5, STINT_NOW, NULL),
+                               __ATOMIC_RELAXED);
+        return;
+    }
+    for (unsigned i = 0; i < TAKES; i++) {
+        struct stint_verdict verdict;
+        beside->refused += !stint_take(beside->limiter, beside->policy, 7, 1, STINT_NOW, &verdict);
+        if (verdict.granted != 0)
+            stint_refund(beside->limiter, beside->policy, 7, 1, verdict.window);
+        if (i % 64 == 0)
+            sched_yield();
+    }
+    __atomic_store_n(&beside->done, 1, __ATOMIC_RELAXED);
+}
+
+/* B: who fits is not refused for those who never do. */
+static void test_striped_beside_too_dear(void **state) {
+    (void)state;
+    for (uint32_t stripes = 2; stripes <= 8; stripes *= 2) {
+        struct beside beside = {.limiter = open_limiter(1000)};
+        struct stint_policy policy = STINT_POLICY_INIT;
+        policy.stripes = stripes;
+        policy.limit = 8;
+        policy.window = 60 * TICK;
+        int id = stint_policy_add(beside.limiter, &policy);
+        assert_true(id >= 0);
+        beside.policy = (uint32_t)id;
+        set_time(EPOCH);
+        assert_true(stint_take(beside.limiter, beside.policy, 7, 4, STINT_NOW, NULL));
+        lose_cores(true);
+        run_team(beside_body, &beside);
+        lose_cores(false);
+        if (beside.refused != 0)
+            fail_msg("%u stripes: %u of the requests for one token refused", stripes,
+                     beside.refused);
+        assert_int_equal(beside.granted, 0);
+        stint_close(beside.limiter);
+    }
+}
+
+/* ---- Charges -------------------------------------------------------------------------------- */
+
+struct charged {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    uint64_t seed;
+    uint32_t granted, charged;
+    bool takes; /* as well */
+};
+
+static void charged_body(unsigned member, void *shared) {
+    struct charged *charged = shared;
+    struct random random = {charged->seed + member};
+    for (int i = 0; i < 300; i++) {
+        bool take = charged->takes && random_below(&random, 2) == 0;
+        const struct stint_request request = {
+            .key = 7,
+            .policy = charged->policy,
+            .cost = take ? 1 : (uint32_t)random_below(&random, 4),
+            .flags = take ? 0 : STINT_CHARGE,
+        };
+        struct stint_verdict verdict;
+        stint_decide(charged->limiter, &request, STINT_NOW, &verdict);
+        __atomic_fetch_add(take ? &charged->granted : &charged->charged, verdict.granted,
+                           __ATOMIC_RELAXED);
+    }
+}
+
+/* No charge is lost, and what is granted beside them is no more than the limit. */
+static void test_charges(void **state) {
+    (void)state;
+    uint64_t seed = test_seed();
+    for (uint64_t round = 0; round < test_rounds(200); round++) {
+        struct charged charged = {
+            .limiter = open_limiter(1000), .seed = seed + round * 100, .takes = round % 2 == 0};
+        enum kind kind = (enum kind)(round / 2 % KINDS);
+        struct stint_policy policy = policy_of(kind, 0, round);
+        policy.window = 60 * TICK;
+        policy.limit = 4 + (uint32_t)(round % 300);
+        if (policy.capacity != 0)
+            policy.capacity = policy.limit + 8000; /* more than all that is charged */
+        if (policy.max_reserved != 0)
+            policy.max_reserved = 8000;
+        int id = stint_policy_add(charged.limiter, &policy);
+        if (id < 0)
+            fail_msg("%s", stint_reason());
+        charged.policy = (uint32_t)id;
+        set_time(EPOCH);
+        lose_cores(round % 4 < 2);
+        run_team(charged_body, &charged);
+        lose_cores(false);
+        const struct stint_request look = {7, charged.policy, 0, 0, STINT_PEEK};
+        struct stint_verdict verdict;
+        stint_decide(charged.limiter, &look, STINT_NOW, &verdict);
+        uint32_t taken = charged.granted + charged.charged;
+        /* By up to one for each thread that was refused at the same instant as others. */
+        uint32_t most = taken + (charged.takes ? (uint32_t)THREADS : 0);
+        if (verdict.used < taken || verdict.used > most || charged.granted > verdict.capacity)
+            fail_msg("round %llu, %s: %u granted and %u charged, %u used",
+                     (unsigned long long)round, kind_names[kind], charged.granted, charged.charged,
+                     verdict.used);
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        assert_int_equal(stint_policy_stats(charged.limiter, charged.policy, &stats), 0);
+        assert_int_equal(stats.charged, charged.charged);
+        assert_true(charged.takes || stats.allowed + stats.refused == 0);
+        stint_close(charged.limiter);
+    }
+}
+
+/* ---- From plain to roll-over ---------------------------------------------------------------- */
+
+enum { DEBTORS = 2000, EACH = 3 };
+
+struct debtors {
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    stint_key keys[DEBTORS];
+    uint32_t granted;
+};
+
+static void debtors_body(unsigned member, void *shared) {
+    struct debtors *debtors = shared;
+    uint32_t granted = 0;
+    (void)member;
+    for (unsigned k = 0; k < DEBTORS; k++)
+        for (unsigned i = 0; i < EACH; i++)
+            granted +=
+                stint_take(debtors->limiter, debtors->policy, debtors->keys[k], 1, STINT_NOW, NULL);
+    __atomic_fetch_add(&debtors->granted, granted, __ATOMIC_RELAXED);
+}
+
+/* Threads that race for the last token of a plain policy count past the limit, which hides that.
+ * When the policy becomes one that carries, it is nobody's debt in the next window. */
+static void test_plain_to_rolling(void **state) {
+    (void)state;
+    for (uint64_t round = 0; round < test_rounds(6); round++) {
+        struct debtors debtors = {.limiter = open_limiter(10000)};
+        struct stint_policy policy = STINT_POLICY_INIT;
+        policy.limit = EACH;
+        policy.window = 60 * TICK;
+        int id = stint_policy_add(debtors.limiter, &policy);
+        assert_true(id >= 0);
+        debtors.policy = (uint32_t)id;
+        for (unsigned k = 0; k < DEBTORS; k++)
+            debtors.keys[k] = stint_key_of(debtors.limiter, &k, sizeof(k));
+        set_time(EPOCH);
+        lose_cores(true);
+        run_team(debtors_body, &debtors);
+        lose_cores(false);
+        assert_int_equal(debtors.granted, DEBTORS * EACH);
+        policy.capacity = round % 2 == 0 ? EACH + 1 : 10 * EACH;
+        assert_int_equal(stint_policy_change(debtors.limiter, debtors.policy, &policy), 0);
+        set_time(EPOCH + 60 * TICK);
+        unsigned in_debt = 0;
+        for (unsigned k = 0; k < DEBTORS; k++) {
+            struct stint_request look = {debtors.keys[k], debtors.policy, 0, 0, STINT_PEEK};
+            struct stint_verdict verdict;
+            stint_decide(debtors.limiter, &look, STINT_NOW, &verdict);
+            in_debt += verdict.used != 0 || verdict.remaining != policy.capacity;
+        }
+        if (in_debt != 0)
+            fail_msg("%u of %u keys are in debt", in_debt, (unsigned)DEBTORS);
+        stint_close(debtors.limiter);
+    }
+}
+
 /* ---- Several limits as one -------------------------------------------------------------------- */
 
 enum { LIMITS = 5 };
@@ -376,7 +558,11 @@ static void several_body(unsigned member, void *shared) {
             requests[r] =
                 (struct stint_request){.key = 9, .policy = several->ids[limit], .cost = cost};
         }
-        bool all = stint_decide_all(several->limiter, requests, n, STINT_NOW, verdicts);
+        const size_t ends[3] = {0, n, n}; /* empty groups are allowed */
+        bool all = random_below(&random, 2) == 0
+                       ? stint_decide_all(several->limiter, requests, n, STINT_NOW, verdicts)
+                       : stint_decide_groups(several->limiter, requests, ends, 3, STINT_NOW,
+                                             verdicts) == 3;
         for (size_t r = 0; r < n; r++) {
             if (verdicts[r].granted != (all ? cost : 0))
                 __atomic_fetch_add(&several->torn, 1, __ATOMIC_RELAXED);
@@ -432,7 +618,8 @@ int main(void) {
         cmocka_unit_test(test_smooth),         cmocka_unit_test(test_per_key),
         cmocka_unit_test(test_striped),        cmocka_unit_test(test_crowded),
         cmocka_unit_test(test_hot_key),        cmocka_unit_test(test_hot_key_gathers),
-        cmocka_unit_test(test_all_or_nothing),
+        cmocka_unit_test(test_all_or_nothing), cmocka_unit_test(test_striped_beside_too_dear),
+        cmocka_unit_test(test_charges),        cmocka_unit_test(test_plain_to_rolling),
     };
     return cmocka_run_group_tests_name("features-threads", tests, NULL, NULL);
 }

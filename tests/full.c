@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * The full table: its three outcomes (promise G), and that live keys keep their counts (promise F).
- */
+ * The full table: its three outcomes (promise G), and that live keys keep their counts (promise
+ * F). */
 #include "fixture.h"
+
+#include "limiter.h" /* for header.latest */
 
 static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uint64_t key,
                                  uint32_t cost) {
@@ -70,7 +72,6 @@ static void test_line_admit(void **state) {
                                          .used = 4,
                                          .remaining = 6,
                                          .granted = 4,
-                                         .window = T0 + MINUTE,
                                          .reset_after = MINUTE - 7};
         struct stint_verdict v = take(limiter, id, 100, 4);
         assert_same(&v, &expected, __LINE__);
@@ -107,7 +108,6 @@ static void test_line_refuse(void **state) {
                                          .used = 0,
                                          .remaining = 0,
                                          .granted = 0,
-                                         .window = T0 + MINUTE,
                                          .reset_after = MINUTE - 7,
                                          .retry_after = MINUTE - 7};
         struct stint_verdict v = take(limiter, id, 100, 4);
@@ -216,6 +216,195 @@ static void test_line_of_one_key(void **state) {
     stint_close(limiter);
 }
 
+/* A: what was let through without a slot was counted nowhere, so it cannot be given back later,
+ * when the key has a slot. */
+static void test_untracked_is_not_given_back(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t flags, stripes, capacity;
+    } kinds[] = {
+        {0, 0, 0}, {STINT_SMOOTH, 0, 0}, {STINT_START_PER_KEY, 0, 0}, {0, 2, 0}, {0, 0, 5}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+        struct stint_policy policy = make_policy("p", 3, HOUR, 0, kinds[i].flags);
+        policy.stripes = kinds[i].stripes;
+        policy.capacity = kinds[i].capacity;
+        int id = stint_policy_add(limiter, &policy);
+        assert_true(id >= 0);
+        uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
+        for (uint64_t k = 0; k < LINE; k++)
+            take(limiter, second, k, 1);
+        uint32_t capacity = policy.capacity != 0 ? policy.capacity : policy.limit;
+        struct stint_verdict let_through = take(limiter, (uint32_t)id, 100, 1);
+        assert_int_equal(let_through.flags, STINT_UNTRACKED);
+        assert_int_equal(let_through.granted, 1);
+        assert_true(let_through.window == 0);
+
+        test_time += SECOND; /* all slots are free */
+        struct stint_verdict v = take(limiter, (uint32_t)id, 100, capacity);
+        assert_int_equal(v.flags, 0);
+        stint_key key = number_key(limiter, 100);
+        struct stint_request request = {.key = key, .policy = (uint32_t)id, .cost = 1};
+        assert_int_equal(stint_refund(limiter, (uint32_t)id, key, 1, let_through.window), 0);
+        assert_true(stint_refund_all(limiter, &request, &let_through, 1) == 0);
+        assert_false(take(limiter, (uint32_t)id, 100, 1).allowed);
+        assert_int_equal(look(limiter, (uint32_t)id, 100, 0).used, capacity);
+        assert_int_equal(stint_refund(limiter, (uint32_t)id, key, 1, v.window), 1);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Stripes of a full table ---------------------------------------------------------------- */
+
+/* A striped key of which no stripe has a slot, or can have one, gets the answers of a plain key. */
+static void test_untracked_stripes(void **state) {
+    (void)state;
+    static const uint32_t costs[] = {0, 1, 49, 50, 51, 100, 101, 1000, UINT32_MAX};
+    enum { PEEK = STINT_PEEK, PARTIAL = STINT_PARTIAL, DRAIN = STINT_DRAIN };
+    for (uint32_t shadow = 0; shadow <= STINT_SHADOW; shadow += STINT_SHADOW) {
+        for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE;
+             on_full++) {
+            uint32_t id;
+            struct stint_limiter *limiter = open_full_line(on_full, &id);
+            struct stint_policy policy = make_policy("plain", 100, MINUTE, 0, shadow);
+            policy.near_limit = 50;
+            uint32_t plain = (uint32_t)stint_policy_add(limiter, &policy);
+            strcpy(policy.name, "striped");
+            policy.stripes = 4;
+            uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+            for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
+                for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
+                    for (uint32_t limit = 0; limit <= 60; limit += 30) {
+                        struct stint_request request = {1000, plain, costs[c], limit, flags};
+                        struct stint_verdict expected, got;
+                        stint_decide(limiter, &request, STINT_NOW, &expected);
+                        assert_true(expected.granted <= 100);
+                        request.policy = striped;
+                        stint_decide(limiter, &request, STINT_NOW, &got);
+                        if (!same_verdict(&got, &expected))
+                            print_error("cost %" PRIu32 ", flags %" PRIu32 ", limit %" PRIu32
+                                        ", on_full %d, shadow %" PRIu32 "\n",
+                                        costs[c], flags, limit, (int)on_full, shadow);
+                        assert_same(&got, &expected, __LINE__);
+                    }
+                }
+            }
+            struct stint_policy_stats one = get_policy_stats(limiter, plain);
+            struct stint_policy_stats other = get_policy_stats(limiter, striped);
+            assert_memory_equal(&one, &other, sizeof one);
+            assert_line_kept(limiter, id);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* C, and F and G under STINT_FULL_REPLACE: refusals and looks of a striped key take nobody's
+ * slot. */
+static void test_refused_stripes_replace_nobody(void **state) {
+    (void)state;
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REPLACE);
+    uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 4;
+    uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        take(limiter, id, k, 5);
+    assert_int_equal(take(limiter, striped, 100, 2).granted, 2); /* all of one stripe */
+    struct stint_stats before = get_stats(limiter);
+    assert_int_equal(before.live, LINE);
+    static const uint32_t costs[] = {7, 8, 9, 1000};
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(look(limiter, striped, 100, costs[i]).allowed);
+        struct stint_verdict v = take(limiter, striped, 100, costs[i]);
+        assert_false(v.allowed);
+        assert_int_equal(v.granted, 0);
+        assert_int_equal(v.flags & STINT_REPLACED, 0);
+    }
+    assert_true(look(limiter, striped, 100, 6).allowed);
+    struct stint_stats after = get_stats(limiter);
+    assert_int_equal(after.replaced, before.replaced);
+    assert_int_equal(after.placed, before.placed);
+    assert_int_equal(look(limiter, striped, 100, 0).used, 2);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        assert_int_equal(look(limiter, id, k, 0).used, 5);
+    stint_close(limiter);
+}
+
+/* ---- A clock that was wrong ------------------------------------------------------------------ */
+
+/* One `now` that is two hours ahead of the clock makes the decisions of a full table dearer,
+ * because slots may begin as late as that. They find out that the clock does not, and no more is
+ * taken back than that: callers may be ahead by 60 s. */
+static void check_latest_recovers(enum stint_on_full on_full) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(on_full, &id);
+    for (uint64_t round = 0; round < 3; round++) {
+        stint_take(limiter, id, number_key(limiter, 0), 1, test_time + 2 * HOUR, NULL);
+        tick_t latest = (tick_t)limiter->header->latest;
+        assert_true(latest >= tick_of(test_time + 2 * HOUR - MINUTE));
+        for (uint64_t k = 0; k < 1000; k++) {
+            test_time += STINT_TICK_NS;
+            take(limiter, id, 1000 * round + 100 + k, 1);
+            tick_t before = latest;
+            latest = (tick_t)limiter->header->latest;
+            assert_true(latest >= before || latest >= tick_of(test_time) + ALLOWANCE_TICKS);
+        }
+        if (latest > tick_of(test_time) + ALLOWANCE_TICKS)
+            fail_msg("on_full %d, round %" PRIu64 ": latest is %" PRId64
+                     " ticks ahead of the clock",
+                     (int)on_full, round, latest - tick_of(test_time));
+    }
+    stint_close(limiter);
+}
+
+static void test_latest_recovers(void **state) {
+    (void)state;
+    check_latest_recovers(STINT_FULL_ADMIT);
+    check_latest_recovers(STINT_FULL_REFUSE);
+    check_latest_recovers(STINT_FULL_REPLACE);
+}
+
+/* Beside a policy of longer windows, too, slots of short ones are free for new keys when the clock
+ * has stepped back. */
+static void test_step_back_beside_hours(void **state) {
+    (void)state;
+    test_time = T0 + 13 * MINUTE;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
+    uint64_t key = 0;
+    for (unsigned refused = 0; refused < 2000;)
+        refused += !take(limiter, minute, key++, 1).allowed;
+    test_time -= 50 * MINUTE;
+    for (unsigned minutes = 0; minutes < 52; minutes++, test_time += MINUTE)
+        for (unsigned i = 0; i < 500; i++)
+            if (!take(limiter, minute, key++, 1).allowed)
+                fail_msg("minute %u: new key %u refused", minutes, i);
+    stint_close(limiter);
+}
+
+/* Keys that stay in their slots from window to window, by a clock that was wrong once or not, are
+ * taken over when the clock has stepped back behind their windows. */
+static void test_step_back_of_kept_keys(void **state) {
+    (void)state;
+    for (unsigned wrong = 0; wrong < 2; wrong++) {
+        uint32_t minute;
+        struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &minute);
+        uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
+        if (wrong != 0)
+            (void)stint_take(limiter, minute, number_key(limiter, 0), 1, T0 + DAY, NULL);
+        test_time = T0 + DAY;
+        for (uint64_t key = 0; key < LINE; key++)
+            assert_true(take(limiter, minute, key, 1).allowed);
+        test_time -= 750 * SECOND;
+        for (uint64_t key = 60; key < 60 + LINE; key++, test_time += MINUTE)
+            assert_true(take(limiter, hour, key, 1).allowed);
+        stint_close(limiter);
+    }
+}
+
 /* ---- Bigger tables ------------------------------------------------------------------------- */
 
 enum { FLOOD = 20000 };
@@ -315,8 +504,8 @@ static void test_flood_replace(void **state) {
     }
 }
 
-/* Window after window of new keys: slots are used again, and the used ones stay within the table.
- */
+/* Window after window of new keys: slots are used again, and the used ones stay within the
+ * table. */
 static void test_stale_slots_are_reused(void **state) {
     (void)state;
     test_time = T0;
@@ -344,6 +533,12 @@ int main(void) {
         cmocka_unit_test(test_line_replace),
         cmocka_unit_test(test_line_frees_at_the_end),
         cmocka_unit_test(test_line_of_one_key),
+        cmocka_unit_test(test_untracked_is_not_given_back),
+        cmocka_unit_test(test_untracked_stripes),
+        cmocka_unit_test(test_refused_stripes_replace_nobody),
+        cmocka_unit_test(test_latest_recovers),
+        cmocka_unit_test(test_step_back_beside_hours),
+        cmocka_unit_test(test_step_back_of_kept_keys),
         cmocka_unit_test(test_flood_admit),
         cmocka_unit_test(test_flood_refuse),
         cmocka_unit_test(test_flood_replace),

@@ -74,8 +74,8 @@ static const char *read_string(const char *at, char *string, size_t size) {
     return at + 1;
 }
 
-/* Section 4.2.4; at most 15 digits. Its own rules let numbers begin with 0, but nobody writes so.
- */
+/* Section 4.2.4; at most 15 digits. Its own rules let numbers begin with 0, but nobody writes
+ * so. */
 static const char *read_integer(const char *at, int64_t *number) {
     size_t digits = strspn(at, "0123456789");
     assert_in_range(digits, 1, 15);
@@ -209,6 +209,74 @@ static void test_shadowed(void **state) {
     assert_text(stint_headers_legacy, &policy, &verdict, 1,
                 "X-RateLimit-Limit: 1\r\nX-RateLimit-Remaining: 0\r\n"
                 "X-RateLimit-Reset: 1704067201\r\n");
+}
+
+/* What was decided without a slot says nothing of what a client has left: only when to come
+ * back. */
+static void test_untracked(void **state) {
+    (void)state;
+    const uint32_t policies[] = {add_policy(limiter, "permin", 50, MINUTE, 0, 0),
+                                 add_policy(limiter, "perhr", 1000, HOUR, 0, 0),
+                                 add_policy(limiter, "perday", 5000, DAY, 0, 0)};
+    const struct stint_verdict tracked = granted(1000, 580, 1800 * SECOND);
+    const struct stint_verdict let_through = {.allowed = true,
+                                              .flags = STINT_UNTRACKED,
+                                              .capacity = 50,
+                                              .used = 1,
+                                              .remaining = 49,
+                                              .granted = 1,
+                                              .reset_after = 12 * SECOND};
+    const struct stint_verdict turned_away = {.flags = STINT_UNTRACKED,
+                                              .capacity = 50,
+                                              .reset_after = 12 * SECOND,
+                                              .retry_after = 12 * SECOND};
+    /* Wherever the one with a slot stands. */
+    for (unsigned at = 0; at < 3; at++) {
+        for (unsigned refuses = 0; refuses < 2; refuses++) {
+            uint32_t ids[3] = {policies[0], policies[0], policies[0]};
+            struct stint_verdict verdicts[3], other = refuses ? turned_away : let_through;
+            for (unsigned i = 0; i < 3; i++)
+                verdicts[i] = i == at ? tracked : other;
+            ids[at] = policies[1];
+            assert_text(stint_headers, ids, verdicts, 3,
+                        refuses ? "RateLimit-Policy: \"perhr\";q=1000;w=3600\r\n"
+                                  "RateLimit: \"perhr\";r=420;t=1800\r\n"
+                                  "Retry-After: 12\r\n"
+                                : "RateLimit-Policy: \"perhr\";q=1000;w=3600\r\n"
+                                  "RateLimit: \"perhr\";r=420;t=1800\r\n");
+            assert_text(stint_headers_legacy, ids, verdicts, 3,
+                        refuses ? "X-RateLimit-Limit: 1000\r\n"
+                                  "X-RateLimit-Remaining: 420\r\n"
+                                  "X-RateLimit-Reset: 1704069000\r\n"
+                                  "Retry-After: 12\r\n"
+                                : "X-RateLimit-Limit: 1000\r\n"
+                                  "X-RateLimit-Remaining: 420\r\n"
+                                  "X-RateLimit-Reset: 1704069000\r\n");
+        }
+    }
+    /* Two of three. */
+    const struct stint_verdict verdicts[] = {granted(50, 8, 11 * SECOND), let_through,
+                                             granted(5000, 1, DAY)};
+    assert_text(stint_headers, policies, verdicts, 3,
+                "RateLimit-Policy: \"permin\";q=50;w=60, \"perday\";q=5000;w=86400\r\n"
+                "RateLimit: \"permin\";r=42;t=11, \"perday\";r=4999;t=86400\r\n");
+    /* None. */
+    write_headers *const writers[] = {stint_headers, stint_headers_legacy};
+    for (size_t i = 0; i < 2; i++) {
+        assert_text(writers[i], policies, &let_through, 1, "");
+        assert_text(writers[i], policies, &turned_away, 1, "Retry-After: 12\r\n");
+    }
+
+    /* Out of real decisions. */
+    stint_close(limiter);
+    limiter = open_limiter(2, STINT_FULL_REFUSE); /* four slots */
+    uint32_t policy = add_policy(limiter, "permin", 50, MINUTE, 0, 0);
+    struct stint_verdict verdict;
+    for (uint64_t k = 0; k < 5; k++)
+        stint_take(limiter, policy, number_key(limiter, k), 1, T0 + 48 * SECOND, &verdict);
+    assert_int_equal(verdict.flags, STINT_UNTRACKED);
+    for (size_t i = 0; i < 2; i++)
+        assert_text(writers[i], &policy, &verdict, 1, "Retry-After: 12\r\n");
 }
 
 static uint32_t add_parsed(const char *text) {
@@ -455,15 +523,15 @@ static void test_any_verdicts_read_back(void **state) {
     }
     for (uint64_t round = 0; round < test_rounds(2000); round++) {
         size_t n = 1 + (size_t)random_below(&random, MOST);
-        struct stint_policy *chosen[MOST];
+        uint32_t chosen[MOST]; /* of the policies */
         uint32_t chosen_ids[MOST];
         struct stint_verdict verdicts[MOST];
+        size_t tracked[MOST], shown = 0; /* of the verdicts: untracked ones are left out */
         uint64_t longest = 0;
         bool any_refused = false;
         for (size_t i = 0; i < n; i++) {
-            size_t index = (size_t)random_below(&random, POLICIES);
-            chosen[i] = &policies[index];
-            chosen_ids[i] = ids[index];
+            chosen[i] = (uint32_t)random_below(&random, POLICIES);
+            chosen_ids[i] = ids[chosen[i]];
             verdicts[i] = (struct stint_verdict){
                 .allowed = random_below(&random, 3) != 0,
                 .flags = (uint32_t)random_next(&random),
@@ -481,35 +549,44 @@ static void test_any_verdicts_read_back(void **state) {
                 any_refused = true;
                 longest = verdicts[i].retry_after > longest ? verdicts[i].retry_after : longest;
             }
+            if ((verdicts[i].flags & STINT_UNTRACKED) == 0)
+                tracked[shown++] = i;
         }
         char *text = whole(stint_headers, chosen_ids, verdicts, n);
         struct field fields[3];
         struct item items[MOST];
         bool retry = any_refused && longest != STINT_NEVER;
-        assert_int_equal(read_fields(text, fields, 3), 2 + retry);
+        size_t lists = shown > 0 ? 2 : 0;
+        assert_int_equal(read_fields(text, fields, 3), lists + retry);
 
-        assert_string_equal(fields[0].name, "RateLimit-Policy");
-        assert_int_equal(read_list(fields[0].value, items, MOST), n);
-        for (size_t i = 0; i < n; i++) {
-            assert_string_equal(items[i].name, chosen[i]->name);
-            assert_int_equal(items[i].parameters['q'], verdicts[i].capacity);
-            int64_t w = items[i].parameters['w'];
-            assert_true(w >= 1 && (uint64_t)w * SECOND >= chosen[i]->window);
-            assert_true((uint64_t)(w - 1) * SECOND < chosen[i]->window);
+        if (lists > 0) {
+            assert_string_equal(fields[0].name, "RateLimit-Policy");
+            assert_int_equal(read_list(fields[0].value, items, MOST), shown);
         }
-        assert_string_equal(fields[1].name, "RateLimit");
-        assert_int_equal(read_list(fields[1].value, items, MOST), n);
-        for (size_t i = 0; i < n; i++) {
-            assert_string_equal(items[i].name, chosen[i]->name);
-            assert_int_equal(items[i].parameters['r'], verdicts[i].remaining);
+        for (size_t i = 0; i < shown; i++) {
+            const struct stint_policy *policy = &policies[chosen[tracked[i]]];
+            assert_string_equal(items[i].name, policy->name);
+            assert_int_equal(items[i].parameters['q'], verdicts[tracked[i]].capacity);
+            int64_t w = items[i].parameters['w'];
+            assert_true(w >= 1 && (uint64_t)w * SECOND >= policy->window);
+            assert_true((uint64_t)(w - 1) * SECOND < policy->window);
+        }
+        if (lists > 0) {
+            assert_string_equal(fields[1].name, "RateLimit");
+            assert_int_equal(read_list(fields[1].value, items, MOST), shown);
+        }
+        for (size_t i = 0; i < shown; i++) {
+            const struct stint_verdict *verdict = &verdicts[tracked[i]];
+            assert_string_equal(items[i].name, policies[chosen[tracked[i]]].name);
+            assert_int_equal(items[i].parameters['r'], verdict->remaining);
             int64_t t = items[i].parameters['t'];
-            assert_int_equal(t, verdicts[i].reset_after / SECOND +
-                                    (verdicts[i].reset_after % SECOND > 0 ? 1 : 0));
+            assert_int_equal(t, verdict->reset_after / SECOND +
+                                    (verdict->reset_after % SECOND > 0 ? 1 : 0));
         }
         if (retry) {
             int64_t seconds;
-            assert_string_equal(fields[2].name, "Retry-After");
-            assert_int_equal(*read_integer(fields[2].value, &seconds), '\0');
+            assert_string_equal(fields[lists].name, "Retry-After");
+            assert_int_equal(*read_integer(fields[lists].value, &seconds), '\0');
             assert_int_equal(seconds, longest / SECOND + (longest % SECOND > 0 ? 1 : 0));
         }
         free(text);
@@ -599,6 +676,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_example_of_the_header, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_decisions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shadowed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_untracked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_quota, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_policy_added_since, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reserved, set_up, tear_down),

@@ -1,43 +1,53 @@
 /* SPDX-License-Identifier: MIT
  * Histories, and whether they are linearizable.
  *
- * A few threads make random calls of the public functions on a few keys, in a table so small that its
- * slots change hands, on a clock that they turn. Of each call is written down what was asked, what was
- * answered, and its place in the order of all beginnings and ends of calls. Then the history of each key
- * under each policy is checked by itself, as linearizability allows (Herlihy and Wing, 1990): is there an
- * order of its calls, each at one instant between its beginning and its end, in which a sequential model
- * gives every answer that was got, all fields of all verdicts alike? The search is that of Wing and Gong
- * (1993), with Lowe's memory of the states that it has been in (2017). A call of a thread that stopped may
- * have had its effect or not.
+ * A few threads make random calls of the public functions on a few keys, in a table so small that
+ * its slots change hands, on a clock that they turn. Of each call is written down what was asked,
+ * what was answered, and its place in the order of all beginnings and ends of calls. Then the
+ * history of each key under each policy is checked by itself, as linearizability allows (Herlihy
+ * and Wing, 1990): is there an order of its calls, each at one instant between its beginning and
+ * its end, in which a sequential model gives every answer that was got, all fields of all verdicts
+ * alike? The search is that of Wing and Gong (1993), with Lowe's memory of the states that it has
+ * been in (2017). A call of a thread that stopped may have had its effect or not.
  *
- * The model is one record per key and policy, and naive.h. It is exact but for what stint.h leaves open:
+ * The model is one record per key and policy, and naive.h. It is exact but for what stint.h leaves
+ * open:
  *
- *  - A call is decided at the time that it was given, or that it read; that time is in its verdict. One
- *    that is later than the allowance may be decided at the time that the clock said during the call.
- *  - A window that is over by the time of another key's call that had begun may be lost, the slot having
- *    gone to that key (or to another claim of this one, by a call that overlaps others). What comes after
- *    is in a later window, never again in the lost one (A, H).
- *  - A key without a slot may begin in any window from that of the call's time to that of the latest time
- *    of a call that had begun.
- *  - A request of one token that saw room, by its window and time, may count past the capacity when it is
- *    refused after all, once; the count is cut off at the largest limit that there was ("up to one for each
- *    thread that was refused at the same instant"). Where refusals count, this is how it counted.
- *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads stopped that
- *    may have had one on its way to another key's slot. It is not known whose it was: each key may have had
- *    all of them.
- *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out as
- *    there are. That all were live at one instant is not checked here (full.c, twin.c do).
- *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is checked of
- *    them is A and B for each window, and that one refusal of each window is its first. A late call that
- *    meets stripes in windows of different age gives back what it has taken in one of them and starts over
- *    in the newest: calls that are under way at once with it may be refused for what it held.
- *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no key has two
- *    slots: A and B hold for keys that were not replaced, but nobody is told which were.
- *  - Policies do not change, the clock does not step back, and stint_decide_all is left out: it is not one
- *    operation, as stint.h says.
+ *  - A call is decided at the time that it was given, or that it read; that time is in its verdict.
+ *    One that is later than the allowance may be decided at the time that the clock said during the
+ *    call.
+ *  - A window that is over by the time of another key's call that had begun may be lost, the slot
+ *    having gone to that key (or to another claim of this one, by a call that overlaps others).
+ *    What comes after is in a later window, never again in the lost one (A, H).
+ *  - A key without a slot may begin in any window from that of the call's time to that of the
+ *    latest time of a call that had begun.
+ *  - A request of one token that saw room, by its window and time, may count past the capacity when
+ *    it is refused after all, once; the count is cut off at the largest limit that there was ("up
+ *    to one for each thread that was refused at the same instant"). Where refusals count, this is
+ *    how it counted.
+ *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads
+ *    stopped that may have had one on its way to another key's slot. It is not known whose it was:
+ *    each key may have had all of them.
+ *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
+ *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
+ *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
+ *    checked of them is A and B for each window, that what was granted is what was asked for, and
+ *    that one refusal of each window is its first. B: a request is refused only if its cost did not
+ *    fit beside the tokens that it may have seen; it sees one stripe after the other. It may also
+ *    be refused for what another held for a while: one that took from stripe after stripe and gave
+ *    back, because it fitted at some instant and then did not, or found no slot; or because it was
+ *    late, met stripes in windows of different age, and started over in the newest.
+ *  - What is charged stops at what a count holds, and is none of the tokens granted (A). Once a
+ *    policy was charged, what racing refused requests added stays.
+ *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
+ *    key has two slots: A and B hold for keys that were not replaced, but nobody is told which
+ *    were.
+ *  - Policies do not change, the clock does not step back, and stint_decide_all is left out: it is
+ *    not one operation, as stint.h says.
  *
- * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked after each of
- * their atomic operations as well: a broken one need not show in an answer at once. */
+ * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
+ * after each of their atomic operations as well: a broken one need not show in an answer at
+ * once. */
 #include "history.h"
 
 #include <inttypes.h>
@@ -75,6 +85,7 @@ struct call {
     struct stint_request request;
     uint64_t argument; /* its now: STINT_NOW, or a time */
     uint32_t tokens;   /* of a refund */
+    bool of_charge;    /* the refund is of one */
     uint64_t window;
     uint64_t began, ended; /* in the order of all; NEVER: it has not */
     uint64_t readings[READINGS_MAX];
@@ -104,7 +115,6 @@ static struct {
     uint32_t policy_count, key_count;
     stint_key keys[KEYS_MAX];
     uint64_t phases[KEYS_MAX][POLICIES_MAX];
-    bool single[POLICIES_MAX]; /* striped: requests of one token only, and nothing given back */
     struct thread threads[THREADS_MAX];
     unsigned thread_count;
     unsigned stopped; /* a thread; THREADS_MAX: none */
@@ -120,6 +130,22 @@ static struct {
 } h;
 
 static _Thread_local struct thread *self;
+
+static bool decides(const struct call *call) {
+    return call->kind == TAKE || call->kind == DECIDE;
+}
+
+static bool looks(const struct call *call) {
+    return takes_nothing(&call->request);
+}
+
+static bool only_looks(const struct call *call) {
+    return merely_looks(&call->request);
+}
+
+static bool charges(const struct call *call) {
+    return makes_charge(&call->request);
+}
 
 /* ---- Making a history -------------------------------------------------------------------------- */
 
@@ -270,12 +296,18 @@ static void pick_request(struct thread *thread, struct call *call) {
     call->kind = TAKE;
     call->request =
         (struct stint_request){.key = h.keys[call->key], .policy = call->policy, .cost = 1};
-    if (random_below(random, 3) != 0 || h.single[call->policy])
+    if (random_below(random, 3) != 0)
         return;
     call->request.cost = (uint32_t)random_below(random, (uint64_t)capacity + 2);
     if (random_below(random, 3) == 0)
         return;
     call->kind = DECIDE;
+    if (random_below(random, 3) == 0) {
+        call->request.flags = STINT_CHARGE | (random_below(random, 2) == 0 ? STINT_PEEK : 0);
+        if (random_below(random, 8) == 0) /* more than any count holds */
+            call->request.cost = UINT32_MAX - (uint32_t)random_below(random, 2);
+        return;
+    }
     call->request.flags = (uint32_t)random_below(random, 16);
     if (policy->max_reserved != 0 && random_below(random, 2) == 0) {
         call->request.flags |= STINT_RESERVE;
@@ -299,9 +331,10 @@ static void pick_call(struct thread *thread, struct call *call) {
         call->key = taken->key;
         call->policy = taken->policy;
         call->window = taken->verdict.window;
+        call->of_charge = charges(taken);
         call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
         thread->refundable = CALLS_MAX;
-    } else if (random_below(random, 16) == 0 && !h.single[call->policy]) {
+    } else if (random_below(random, 16) == 0) {
         call->kind = RESET;
     } else {
         pick_request(thread, call);
@@ -332,8 +365,7 @@ static void make_call(struct thread *thread, struct call *call) {
     }
     thread->calling = false;
     call->ended = next_event();
-    if (call->verdict.granted != 0 && (call->verdict.flags & STINT_UNTRACKED) == 0 &&
-        !h.single[call->policy])
+    if (call->verdict.granted != 0 && (call->verdict.flags & STINT_UNTRACKED) == 0)
         thread->refundable = thread->call_count;
     thread->call_count++;
 }
@@ -388,7 +420,7 @@ static bool run_scheduled(struct random *random) {
         .usual_steps = calls * UINT64_C(16),
         .stops = random_below(random, 6) == 0,
     };
-    uint32_t own_number = stint_thread_number;
+    uint64_t own_number = stint_thread_number;
     schedule_run(&schedule);
     self = NULL;
     stint_thread_number = own_number;
@@ -492,7 +524,6 @@ static void start(uint64_t seed, struct random *random) {
         h.keys[k] = random_next(random) << 8 | (k + 1);
     for (unsigned p = 0; p < h.policy_count; p++) {
         h.policies[p] = pick_policy(random, p);
-        h.single[p] = is_striped(&h.policies[p]) && random_below(random, 2) == 0;
         if (stint_policy_add(h.limiter, &h.policies[p]) != (int)p)
             abort();
         for (unsigned k = 0; k < h.key_count; k++) { /* the phase of its windows, if it has one */
@@ -523,6 +554,28 @@ static void start(uint64_t seed, struct random *random) {
 
 /* ---- What is known of a call ------------------------------------------------------------------- */
 
+/* The history of a key under a policy. */
+static struct {
+    unsigned key, policy_id;
+    const struct stint_policy *policy;
+    uint64_t phase;
+    struct call *calls[THREADS_MAX * CALLS_MAX];
+    unsigned call_count;
+    uint64_t
+        latest[THREADS_MAX * CALLS_MAX]; /* time of any call that began before this one's end */
+    uint64_t latest_taker[THREADS_MAX * CALLS_MAX]; /* likewise of one that may take the slot */
+    uint64_t largest[THREADS_MAX * CALLS_MAX][2]; /* limit of calls before its beginning, its end */
+    uint32_t before[THREADS_MAX * CALLS_MAX];     /* calls that ended before it began */
+    uint32_t must;                                /* calls that have ended */
+    unsigned strays_most;
+    unsigned deepest; /* most calls that found a place */
+    uint32_t deepest_done;
+} v;
+
+static uint64_t end_at(uint64_t now) {
+    return window_end_at(v.policy, v.phase, now);
+}
+
 /* All calls of the history that have begun, in the order of their beginnings. */
 static struct call *all_calls[THREADS_MAX * CALLS_MAX];
 static unsigned all_count;
@@ -540,14 +593,6 @@ static void gather_calls(void) {
             all_calls[all_count++] = &thread->calls[c];
     }
     qsort(all_calls, all_count, sizeof(all_calls[0]), earlier);
-}
-
-static bool decides(const struct call *call) {
-    return call->kind == TAKE || call->kind == DECIDE;
-}
-
-static bool looks(const struct call *call) {
-    return (call->request.flags & STINT_PEEK) != 0;
 }
 
 /* The time that a decision was given, or read. 0: it has not got as far as that. */
@@ -579,6 +624,26 @@ static bool now_may_be(const struct call *call, uint64_t now) {
     return false;
 }
 
+/* The time at which a call was decided; 0: at none that it could be. */
+static uint64_t decided_at(const struct call *call) {
+    const struct stint_verdict *verdict = &call->verdict;
+    if (call->ended == NEVER)
+        return first_now(call);
+    if ((verdict->flags & STINT_UNTRACKED) == 0) {
+        uint64_t now = verdict->window - verdict->reset_after;
+        return now_may_be(call, now) ? now : 0;
+    }
+    /* A verdict without a window tells the time to the end of the one that it would have
+     * charged. */
+    uint64_t now = first_now(call);
+    for (unsigned i = 0; end_at(now) - now != verdict->reset_after; i++) {
+        if (!very_late(call) || i == call->reading_count)
+            return 0;
+        now = call->readings[i];
+    }
+    return now;
+}
+
 /* Whether a call counts by the fetch-add of the hot path. */
 static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = &h.policies[call->policy];
@@ -601,24 +666,6 @@ struct node {
     bool refused;       /* it has had its first refusal in this window */
 };
 
-/* The history of a key under a policy. */
-static struct {
-    unsigned key, policy_id;
-    const struct stint_policy *policy;
-    uint64_t phase;
-    struct call *calls[THREADS_MAX * CALLS_MAX];
-    unsigned call_count;
-    uint64_t
-        latest[THREADS_MAX * CALLS_MAX]; /* time of any call that began before this one's end */
-    uint64_t latest_taker[THREADS_MAX * CALLS_MAX]; /* likewise of one that may take the slot */
-    uint64_t largest[THREADS_MAX * CALLS_MAX][2]; /* limit of calls before its beginning, its end */
-    uint32_t before[THREADS_MAX * CALLS_MAX];     /* calls that ended before it began */
-    uint32_t must;                                /* calls that have ended */
-    unsigned strays_most;
-    unsigned deepest; /* most calls that found a place */
-    uint32_t deepest_done;
-} v;
-
 static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
@@ -627,13 +674,12 @@ static uint32_t request_capacity(const struct call *call) {
     return call->request.limit != 0 ? call->request.limit : capacity_of(v.policy);
 }
 
+/* Most tokens that may be used after a request. */
 static uint64_t request_room(const struct call *call) {
+    if (charges(call))
+        return count_most(v.policy);
     return request_capacity(call) +
            ((call->request.flags & STINT_RESERVE) != 0 ? v.policy->max_reserved : 0);
-}
-
-static uint64_t end_at(uint64_t now) {
-    return window_end_at(v.policy, v.phase, now);
 }
 
 static void mark_near(struct stint_verdict *verdict) {
@@ -647,35 +693,44 @@ static void mark_near(struct stint_verdict *verdict) {
 static struct stint_verdict decide_in(const struct call *call, uint64_t now, bool counted,
                                       struct node *node) {
     const struct stint_policy *policy = v.policy;
-    bool peek = looks(call);
+    bool peek = looks(call), charge = charges(call);
     uint32_t flags = call->request.flags, cost = call->request.cost;
     struct stint_verdict verdict = {.capacity = request_capacity(call)};
     uint64_t room = request_room(call), sum = count_sum(policy, node->count, now);
     bool fits = sum + cost <= room;
 
+    if (charge) { /* all of it, as far as the count of this window holds it */
+        uint64_t holds = node->count.used < room ? room - node->count.used : 0;
+        cost = cost < holds ? cost : (uint32_t)holds;
+        fits = true;
+    }
     if (!fits && (flags & STINT_PARTIAL) != 0 && sum < room) {
         cost = (uint32_t)(room - sum);
         fits = true;
     }
     verdict.allowed = fits;
-    if (fits && sum + cost > verdict.capacity)
+    if (fits && !charge && sum + cost > verdict.capacity)
         verdict.retry_after = count_wait(policy, node->count, cost, verdict.capacity, now);
     if (fits && !peek) {
         node->count.used += cost;
         sum += cost;
         verdict.granted = cost;
     }
-    if (!fits && !peek) {
+    if (!fits && !only_looks(call)) {
         if (!node->refused)
             verdict.flags |= STINT_FIRST_REFUSAL;
         node->refused = true;
+    }
+    if (!fits && !peek) {
         if ((flags & STINT_DRAIN) != 0 && sum < verdict.capacity) {
             node->count.used += (uint32_t)(verdict.capacity - sum);
             sum = verdict.capacity;
         }
+        uint64_t left = sum < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - sum : 0;
         if ((policy->flags & STINT_COUNT_REFUSED) != 0 && !counted) {
-            node->count.used += cost;
-            sum += cost;
+            uint32_t counts = cost < left ? cost : (uint32_t)left;
+            node->count.used += counts;
+            sum += counts;
         }
     }
     verdict.used = (uint32_t)sum;
@@ -709,15 +764,18 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
     }
     if (h.on_full == STINT_FULL_REFUSE)
         fits = false;
+    if (charges(call)) { /* is never refused, nor made here */
+        cost = 0;
+        fits = true;
+    }
     verdict.allowed = fits;
-    verdict.window = end_at(now);
-    verdict.reset_after = verdict.window - now;
+    verdict.reset_after = end_at(now) - now;
     if (fits && !looks(call))
         verdict.granted = verdict.used = (uint32_t)cost;
     if (fits) {
         verdict.remaining = verdict.used < verdict.capacity ? verdict.capacity - verdict.used : 0;
         if (cost > verdict.capacity)
-            verdict.retry_after = count_wait(v.policy, (struct count){.window = verdict.window},
+            verdict.retry_after = count_wait(v.policy, (struct count){.window = end_at(now)},
                                              (uint32_t)cost, verdict.capacity, now);
     } else {
         verdict.retry_after = call->request.cost > room ? STINT_NEVER : verdict.reset_after;
@@ -781,7 +839,7 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
         struct stint_verdict verdict = decide_in(call, now, (from->added & bit) != 0, &decided);
         if (!answers(call, verdict, shows))
             continue;
-        bool wrote = !looks(call) &&
+        bool wrote = !only_looks(call) &&
                      (decided.refused != next.refused || decided.count.used != next.count.used);
         struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
         result.done |= bit;
@@ -801,9 +859,10 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
             add_next(nexts, &next);
         return;
     }
-    if (looks(call) || call->request.cost == 0) {
-        struct node fresh = {.count = {.window = end_at(now)}};
-        if (answers(call, decide_in(call, now, false, &fresh), 0))
+    struct node looked = {.count = {.window = end_at(now)}};
+    struct stint_verdict verdict = decide_in(call, now, false, &looked);
+    if (only_looks(call) || (looked.count.used == 0 && !looked.refused)) { /* nothing to write */
+        if (answers(call, verdict, 0))
             add_next(nexts, &next);
         return;
     }
@@ -857,10 +916,8 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
         without.count.used = without.count.previous = 0;
         add_next(nexts, &without);
     } else {
-        uint64_t now = first_now(call);
-        if (call->ended != NEVER)
-            now = call->verdict.window - call->verdict.reset_after;
-        if (!now_may_be(call, now) || now == 0)
+        uint64_t now = decided_at(call);
+        if (now == 0)
             return;
         if (from->known)
             decide_known(index, from, now, nexts);
@@ -970,11 +1027,14 @@ static bool search(struct node node) {
     return false;
 }
 
+static bool overlap(const struct call *one, const struct call *other) {
+    return one->began < other->ended && other->began < one->ended;
+}
+
 /* Whether a call of this key was under way at once with another one of it. */
 static bool overlaps_own(const struct call *call) {
     for (unsigned i = 0; i < v.call_count; i++)
-        if (v.calls[i] != call && v.calls[i]->began < call->ended &&
-            call->began < v.calls[i]->ended)
+        if (v.calls[i] != call && overlap(v.calls[i], call))
             return true;
     return false;
 }
@@ -1006,12 +1066,17 @@ static void note_calls(unsigned key, unsigned policy) {
             bool own = other->key == key && other->policy == policy;
             if (!decides(other) || other->began > call->ended)
                 continue;
+            if (other->policy == policy && charges(other)) {
+                if (other->ended < call->began && other->verdict.granted != 0)
+                    v.largest[i][0] = STINT_LIMIT_MAX;
+                v.largest[i][1] = STINT_LIMIT_MAX;
+            }
             if (other->policy == policy && other->request.limit != 0) {
                 if (other->ended < call->began || other == call)
                     v.largest[i][0] = max_of(v.largest[i][0], other->request.limit);
                 v.largest[i][1] = max_of(v.largest[i][1], other->request.limit);
             }
-            if (looks(other))
+            if (only_looks(other))
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
             if (!own || overlaps_own(other))
@@ -1035,24 +1100,114 @@ static bool linearizable(void) {
 
 /* ---- Striped keys ------------------------------------------------------------------------------- */
 
-/* A striped key's tokens that were granted in a window by calls that began before an instant, less what
- * was given back by them; of calls that stopped on their way, the most or the least. */
-static int64_t striped_tokens(uint64_t window, uint64_t instant, bool most) {
+/* A limit of the request's own is at most the policy's. */
+static int64_t striped_capacity(const struct call *call) {
+    uint32_t capacity = capacity_of(v.policy), own = call->request.limit;
+    return own != 0 && own < capacity ? own : capacity;
+}
+
+/* Whether a call took tokens of a striped key, or was about to when it stopped, in a window. */
+static bool takes_in(const struct call *call, uint64_t window) {
+    bool tracked = (call->verdict.flags & STINT_UNTRACKED) == 0;
+    return decides(call) && !looks(call) &&
+           (call->ended == NEVER || (tracked && call->verdict.window == window));
+}
+
+/* A striped key's tokens that were granted in a window and not given back. What was charged is no
+ * grant. */
+static int64_t striped_grants(uint64_t window) {
     int64_t tokens = 0;
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
         bool stopped = call->ended == NEVER;
-        if (call->began >= instant)
-            continue;
-        if (call->kind == REFUND && call->window == window)
-            tokens -= !stopped ? call->given_back : most ? 0 : call->tokens;
-        else if (decides(call) && stopped)
-            tokens += most ? call->request.cost : 0;
-        else if (decides(call) && call->verdict.window == window &&
-                 (call->verdict.flags & STINT_UNTRACKED) == 0)
+        if (call->kind == REFUND && call->window == window && !call->of_charge)
+            tokens -= stopped ? call->tokens : call->given_back;
+        else if (takes_in(call, window) && !stopped && !charges(call))
             tokens += call->verdict.granted;
     }
     return tokens;
+}
+
+/* The least tokens of a striped key that may have been used in a window at an instant. */
+static int64_t striped_least(uint64_t window, uint64_t instant) {
+    int64_t tokens = 0;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        if (call->kind == RESET && call->began < instant)
+            return 0;
+        if (call->kind == REFUND && call->window == window && call->began < instant)
+            tokens -= call->tokens;
+        else if (takes_in(call, window) && call->ended < instant)
+            tokens += call->verdict.granted;
+    }
+    return tokens < 0 ? 0 : tokens;
+}
+
+/* The most tokens that a request may have taken from one stripe after the other and given back in
+ * the end: it seemed to fit, but others were faster, or the full table had no slot for one of the
+ * stripes. */
+static int64_t held_for_a_while(const struct call *call, uint64_t window) {
+    int64_t capacity = striped_capacity(call), cost = call->request.cost;
+    if (!decides(call) || looks(call) || call->ended == NEVER)
+        return 0;
+    if ((call->verdict.flags & STINT_UNTRACKED) != 0)
+        return cost < capacity ? cost : capacity;
+    if (call->verdict.granted != 0 || (call->request.flags & STINT_PARTIAL) != 0 || cost == 0)
+        return 0;
+    for (uint64_t instant = call->began + 1; instant <= call->ended; instant++)
+        if (striped_least(window, instant) + cost <= capacity)
+            return cost - 1;
+    return 0;
+}
+
+/* The most tokens of a striped key that a call may have seen used in a window. It sees one stripe
+ * after the other: what was given back to one and taken from another meanwhile, it may have seen in
+ * both. */
+static int64_t striped_most(const struct call *by, uint64_t window) {
+    int64_t tokens = 0, hot = 0;
+    bool charged = false;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        if (call->kind == REFUND && call->window == window && call->ended < by->began)
+            tokens -= call->given_back;
+        if (!decides(call) || call == by || call->began > by->ended)
+            continue;
+        hot += is_hot(call);
+        if ((call->request.flags & STINT_DRAIN) != 0 && !looks(call) && call->verdict.granted == 0)
+            return STINT_LIMIT_MAX; /* it may have emptied the key */
+        if (takes_in(call, window))
+            tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
+        if (overlap(call, by))
+            tokens += held_for_a_while(call, window);
+    }
+    for (unsigned i = 0; i < all_count; i++)
+        charged |= all_calls[i]->policy == v.policy_id && charges(all_calls[i]) &&
+                   all_calls[i]->began < by->ended;
+    return tokens + (charged ? hot : 0); /* what they add past a share stays then */
+}
+
+/* Whether what a call asked for may not have fitted into `room` tokens of a window. */
+static bool striped_was_full(const struct call *call, uint64_t window, int64_t room) {
+    int64_t cost = call->request.cost;
+    if ((call->request.flags & STINT_PARTIAL) != 0 && cost > 1)
+        cost = 1;
+    return striped_most(call, window) + cost > room;
+}
+
+/* Whether what was granted is what was asked for. */
+static bool striped_granted(const struct call *call) {
+    const struct stint_verdict *verdict = &call->verdict;
+    uint32_t cost = call->request.cost;
+    bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
+    if (looks(call) || refused)
+        return verdict->granted == 0;
+    if ((call->request.flags & STINT_PARTIAL) != 0)
+        return verdict->granted <= cost && (verdict->granted != 0 || cost == 0);
+    /* The count holds no more, or some of its stripes have no slot in a full table. */
+    if (charges(call) && (striped_was_full(call, verdict->window, STINT_LIMIT_MAX) ||
+                          h.stats.placed >= h.lines * LINE_SLOTS))
+        return verdict->granted <= cost;
+    return verdict->granted == cost;
 }
 
 /* Whether a call was under way at once with one that may have met stripes in different windows. */
@@ -1060,17 +1215,16 @@ static bool overlaps_straddler(const struct call *call) {
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *other = v.calls[i];
         const struct stint_verdict *verdict = &other->verdict;
-        bool straddles = other->ended == NEVER ||
-                         verdict->window != end_at(verdict->window - verdict->reset_after) ||
-                         very_late(other);
-        if (decides(other) && straddles && other->began < call->ended && call->began < other->ended)
+        bool tracked = (verdict->flags & STINT_UNTRACKED) == 0;
+        bool straddles = other->ended == NEVER || very_late(other) ||
+                         (tracked && verdict->window != end_at(decided_at(other)));
+        if (decides(other) && straddles && overlap(call, other))
             return true;
     }
     return false;
 }
 
 static const char *striped_wrong(void) {
-    int64_t capacity = capacity_of(v.policy);
     bool reset = false;
     for (unsigned i = 0; i < v.call_count; i++)
         reset |= v.calls[i]->kind == RESET;
@@ -1084,23 +1238,23 @@ static const char *striped_wrong(void) {
             end_at(verdict->window - 1) != verdict->window ||
             verdict->window > end_at(max_of(now, v.latest[i])))
             return "a verdict of no window that it could be in";
-        if (!reset && striped_tokens(verdict->window, NEVER, false) > capacity)
+        if (!reset && striped_grants(verdict->window) > capacity_of(v.policy))
             return "A: more granted in a window than the policy allows";
-        if (!looks(call) && verdict->granted != 0 && verdict->used < verdict->granted)
+        if (verdict->granted != 0 && verdict->used < verdict->granted)
             return "used is less than was granted";
         bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
-        bool was_full = !h.single[v.policy_id] || h.stats.stray_tokens != 0 || v.strays_most != 0;
+        if (!striped_granted(call))
+            return "granted is not what was asked for";
+        bool was_full = h.stats.stray_tokens != 0 || v.strays_most != 0;
         /* The stripes were seen full in the window of its time or in a later one. The verdict is of the
          * window in which the refusal was marked, which may have begun since. */
-        for (unsigned j = 0; j < v.call_count; j++) {
-            uint64_t window = v.calls[j]->verdict.window;
-            was_full |= window >= end_at(first_now(call)) && window <= verdict->window &&
-                        striped_tokens(window, call->ended, true) >= capacity;
-        }
+        for (uint64_t window = end_at(first_now(call)); window <= verdict->window;
+             window += v.policy->window)
+            was_full |= refused && striped_was_full(call, window, striped_capacity(call));
         was_full |= overlaps_straddler(call);
         if (refused && !was_full)
             return "B: refused, though there was room at every instant";
-        if (!refused || looks(call))
+        if (!refused || only_looks(call))
             continue;
         unsigned firsts = 0;
         bool unknown = false;
@@ -1194,8 +1348,7 @@ static void sum_up(void) {
         bool overlaps = false;
         for (unsigned j = 0; j < all_count; j++)
             overlaps |= i != j && all_calls[j]->key == call->key &&
-                        all_calls[j]->policy == call->policy && all_calls[j]->began < call->ended &&
-                        call->began < all_calls[j]->ended;
+                        all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
         if (!decides(call) || call->ended == NEVER)
             continue;

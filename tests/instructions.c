@@ -2,6 +2,7 @@
  * A signal between any two instructions of a decision, whose handler decides too: as another thread might just
  * then. The processor is told to stop after each instruction, so this is the code that users run, in the order
  * in which the compiler has put its loads; test builds have their steps in the program's order. x86-64 only. */
+#include <pthread.h>
 #include <signal.h>
 #include <ucontext.h>
 
@@ -120,7 +121,102 @@ static void test_every_instruction(void **state) {
     sigaction(SIGTRAP, &old, NULL);
 }
 
+/* ---- The first decision of a thread ---------------------------------------------------------- */
+
+/* A thread's whole life: one decision, interrupted after instruction number bed.at. */
+static void *first_decision(void *key) {
+    steps_begin();
+    stint_take(bed.limiter, bed.policy, *(stint_key *)key, 1, STINT_NOW, NULL);
+    steps_end();
+    return NULL;
+}
+
+static void run_thread(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, body, argument), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* The number of the second of two new threads: the handler's is the second free one, too. */
+static void *number_of_second(void *number) {
+    (void)take(LATER);
+    if (*(uint64_t *)number == 0)
+        run_thread(number_of_second, memset(number, 1, sizeof(uint64_t)));
+    else
+        *(uint64_t *)number = stint_thread_number;
+    return NULL;
+}
+
+/* Of a table that others may share each thread has to find a lane, too. */
+static void open_bed(void *memory, size_t size) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 1000;
+    options.clock = test_clock;
+    if (memory == NULL) {
+        assert_int_equal(stint_open(&options, &bed.limiter), 0);
+    } else {
+        memset(memory, 0, size);
+        assert_int_equal(stint_open_in(&options, memory, size, &bed.limiter), 0);
+    }
+    bed.policy = add_policy(bed.limiter, "many", STINT_LIMIT_MAX, DAY, 0, 0);
+}
+
+static uint64_t lanes_owned(void) {
+    uint64_t owned = 0;
+    for (unsigned i = 0; i < LANES_MAX; i++)
+        owned += bed.limiter->header->lane_owners[i] != 0;
+    return owned;
+}
+
+/* Whatever the handler comes between, the thread has one number, and one lane at most. */
+static void interrupt_threads(void *memory, size_t size) {
+    uint64_t before = 0, after = 0;
+
+    open_bed(memory, size);
+    run_thread(number_of_second, &before);
+    stint_close(bed.limiter);
+    bed.other = OTHER;
+    for (bed.at = 0, bed.fired = true; bed.fired; bed.at++) {
+        open_bed(memory, size);
+        (void)take(KEY); /* shorter, and a lane for this thread */
+        (void)take(OTHER);
+        stint_key key = number_key(bed.limiter, KEY);
+        bed.fired = false;
+        bed.count = 0;
+        run_thread(first_decision, &key);
+        assert_int_equal(lanes_owned(), memory == NULL ? 0 : 2);
+        assert_int_equal(get_policy_stats(bed.limiter, bed.policy).allowed, 3 + bed.fired);
+        stint_close(bed.limiter);
+    }
+    open_bed(memory, size);
+    run_thread(number_of_second, &after);
+    assert_int_equal(after, before);
+    stint_close(bed.limiter);
+    assert_true(bed.at > 50);
+    print_message("%lu instructions\n", bed.at - 1);
+}
+
+static void test_every_instruction_of_first(void **state) {
+    (void)state;
+    if (emulated("trap flag"))
+        skip();
+    struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
+    assert_int_equal(sigaction(SIGTRAP, &action, &old), 0);
+    interrupt_threads(NULL, 0);
+
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 1000;
+    size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    interrupt_threads(memory, size);
+    assert_int_equal(munmap(memory, size), 0);
+    sigaction(SIGTRAP, &old, NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_instruction)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_instruction),
+        cmocka_unit_test(test_every_instruction_of_first),
+    };
     return cmocka_run_group_tests_name("instructions", tests, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void check_opens(const struct stint_options *options) {
     struct stint_limiter *limiter = NULL;
     assert_int_equal(stint_open(options, &limiter), 0);
     struct stint_stats stats = get_stats(limiter);
-    assert_int_equal(system_calls.mapped, stats.memory + sizeof(struct own_stripes));
+    assert_int_equal(system_calls.mapped, stats.memory + sizeof(struct own_lanes));
     uint32_t policy = add_policy(limiter, "", 1, MINUTE, 0, 0);
     assert_true(stint_take(limiter, policy, 1, 1, T0, NULL));
     assert_false(stint_take(limiter, policy, 1, 1, T0, NULL));

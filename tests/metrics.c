@@ -119,6 +119,31 @@ static void test_near_limit_and_resets(void **state) {
     stint_close(limiter);
 }
 
+/* Tokens charged and given back, and requests that make no sense. None of them is a decision. */
+static void test_charges_and_refunds(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    uint32_t policy = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    struct stint_request request = {
+        .key = number_key(limiter, 1), .policy = policy, .cost = 25, .flags = STINT_CHARGE};
+    struct stint_verdict verdict;
+    assert_true(stint_decide(limiter, &request, STINT_NOW, &verdict));
+    assert_int_equal(verdict.granted, 25);
+    assert_line(limiter, "\nstint_charged_tokens_total{policy=\"p\"} 25\n");
+    assert_int_equal(stint_refund(limiter, policy, request.key, 7, verdict.window), 7);
+    verdict.granted = 11;
+    assert_int_equal(stint_refund_all(limiter, &request, &verdict, 1), 11);
+    assert_int_equal(stint_refund(limiter, policy, request.key, 9, 0), 0);
+    assert_line(limiter, "\nstint_refunded_tokens_total{policy=\"p\"} 18\n");
+    request.flags |= STINT_PARTIAL;
+    assert_false(stint_decide(limiter, &request, STINT_NOW, NULL));
+    assert_line(limiter, "\nstint_table_bad_requests_total 1\n");
+    assert_line(limiter, "\nstint_charged_tokens_total{policy=\"p\"} 25\n");
+    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 0\n");
+    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"refused\"} 0\n");
+    stint_close(limiter);
+}
+
 static void test_windows_are_exact(void **state) {
     (void)state;
     static const struct {
@@ -171,6 +196,10 @@ static void test_every_counter(void **state) {
          "stint_untracked_decisions_total{policy=\"p\"}"},
         {false, COUNT_NEAR_LIMIT, offsetof(struct stint_policy_stats, near_limit),
          "stint_near_limit_decisions_total{policy=\"p\"}"},
+        {false, COUNT_CHARGED, offsetof(struct stint_policy_stats, charged),
+         "stint_charged_tokens_total{policy=\"p\"}"},
+        {false, COUNT_REFUNDED, offsetof(struct stint_policy_stats, refunded),
+         "stint_refunded_tokens_total{policy=\"p\"}"},
         {true, COUNT_PLACED, offsetof(struct stint_stats, placed), "stint_table_placed_total"},
         {true, COUNT_REPLACED, offsetof(struct stint_stats, replaced),
          "stint_table_replaced_total"},
@@ -180,6 +209,8 @@ static void test_every_counter(void **state) {
          "stint_table_stray_tokens_total"},
         {true, COUNT_UNKNOWN_POLICY, offsetof(struct stint_stats, unknown_policy),
          "stint_table_unknown_policy_decisions_total"},
+        {true, COUNT_BAD_REQUEST, offsetof(struct stint_stats, bad_requests),
+         "stint_table_bad_requests_total"},
         {true, COUNT_RESET, offsetof(struct stint_stats, resets), "stint_table_resets_total"},
     };
     enum { COUNTERS = sizeof counters / sizeof counters[0] };
@@ -203,6 +234,8 @@ static void test_every_counter(void **state) {
     policy_stats = get_policy_stats(limiter, other);
     assert_int_equal(policy_stats.allowed, 0);
     assert_int_equal(policy_stats.near_limit, 0);
+    assert_int_equal(policy_stats.charged, 0);
+    assert_int_equal(policy_stats.refunded, 0);
     stint_close(limiter);
 }
 
@@ -213,7 +246,7 @@ static void test_longest(void **state) {
     char name[STINT_NAME_SIZE] = {0};
     memset(name, '\\', sizeof name - 1);
     uint32_t policy = add_policy(limiter, name, STINT_LIMIT_MAX, 366 * DAY - 10 * MS, 0, 0);
-    for (uint32_t counter = COUNT_ALLOWED; counter <= COUNT_NEAR_LIMIT; counter++)
+    for (uint32_t counter = COUNT_ALLOWED; counter <= COUNT_REFUNDED; counter++)
         limiter->counters[policy].count[counter] = UINT64_MAX;
     char *text = whole(limiter);
     size_t samples = 0;
@@ -236,6 +269,7 @@ int main(void) {
         cmocka_unit_test(test_no_policies),
         cmocka_unit_test(test_follows_the_counts),
         cmocka_unit_test(test_near_limit_and_resets),
+        cmocka_unit_test(test_charges_and_refunds),
         cmocka_unit_test(test_windows_are_exact),
         cmocka_unit_test(test_every_counter),
         cmocka_unit_test(test_longest),

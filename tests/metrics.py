@@ -73,6 +73,7 @@ class Metrics(unittest.TestCase):
             "clock_steps_total": 14,
             "stray_tokens_total": 15,
             "unknown_policy_decisions_total": 9,
+            "bad_requests_total": 17,
             "resets_total": 16,
         }.items():
             expected["stint_table_" + name, ()] = value
@@ -85,6 +86,8 @@ class Metrics(unittest.TestCase):
         expected.update(by_policy("stint_near_limit_decisions_total", 11, 0))
         expected.update(by_policy("stint_first_refusals_total", 2, 1))
         expected.update(by_policy("stint_untracked_decisions_total", 1, 12))
+        expected.update(by_policy("stint_charged_tokens_total", 18, 0))
+        expected.update(by_policy("stint_refunded_tokens_total", 0, 19))
         self.assertEqual(self.samples, expected)
         self.assertGreater(stats["slots"], 1999)
         self.assertGreater(stats["memory_bytes"], 31999)

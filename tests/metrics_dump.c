@@ -66,6 +66,9 @@ int main(int argc, char **argv) {
     count(limiter, options.max_policies, COUNT_CLOCK_STEP, 14);
     count(limiter, options.max_policies, COUNT_STRAY, 15);
     count(limiter, options.max_policies, COUNT_RESET, 16);
+    count(limiter, options.max_policies, COUNT_BAD_REQUEST, 17);
+    count(limiter, plain, COUNT_CHARGED, 18);
+    count(limiter, odd, COUNT_REFUNDED, 19);
 
     if (argc == 2 && strcmp(argv[1], "stats") == 0) {
         struct stint_stats stats = STINT_STATS_INIT;

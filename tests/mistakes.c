@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <ucontext.h>
 
 #include "slot.h"
@@ -26,7 +25,7 @@ enum {
 enum { KEY = 77, OTHER = 78, THIRD = 79, HOLDER = 100 };
 
 /* Policies. */
-enum { ONE, TWO, NEAR, STRIPED, DEBT, LATER_END, HALF, ONCE, LONG, SECOND_LONG, POLICIES };
+enum { ONE, TWO, NEAR, STRIPED, DEBT, LATER_END, HALF, ONCE, LONG, OWN, POLICIES };
 
 static const struct stint_policy policies[POLICIES] = {
     [ONE] = {.name = "one", .limit = 1, .window = WINDOW * STINT_TICK_NS},
@@ -38,7 +37,10 @@ static const struct stint_policy policies[POLICIES] = {
     [HALF] = {.name = "half", .limit = 1, .window = 4000 * STINT_TICK_NS},
     [ONCE] = {.name = "once", .limit = 1, .window = 1000 * WINDOW * STINT_TICK_NS},
     [LONG] = {.name = "long", .limit = 10, .window = 1000 * WINDOW * STINT_TICK_NS},
-    [SECOND_LONG] = {.name = "second", .limit = 2, .window = TICKS_IN_SECOND * STINT_TICK_NS},
+    [OWN] = {.name = "own",
+             .limit = 2,
+             .window = 1000 * WINDOW * STINT_TICK_NS,
+             .flags = STINT_START_PER_KEY},
 };
 
 /* What was asked and answered. */
@@ -73,13 +75,6 @@ static uint64_t play_clock(void) {
     return p.time;
 }
 
-/* In the place of the C library's: the same clock in seconds, while a story is played. */
-time_t __real_time(time_t *seconds);
-time_t __wrap_time(time_t *seconds);
-time_t __wrap_time(time_t *seconds) {
-    return p.limiter == NULL ? __real_time(seconds) : (time_t)(p.time / 1000000000);
-}
-
 static void turn_to(unsigned tick) {
     p.time = EPOCH + tick * STINT_TICK_NS;
 }
@@ -107,17 +102,6 @@ static bool take(uint32_t policy, stint_key key) {
     return take_at(policy, key, (unsigned)((p.time - EPOCH) / STINT_TICK_NS));
 }
 
-/* Asks for the answer alone, now. */
-static void take_answer(uint32_t policy, stint_key key) {
-    const struct stint_policy *known = &policies[policy];
-    struct logged *logged = log_call(key, policy, p.time);
-    p.limiter->time_ticks = TICKS_IN_SECOND;
-    logged->verdict.allowed = stint_take(p.limiter, policy, key, 1, STINT_NOW, NULL);
-    logged->verdict.granted = logged->verdict.allowed;
-    logged->verdict.capacity = known->limit;
-    logged->verdict.window = p.time - p.time % known->window + known->window;
-}
-
 /* Likewise the long way. */
 static struct stint_verdict decide(uint32_t policy, stint_key key, uint32_t cost, uint32_t limit,
                                    uint32_t flags, uint64_t now) {
@@ -134,12 +118,27 @@ static void take_long(uint32_t policy, stint_key key) {
     (void)decide(policy, key, 1, 0, STINT_PARTIAL, p.time);
 }
 
-static void refund(uint32_t policy, stint_key key, unsigned end) {
-    uint64_t window = EPOCH + end * STINT_TICK_NS;
+/* Takes a token by each of two policies, or none. */
+static void take_both(uint32_t policy, stint_key key, uint32_t other, stint_key other_key) {
+    const struct stint_request requests[2] = {{.key = key, .policy = policy, .cost = 1},
+                                              {.key = other_key, .policy = other, .cost = 1}};
+    struct stint_verdict verdicts[2];
+    (void)stint_decide_all(p.limiter, requests, 2, p.time, verdicts);
+
+    for (unsigned i = 0; i < 2; i++)
+        log_call(requests[i].key, requests[i].policy, verdicts[i].window - verdicts[i].reset_after)
+            ->verdict = verdicts[i];
+}
+
+static void refund_by(uint32_t policy, stint_key key, uint64_t window) {
     uint32_t back = stint_refund(p.limiter, policy, key, 1, window);
     struct logged *logged = log_call(key, policy, p.time);
     logged->verdict.window = window;
     logged->given_back = back;
+}
+
+static void refund(uint32_t policy, stint_key key, unsigned end) {
+    refund_by(policy, key, EPOCH + end * STINT_TICK_NS);
 }
 
 static void reset(uint32_t policy, stint_key key) {
@@ -158,13 +157,13 @@ static void die_hook(enum stint_test_instant instant) {
         longjmp(p.died, 1);
 }
 
-/* A thread that takes a token, and is killed at an instant. */
+/* A thread that takes a token, and is killed at an instant if it comes to that. */
 static void take_and_die(uint32_t policy, stint_key key, unsigned tick,
                          enum stint_test_instant instant) {
     p.dies_at = instant;
     if (setjmp(p.died) == 0) {
         stint_test_hook = die_hook;
-        stint_take(p.limiter, policy, key, 1, EPOCH + tick * STINT_TICK_NS, NULL);
+        take_at(policy, key, tick);
     }
     stint_test_hook = NULL;
 }
@@ -238,7 +237,7 @@ static void play_replaced_claim(enum part part);
 static void play_replaced_first(enum part part);
 
 /* Everybody takes all that is left; then the promises are held against the log. */
-static void judge(void) {
+static void judge_log(void) {
     struct stint_stats stats = STINT_STATS_INIT;
     unsigned calls = p.logged;
 
@@ -260,7 +259,8 @@ static void judge(void) {
         uint64_t window = logged->verdict.window;
         if (!tracked(logged))
             continue;
-        expect((window - EPOCH) % policy->window == 0, "A: a window that is none of the policy's");
+        expect((policy->flags & STINT_START_PER_KEY) != 0 || (window - EPOCH) % policy->window == 0,
+               "A: a window that is none of the policy's");
         expect(window > logged->now, "H: a window that is over");
         if (policy->max_reserved != 0 || (stats.replaced != 0 && (replaced || logged->key != KEY)))
             continue;
@@ -270,12 +270,11 @@ static void judge(void) {
             continue;
         expect(tokens + (int64_t)stats.stray_tokens >= policy->limit,
                "B: refused though there was room");
-        if (logged->policy != SECOND_LONG) /* who asks for the answer alone is not told */
-            expect(first_refusals(logged) == 1, "C: the first refusal is told once");
+        expect(first_refusals(logged) == 1, "C: the first refusal is told once");
     }
 }
 
-/* ---- The hot path and its edges ----------------------------------------------------------------- */
+/* ---- What is found at once ---------------------------------------------------------------------- */
 
 /* A key's slot goes to another key between the search for its tag and the load of the state: that
  * shows room, the other key's. */
@@ -315,7 +314,7 @@ static void play_stripe_tag(enum part part) {
 }
 
 /* Likewise, and the other key is full and refused. */
-static void play_edge_tag(enum part part) {
+static void play_refused_tag(enum part part) {
     switch (part) {
     case BEFORE:
         hold(3);
@@ -336,19 +335,19 @@ static void play_found_tag(enum part part) {
     if (part == THREAD)
         take_long(ONE, KEY);
     else
-        play_edge_tag(part);
+        play_refused_tag(part);
 }
 
 /* The slot goes to another key, which is full and refused when the state is loaded, and comes back
  * before the second look at the tag, in a later window. */
-static void play_edge_state(enum part part) {
+static void play_refused_state(enum part part) {
     switch (part) {
     case LATER:
         turn_to(2 * WINDOW);
         take(ONE, KEY);
         break;
     default:
-        play_edge_tag(part);
+        play_refused_tag(part);
     }
 }
 
@@ -356,7 +355,7 @@ static void play_found_state(enum part part) {
     if (part == THREAD)
         take_long(ONE, KEY);
     else
-        play_edge_state(part);
+        play_refused_state(part);
 }
 
 /* Two threads see the last token. */
@@ -367,16 +366,6 @@ static void play_last_token(enum part part) {
         break;
     default:
         take(TWO, KEY);
-    }
-}
-
-static void play_last_token_second(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(SECOND_LONG, KEY);
-        break;
-    default:
-        take_answer(SECOND_LONG, KEY);
     }
 }
 
@@ -428,14 +417,14 @@ static void play_old_window(enum part part) {
 }
 
 /* Likewise, by the second. */
-static void play_old_second(enum part part) {
+static void play_old_window_any(enum part part) {
     switch (part) {
     case BEFORE:
-        take(SECOND_LONG, KEY);
-        turn_to(TICKS_IN_SECOND);
+        take(TWO, KEY);
+        turn_to(WINDOW + 1);
         break;
     default:
-        take_answer(SECOND_LONG, KEY);
+        take_long(TWO, KEY);
     }
 }
 
@@ -451,16 +440,34 @@ static void play_old_window_striped(enum part part) {
 }
 
 /* A policy whose tokens are counted by swaps. */
-static void play_edge_full(enum part part) {
+static void play_swap_full(enum part part) {
     if (part == THREAD)
         for (unsigned i = 0; i < 4; i++)
             take(NEAR, KEY);
 }
 
-static void play_edge_mark(enum part part) {
+static void play_refused_mark(enum part part) {
     if (part == THREAD)
         for (unsigned i = 0; i < 3; i++)
             take(ONE, KEY);
+}
+
+/* Two threads see the last token. A refused one's is hidden by the policy as it is: if what is used up may
+ * be a debt later, it is nobody's. */
+static void play_overshot(enum part part) {
+    /* Others take it, and are refused. They do no more when the window has turned. */
+    for (unsigned i = part == MEANWHILE ? 2 : 1; i > 0 && p.time == EPOCH; i--)
+        take(TWO, KEY);
+    if (part != THREAD)
+        return;
+    struct stint_policy owing = policies[TWO];
+    owing.size = sizeof(owing);
+    owing.max_reserved = 2;
+    if (stint_policy_change(p.limiter, TWO, &owing) != 0)
+        abort();
+    turn_to(WINDOW);
+    struct stint_verdict look = decide(TWO, KEY, 0, 0, STINT_PEEK, p.time);
+    expect(look.used == 0, "B: a debt of what was refused");
 }
 
 /* ---- Fetch-adds that come too late ------------------------------------------------------------- */
@@ -576,12 +583,42 @@ static void play_taken_back(enum part part) {
 
 /* ---- Claims ------------------------------------------------------------------------------------- */
 
-/* A thread is killed with a claim, and the next one meets that. */
+/* All slots of the line are used. The first falls free at tick 16, the others before. */
+static void line_falls_free(void) {
+    take(LATER_END, OTHER);
+    for (unsigned i = 0; i < 3; i++)
+        take(ONE, HOLDER + i);
+    turn_to(16);
+}
+
+/* A thread is killed with a claim of the first slot, which falls free at the very instant: a late thread has the
+ * key in the second by then. The next one meets the claim first. */
 static void play_found_pending(enum part part) {
-    if (part == BEFORE)
-        take_and_die(TWO, KEY, 0, INSTANT_CLAIMED);
-    else
-        take_long(TWO, KEY);
+    switch (part) {
+    case BEFORE:
+        line_falls_free();
+        break;
+    case THREAD:
+        take_and_die(ONCE, KEY, 16, INSTANT_CLAIMED);
+        take(ONCE, KEY);
+        break;
+    default:
+        take_at(ONCE, KEY, 15);
+    }
+}
+
+/* Likewise, of a key with windows of its own: the claim's end is none of them. */
+static void play_key_pending(enum part part) {
+    static uint64_t window;
+    switch (part) {
+    case BEFORE:
+        window = decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window;
+        take_and_die(OWN, KEY, 0, INSTANT_CLAIMED);
+        break;
+    default:
+        expect(decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window == window,
+               "A: a window that is none of the key's");
+    }
 }
 
 /* A key that no slot has, in a line whose first slot falls free at the very instant: a late thread
@@ -589,14 +626,13 @@ static void play_found_pending(enum part part) {
 static void play_two_claims(enum part part) {
     switch (part) {
     case BEFORE:
-        take(ONE, OTHER);
-        turn_to(WINDOW);
+        line_falls_free();
         break;
     case THREAD:
         take(ONCE, KEY);
         break;
     default:
-        take_at(ONCE, KEY, WINDOW - 1);
+        take_at(ONCE, KEY, 15);
     }
 }
 
@@ -607,13 +643,16 @@ static void play_two_looks(enum part part) {
     case BEFORE:
         take(ONE, OTHER);
         hold(2);
-        turn_to(WINDOW - 1);
+        take(ONE, HOLDER + 2);
+        turn_to(WINDOW);
+        take(ONE, OTHER);
+        turn_to(2 * WINDOW - 1);
         break;
     case THREAD:
         take(ONCE, KEY);
         break;
-    case MEANWHILE: /* a tick ahead of the clock: in the first slot, not in the one that was never used */
-        (void)decide(ONCE, KEY, 1, 0, STINT_PARTIAL, EPOCH + WINDOW * STINT_TICK_NS);
+    case MEANWHILE: /* a tick ahead of the clock: in the first slot, not in the last */
+        (void)decide(ONCE, KEY, 1, 0, STINT_PARTIAL, EPOCH + 2 * WINDOW * STINT_TICK_NS);
         break;
     case LATER:
         break;
@@ -624,7 +663,7 @@ static void play_two_looks(enum part part) {
  * same tick, whose thread is killed. */
 static void play_tombstone(enum part part) {
     if (part == LATER)
-        take_and_die(TWO, THIRD, WINDOW - 1, INSTANT_CLAIMED);
+        take_and_die(TWO, THIRD, 2 * WINDOW - 1, INSTANT_CLAIMED);
     else
         play_two_looks(part);
 }
@@ -637,15 +676,17 @@ static void play_replaced_claim(enum part part) {
         hold(3);
         for (unsigned i = 0; i < 3; i++)
             (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
+        take(ONE, HOLDER + 3);
+        turn_to(8 * WINDOW); /* a begin of both windows */
         break;
     case THREAD:
-        (void)decide(LATER_END, KEY, 1, 0, STINT_PARTIAL, EPOCH);
+        (void)decide(LATER_END, KEY, 1, 0, STINT_PARTIAL, p.time);
         take(TWO, THIRD);
         break;
     default:
-        turn_to(1);
+        turn_to(8 * WINDOW + 1);
         take(TWO, OTHER);
-        take_and_die(TWO, THIRD, 0, INSTANT_CLAIMED);
+        take_and_die(TWO, THIRD, 8 * WINDOW, INSTANT_CLAIMED);
     }
 }
 
@@ -674,6 +715,7 @@ static void play_replaced_first(enum part part) {
 static void play_commit_used(enum part part) {
     switch (part) {
     case BEFORE:
+        line_falls_free();
         break;
     case THREAD:
         take_long(TWO, KEY);
@@ -685,36 +727,72 @@ static void play_commit_used(enum part part) {
 
 /* ---- Windows that are over --------------------------------------------------------------------- */
 
+/* All slots of the line but so many have been used by others, whose windows are over. */
+static void line_used(unsigned but) {
+    for (unsigned i = but; i < 4; i++)
+        take(ONE, HOLDER + 10 + i);
+    turn_to(WINDOW);
+}
+
 /* A key has spent its window and lost its slot when that was over. A late thread must not open the
  * window again. */
 static void play_late_claim(enum part part) {
     switch (part) {
     case BEFORE:
+        line_used(0);
+        take(ONE, KEY);
+        turn_to(2 * WINDOW);
+        take(LONG, HOLDER);
+        break;
+    default:
+        take_at(ONE, KEY, 2 * WINDOW - 1);
+    }
+}
+
+/* Likewise, and the late thread finds a slot that was never used: stripes pass that by. */
+static void play_late_short(enum part part) {
+    switch (part) {
+    case BEFORE:
         take(ONE, KEY);
         turn_to(WINDOW);
-        take(LONG, HOLDER);
+        take(STRIPED, OTHER);
         break;
     default:
         take_at(ONE, KEY, WINDOW - 1);
     }
 }
 
-/* Likewise, and the key gets a slot, spends its window and loses the slot while the late thread has
+/* A new key in a table that was never full, and a thread that is later than the allowance: its window is the
+ * clock's. */
+static void play_late_new(enum part part) {
+    switch (part) {
+    case BEFORE:
+        turn_to(8000);
+        take(TWO, OTHER);
+        break;
+    default:
+        take_at(ONE, KEY, 10);
+        expect(p.log[p.logged - 1].verdict.window > p.time,
+               "H: a window that is over by the clock");
+    }
+}
+
+/* A late thread's key gets a slot, spends its window and loses the slot while the late thread has
  * not found it, and has claimed another one. */
 static void play_late_look(enum part part) {
     switch (part) {
     case BEFORE:
-        hold(2);
+        line_falls_free();
         break;
     case THREAD:
-        take_long(ONE, KEY);
+        take_at(ONE, KEY, 15);
         break;
-    case MEANWHILE:
+    case MEANWHILE: /* in the first slot, which is over by now */
         take(ONE, KEY);
         break;
     case LATER:
-        turn_to(WINDOW);
-        take(LONG, HOLDER + 2);
+        turn_to(2 * WINDOW);
+        take(LONG, HOLDER + 5);
     }
 }
 
@@ -735,20 +813,20 @@ static void play_debt(enum part part) {
     }
 }
 
-/* A thread so late that it asks the clock about the second slot; the first is over by then. */
+/* A thread so late, and somebody so early, that it asks the clock about the last slot; the first is over by
+ * then. */
 static void play_full_late(enum part part) {
     switch (part) {
     case BEFORE:
-        for (unsigned tick = 7990; tick <= 8000; tick += 10) {
-            turn_to(tick);
-            if (tick == 7990)
-                take(HALF, OTHER); /* until 8000 */
-            for (unsigned i = 0; i < 3; i++)
-                take(TWO, HOLDER + i);
-        }
+        turn_to(7990);
+        take(HALF, OTHER); /* until 8000 */
+        for (unsigned i = 0; i < 2; i++)
+            take(LONG, HOLDER + i);
+        take_at(TWO, HOLDER + 2, 8000 + 5990);
+        turn_to(8000);
         break;
     default:
-        take_at(ONE, KEY, 0);
+        take_at(ONE, KEY, 7900);
         expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has a free slot");
     }
 }
@@ -798,6 +876,7 @@ static void play_full_again(enum part part) {
     switch (part) {
     case BEFORE:
         hold(3);
+        line_used(3);
         break;
     case THREAD:
         take_long(ONE, KEY);
@@ -836,10 +915,10 @@ static void play_replace_free(enum part part) {
         (void)decide(LONG, KEY, 10, 0, 0, p.time);
         break;
     case MEANWHILE:
-        (void)decide(LONG, KEY, 10, 0, 0, EPOCH + WINDOW * STINT_TICK_NS);
+        (void)decide(LONG, KEY, 10, 0, 0, EPOCH + 2 * WINDOW * STINT_TICK_NS);
         break;
     case LATER:
-        take_and_die(TWO, THIRD, WINDOW - 1, INSTANT_CLAIMED);
+        take_and_die(TWO, THIRD, 2 * WINDOW - 1, INSTANT_CLAIMED);
     }
 }
 
@@ -876,15 +955,91 @@ static void play_refund_window(enum part part) {
     }
 }
 
+/* A key had no slot, and was let through: by that verdict nothing can be given back, not even in a window
+ * whose end is 0 in the bits of a slot. */
+static void play_refund_none(enum part part) {
+    if (part == BEFORE) {
+        uint64_t around = (UINT64_C(1) << ID_BITS) * STINT_TICK_NS;
+        p.time = (EPOCH / around + 1) * around - STINT_TICK_NS;
+        (void)decide(ONE, KEY, 1, 0, STINT_PARTIAL, p.time);
+    } else {
+        refund_by(ONE, KEY, 0);
+    }
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------- */
+
+/* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as that one. */
+static void play_parts_earlier(enum part part) {
+    switch (part) {
+    case BEFORE:
+        hold(2);
+        take(TWO, KEY);
+        take(ONE, HOLDER + 2);
+        turn_to(WINDOW);
+        tell_window(TWO);
+        break;
+    case THREAD:
+        take_both(TWO, KEY, TWO, KEY);
+        break;
+    default:
+        take(TWO, OTHER);
+    }
+}
+
+/* What goes wrong where one token is taken (above), for a part of a group. */
+static void play_part_tag(enum part part) {
+    if (part == THREAD)
+        take_both(TWO, KEY, LONG, HOLDER);
+    else
+        play_take_tag(part);
+}
+
+static void play_part_new_window(enum part part) {
+    if (part == THREAD)
+        take_both(TWO, KEY, LONG, HOLDER);
+    else
+        play_new_window(part);
+}
+
+static void play_part_old_window(enum part part) {
+    if (part == THREAD)
+        take_both(TWO, KEY, LONG, HOLDER);
+    else
+        play_old_window(part);
+}
+
+/* Two threads see the last token, one of them with another key's. */
+static void play_parts_added(enum part part) {
+    if (part == THREAD)
+        take_both(TWO, KEY, LONG, OTHER);
+    else
+        play_last_token(part);
+}
+
+/* Likewise, and the one without it has the other key's already. */
+static void play_parts_back(enum part part) {
+    switch (part) {
+    case BEFORE:
+        take(TWO, OTHER);
+        take(TWO, KEY);
+        break;
+    case THREAD:
+        take_both(TWO, OTHER, TWO, KEY);
+        break;
+    default:
+        take(TWO, KEY);
+    }
+}
+
 /* ---- Stripes ------------------------------------------------------------------------------------ */
 
-/* More than is left: some stripes give, and are given back to. */
+/* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given back to. */
 static void play_stripes_back(enum part part) {
-    if (part == BEFORE) {
+    if (part == MEANWHILE)
         take(STRIPED, KEY);
-    } else {
+    else if (part == THREAD)
         (void)decide(STRIPED, KEY, 4, 0, 0, p.time);
-    }
 }
 
 /* The window turns while a request goes round: its own stripe had no token left, the next one is in the new
@@ -919,26 +1074,25 @@ static void play_stripes_here(enum part part) {
 const struct mistake mistakes[] = {
     {"another key's room", GUARD_TAKE_TAG, ONLY(TAKE_TAG), 1, play_take_tag},
     {"another key's room, striped", GUARD_STRIPE_TAG, ONLY(STRIPE_TAG), 1, play_stripe_tag},
-    {"another key's refusal, fast", GUARD_EDGE_TAG, ONLY(EDGE_TAG), 1, play_edge_tag},
+    {"another key's refusal, fast", GUARD_FOUND_TAG, ONLY(FOUND_TAG), 1, play_refused_tag},
     {"another key's refusal", GUARD_FOUND_TAG, ONLY(FOUND_TAG), 1, play_found_tag},
-    {"another key's refusal, and back, fast", GUARD_EDGE_STATE, ONLY(EDGE_STATE), 2,
-     play_edge_state},
+    {"another key's refusal, and back, fast", GUARD_FOUND_STATE, ONLY(FOUND_STATE), 2,
+     play_refused_state},
     {"another key's refusal, and back", GUARD_FOUND_STATE, ONLY(FOUND_STATE), 2, play_found_state},
     {"two threads and one token", GUARD_TAKE_ADDED, ONLY(TAKE_ADDED), 1, play_last_token},
-    {"two threads and one token, by the second", GUARD_TAKE_ADDED, ONLY(TAKE_ADDED), 1,
-     play_last_token_second},
     {"two threads and one token, striped", GUARD_STRIPE_ADDED, ONLY(STRIPE_ADDED), 1,
      play_last_token_striped},
     {"add to a window that is over", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0, play_new_window},
     {"add to a window that is over, striped", GUARD_STRIPE_ROOM, ONLY(STRIPE_ROOM), 0,
      play_new_window_striped},
     {"window of the last request", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0, play_old_window},
-    {"window of the last request, by the second", GUARD_ANSWER_WINDOW, ONLY(ANSWER_WINDOW), 0,
-     play_old_second},
+    {"window of the last request, any", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
+     play_old_window_any},
     {"window of the last request, striped", GUARD_STRIPE_WINDOW, ONLY(STRIPE_WINDOW), 0,
      play_old_window_striped},
-    {"edge past the capacity", GUARD_EDGE_FULL, ONLY(EDGE_FULL), 0, play_edge_full},
-    {"fast refusal that is the first", GUARD_EDGE_MARK, ONLY(EDGE_MARK), 0, play_edge_mark},
+    {"swap past the capacity", GUARD_JUDGE_ROOM, ONLY(JUDGE_ROOM), 0, play_swap_full},
+    {"fast refusal that is the first", GUARD_FOUND_MARK, ONLY(FOUND_MARK), 0, play_refused_mark},
+    {"overshoot that becomes a debt", GUARD_OVERSHOT_CUT, ONLY(OVERSHOT_CUT), 1, play_overshot},
     {"late add to another key", GUARD_ADDED_TAG, ONLY(ADDED_TAG), 1, play_added_tag},
     {"late add to a full window", GUARD_ADDED_ROOM, ONLY(ADDED_ROOM), 1, play_added_room},
     {"late add to a full window, striped", GUARD_STRIPES_ADDED, ONLY(STRIPES_ADDED), 1,
@@ -947,7 +1101,8 @@ const struct mistake mistakes[] = {
     {"late add to another key, and back", GUARD_ADDED_STATE, ONLY(ADDED_STATE), 2,
      play_added_state},
     {"charge taken back", GUARD_ADDED_STAYS, ONLY(ADDED_STAYS), 2, play_taken_back},
-    {"counted in a claim", GUARD_FOUND_PENDING, ONLY(FOUND_PENDING), 0, play_found_pending},
+    {"counted in a claim", GUARD_FOUND_PENDING, ONLY(FOUND_PENDING), 1, play_found_pending},
+    {"window of a claim", GUARD_KEY_PENDING, ONLY(KEY_PENDING), 0, play_key_pending},
     {"no look after a claim", GUARD_PENDING, ONLY(PENDING), 1, play_two_claims},
     {"look that cancels a committed slot", GUARD_RIVAL_COMMITTED, ONLY(RIVAL_COMMITTED), 1,
      play_two_claims},
@@ -966,7 +1121,8 @@ const struct mistake mistakes[] = {
     {"watermark not raised", GUARD_WATERMARK_RAISE, ONLY(WATERMARK_RAISE), 0, play_late_claim},
     {"watermark not read", GUARD_WATERMARK_READ, ONLY(WATERMARK_READ) | ONLY(SHORT_WATERMARK), 0,
      play_late_claim},
-    {"watermark not read, short", GUARD_SHORT_WATERMARK, ONLY(SHORT_WATERMARK), 0, play_late_claim},
+    {"watermark not read, short", GUARD_SHORT_WATERMARK, ONLY(SHORT_WATERMARK), 0, play_late_short},
+    {"late new key", GUARD_SHORT_LATEST, ONLY(SHORT_LATEST), 0, play_late_new},
     {"watermark read before the look", GUARD_WATERMARK_LAST, ONLY(WATERMARK_LAST), 2,
      play_late_look},
     {"slot of a key in debt", GUARD_REUSE_CARRIES, ONLY(REUSE_CARRIES), 0, play_debt},
@@ -980,9 +1136,20 @@ const struct mistake mistakes[] = {
     {"refund without the minimum", GUARD_REFUND_MOST, ONLY(REFUND_MOST), 0, play_refund_most},
     {"refund below zero", GUARD_REFUND_ZERO, ONLY(REFUND_ZERO), 0, play_refund_zero},
     {"refund into another window", GUARD_REFUND_WINDOW, ONLY(REFUND_WINDOW), 0, play_refund_window},
+    {"refund of an untracked token", GUARD_REFUND_NONE, ONLY(REFUND_NONE), 0, play_refund_none},
+    {"add to an earlier part's window", GUARD_PARTS_EARLIER, ONLY(PARTS_EARLIER), 1,
+     play_parts_earlier},
+    {"another key's room, a group", GUARD_TAKE_TAG, ONLY(TAKE_TAG), 1, play_part_tag},
+    {"add to a window that is over, a group", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0,
+     play_part_new_window},
+    {"window of the last request, a group", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0,
+     play_part_old_window},
+    {"two threads and one token, a group", GUARD_PARTS_ADDED, ONLY(PARTS_ADDED), 1,
+     play_parts_added},
+    {"group keeps what it took", GUARD_PARTS_BACK, ONLY(PARTS_BACK), 1, play_parts_back},
     {"token of the next window, given back", GUARD_STRIPES_HERE, ONLY(STRIPES_HERE), 2,
      play_stripes_here},
-    {"stripes keep what they gave", GUARD_STRIPES_BACK, ONLY(STRIPES_BACK), 0, play_stripes_back},
+    {"stripes keep what they gave", GUARD_STRIPES_BACK, ONLY(STRIPES_BACK), 1, play_stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);
 
@@ -994,8 +1161,11 @@ static bool replaces(const struct mistake *mistake) {
 }
 
 static void others(enum part part) {
+    void (*hook)(enum stint_test_instant instant) = stint_test_hook;
     p.running = NOBODY;
+    stint_test_hook = NULL;
     p.mistake->play(part);
+    stint_test_hook = hook;
     p.running = FIRST;
 }
 
@@ -1081,7 +1251,7 @@ static void play_once(const struct mistake *mistake, const unsigned stops[3]) {
         mistake->play(THREAD);
         second_goes_on();
         p.running = NOBODY;
-        judge();
+        judge_log();
     } else {
         p.running = NOBODY;
         p.broken = "E: a thread waits for one that does not go on";
@@ -1098,7 +1268,7 @@ static bool next_stops(const struct mistake *mistake, unsigned stops[3]) {
         if (++stops[2] <= p.steps[FIRST] && stops[2] <= stops[0] + STOPS_TRIED)
             return true;
         stops[2] = stops[0];
-        if (++stops[1] <= p.steps[SECOND] && stops[1] <= STOPS_TRIED)
+        if (++stops[1] <= p.steps[SECOND] && stops[1] <= STOPS_TRIED + STOPS_TRIED / 2)
             return true;
         stops[1] = 1;
         stops[2] = ++stops[0];

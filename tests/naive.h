@@ -28,6 +28,13 @@ static inline bool carries(const struct stint_policy *policy) {
     return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
 }
 
+/* Most tokens that the count of a key's window holds: STINT_CHARGE stops there. */
+static inline uint32_t count_most(const struct stint_policy *policy) {
+    if (is_smooth(policy))
+        return 16383;
+    return carries(policy) ? capacity_of(policy) + policy->max_reserved : STINT_LIMIT_MAX;
+}
+
 static inline uint64_t ceil_div(uint64_t a, uint64_t b) {
     return a / b + (a % b != 0);
 }
@@ -35,6 +42,20 @@ static inline uint64_t ceil_div(uint64_t a, uint64_t b) {
 static inline uint64_t sum_or_most(uint64_t base, uint64_t n, uint64_t window) {
     wide sum = (wide)n * window + base;
     return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
+}
+
+/* A request that takes nothing. */
+static inline bool takes_nothing(const struct stint_request *request) {
+    return request->flags & STINT_PEEK;
+}
+
+/* One that marks no refusal and is not counted either, as the look before a charge is. */
+static inline bool merely_looks(const struct stint_request *request) {
+    return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK;
+}
+
+static inline bool makes_charge(const struct stint_request *request) {
+    return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
 }
 
 /* The end of the window that holds `now`, for a key whose windows start `phase` later. */

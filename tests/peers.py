@@ -24,7 +24,12 @@ SERVERS = {
     "memcached": "memcached", "memcached-16": "memcached",
     "redis-incr": "redis-server", "redis-incr-16": "redis-server",
     "redis-lua": "redis-server", "redis-lua-16": "redis-server",
+    "redis-all": "redis-server", "redis-all-16": "redis-server",
 }
+# Those that decide by several limits at once.
+ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "open-huge-all", "mutex-64-all",
+       "mutex-all", "redis-all", "redis-all-16"]
+ONE = HERE + [name for name in SERVERS if name not in ALL]
 NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
            "bytes_per_key", "ratio_take", "ratio_batch"]
 
@@ -108,7 +113,8 @@ class Temporary(unittest.TestCase):
 class Rows(Temporary):
     def check_row(self, row, rows):
         name = row["peer"]
-        depth = 16 if name.endswith(("-16", "-batch")) else 64 if name.endswith("-batch-64") else 1
+        depth = (16 if name.endswith(("-16", "-batch")) else 32 if name == "stint-groups" else
+                 64 if name in ("stint-batch-64", "dpdk-64") else 1)
         self.assertEqual(row["depth"], depth)
         if name in SERVERS and shutil.which(SERVERS[name]) is None:
             self.assertEqual((row["absent"], row["checked"]), (True, False))
@@ -125,7 +131,8 @@ class Rows(Temporary):
         # Numbers are printed with six digits.
         rate = row["threads"] * 1e9 / row["ns_per_op"]
         self.assertAlmostEqual(row["decisions_per_second"] / rate, 1, places=4)
-        for field, other in (("ratio_take", "stint"), ("ratio_batch", "stint-batch")):
+        others = ("stint", "stint-batch") if name not in ALL else ("stint-all", "stint-groups")
+        for field, other in zip(("ratio_take", "ratio_batch"), others):
             best = [r for r in rows if (r["peer"], r["keys"], r["threads"]) ==
                     (other, row["keys"], row["threads"])][0]
             ratio = best["decisions_per_second"] / row["decisions_per_second"]
@@ -142,11 +149,24 @@ class Rows(Temporary):
             with self.subTest(row=row):
                 self.check_row(row, rows)
         found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
-        self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in HERE + list(SERVERS)
+        self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ONE
                                                for keys in (1, 3000) for n in threads))
         self.assertGreater(rows[0]["window"], 86400)
         self.assertIn("cpu", result["machine"])
         self.assertIn("commit", result["build"])
+
+    def test_several_limits_at_once(self):
+        threads = sorted({1, min(2, CORES)})
+        for limits in (2, 3):
+            rows = self.peers("--limits", str(limits), "--keys", "1,3k",
+                              "--threads", ",".join(map(str, threads)))["rows"]
+            for row in rows:
+                with self.subTest(row=row):
+                    self.assertEqual(row["limits"], limits)
+                    self.check_row(row, rows)
+            found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
+            self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ALL
+                                                   for keys in (1, 3000) for n in threads))
 
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
@@ -161,11 +181,17 @@ class Rows(Temporary):
         rows = self.peers("--peer", "mutex,counter", "--keys", "100", "--threads=1")["rows"]
         self.assertEqual([row["peer"] for row in rows],
                          ["stint", "stint-batch", "counter", "mutex"])
+        for row in rows:
+            self.check_row(row, rows)
+        rows = self.peers("--peer", "mutex-all", "--limits", "2", "--keys", "100",
+                          "--threads=1")["rows"]
+        self.assertEqual([row["peer"] for row in rows], ["stint-all", "stint-groups", "mutex-all"])
 
     def test_absent_servers_are_told(self):
         self.environment["PATH"] = self.directory
         rows = self.peers("--keys", "100", "--threads", "1")["rows"]
-        self.assertEqual([row["peer"] for row in rows if row["absent"]], list(SERVERS))
+        self.assertEqual([row["peer"] for row in rows if row["absent"]],
+                         [name for name in SERVERS if name not in ALL])
         done = call("peers", "--keys", "100", "--threads", "1", "--seconds", "0.01",
                     env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -203,18 +229,22 @@ class Rows(Temporary):
                        '--rename-command DECR INCR\n' % server)
         os.chmod(program, 0o755)
         self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
-        done = call("peers", "--peer", "redis-incr", "--keys", "9", "--threads", "1",
-                    "--seconds", "0.01", env=self.environment)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertRegex(done.stderr, "redis-incr.* tokens granted to one key: 3 would be right")
+        for arguments in (["--peer", "redis-incr"], ["--peer", "redis-all", "--limits", "2"]):
+            done = call("peers", *arguments, "--keys", "9", "--threads", "1", "--seconds", "0.01",
+                        env=self.environment)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertRegex(done.stderr, arguments[1] +
+                             ".* tokens granted to one key: 3 would be right")
 
     def test_the_table_fits_100_columns(self):
-        done = call("peers", "--keys", "100,2k", "--seconds", "0.01", env=self.environment)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
-        for word in ("machine", "commit", "decisions/s", "CPU s/M", "B/key", "x take", "x batch"):
-            self.assertIn(word, done.stdout)
+        for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):
+            done = call("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
+                        env=self.environment)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for line in done.stdout.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+            for word in ["machine", "commit", "decisions/s", "CPU s/M", "B/key"] + words:
+                self.assertIn(word, done.stdout)
 
 
 @unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
@@ -316,14 +346,20 @@ class Usage(unittest.TestCase):
 
     def test_peers(self):
         help = self.check("peers", {
-            "--peer": ["redis", "", "mutex,", "STINT", "mutex,,rwlock"],
+            "--peer": ["redis", "", "mutex,", "STINT", "mutex,,rwlock", "mutex-all"],
+            "--limits": ["0", "4", "two", "", "-1", "2,3"],
             "--keys": ["0", "-1", "1x", "2G", "1k,,2k", "", "1.5"],
             "--threads": ["0", "two", "1,"],
             "--seconds": ["0", "-1", "inf", "1e9", "", "nan", "1s"],
             "--format": ["csv", ""],
         })
-        for peer in HERE + list(SERVERS):
+        for peer in ONE + ALL:
             self.assertIn("      %s " % peer, help)
+        self.assertIn("'mutex'", self.refused("peers", "--peer", "mutex", "--limits", "2"))
+        self.assertIn("--dpdk", help)
+        # Unless it was built with DPDK, that is refused before what comes after it.
+        self.assertIn("'--nothing'" if "dpdk-64" in ONE else "--dpdk: ",
+                      self.refused("peers", "--dpdk", "--nothing"))
         self.assertIn("--threads %d" % (CORES + 1),
                       self.refused("peers", "--threads", str(CORES + 1)))
         message = self.refused("peers", "--keys", "1G")
@@ -431,4 +467,6 @@ class Load(unittest.TestCase):
 
 if __name__ == "__main__":
     BENCH = os.path.abspath(sys.argv.pop(1))
+    if " dpdk-64 " in call("peers", "--help").stdout:
+        ONE.append("dpdk-64")
     unittest.main()

@@ -215,7 +215,7 @@ class Readme(Case):
         """Each C block is a program, and the text block of the same number is what it prints."""
         environment = self.install()
         examples = readme_blocks("c")
-        self.assertEqual(len(examples), 3)
+        self.assertEqual(len(examples), 4)
         for number, example in enumerate(examples):
             source = self.write(f"example{number}.c", example)
             program = self.directory / f"example{number}"

@@ -657,6 +657,71 @@ static void test_late_by_hours(void **state) {
     stint_close(limiter);
 }
 
+/* Who is later than the window and 60 s is decided at the time of the clock, also by the first
+ * request of a key, if others have shown that time. */
+static void test_late_without_a_slot(void **state) {
+    (void)state;
+    static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
+    struct stint_policy policies[] = {
+        make_policy("plain", 9, MINUTE, 0, 0),
+        make_policy("smooth", 9, MINUTE, 0, STINT_SMOOTH),
+        make_policy("per key", 9, MINUTE, 0, STINT_START_PER_KEY),
+        make_policy("rolling", 9, MINUTE, 0, 0),
+        make_policy("reserving", 9, MINUTE, 0, 0),
+        make_policy("striped", 9, MINUTE, 0, 0),
+    };
+    enum { POLICIES = sizeof policies / sizeof policies[0], WAYS = 5 };
+    policies[3].capacity = 20;
+    policies[4].max_reserved = 20;
+    policies[5].stripes = 4;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint32_t ids[POLICIES];
+    for (size_t p = 0; p < POLICIES; p++)
+        ids[p] = (uint32_t)stint_policy_add(limiter, &policies[p]);
+    test_time = T0 + 40 * DAY + 17 * SECOND;
+    uint64_t number = 0;
+    assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);
+    for (size_t late = 0; late < sizeof lates / sizeof lates[0]; late++) {
+        for (size_t p = 0; p < POLICIES; p++) {
+            for (int way = 0; way < WAYS; way++) {
+                struct stint_request request = {
+                    .key = number_key(limiter, number++), .policy = ids[p], .cost = 1};
+                uint64_t now = test_time - lates[late];
+                struct stint_verdict v;
+                switch (way) {
+                case 0:
+                    stint_take(limiter, ids[p], request.key, 1, now, &v);
+                    break;
+                case 1:
+                    request.cost = 3;
+                    stint_decide(limiter, &request, now, &v);
+                    break;
+                case 2: /* its first refusal has a slot, too */
+                    request.cost = 100;
+                    stint_decide(limiter, &request, now, &v);
+                    break;
+                case 3:
+                    stint_decide_batch(limiter, &request, 1, now, &v);
+                    break;
+                default:
+                    stint_decide_all(limiter, &request, 1, now, &v);
+                }
+                assert_int_equal(v.flags, way == 2 ? STINT_FIRST_REFUSAL : 0);
+                struct stint_verdict look = ask(limiter, ids[p], request.key, 0, STINT_PEEK);
+                if (v.window != look.window || v.reset_after != v.window - test_time)
+                    fail_msg("%s, way %d, late by %" PRIu64 " s: window ends %" PRId64
+                             " s after the clock, %" PRIu64 " s after now",
+                             policies[p].name, way, lates[late] / SECOND,
+                             ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
+                             v.reset_after / SECOND);
+                assert_int_equal(look.used, way == 2 ? 0 : request.cost);
+            }
+        }
+    }
+    assert_int_equal(get_stats(limiter).clock_steps, 0);
+    stint_close(limiter);
+}
+
 /* Promise A: a late caller never opens a window again whose slot other keys may have taken. */
 static void test_lost_window_stays_over(void **state) {
     (void)state;
@@ -682,6 +747,21 @@ static void test_lost_window_stays_over(void **state) {
 /* ---- 33 bits of ticks ---------------------------------------------------------------------- */
 
 #define WRAP (STINT_TICK_NS << 33)
+
+/* A refund by window 0 gives nothing back, not even of the windows whose id is 0. */
+static void test_window_of_id_0(void **state) {
+    (void)state;
+    const uint64_t end = 21 * WRAP;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 3, SECOND, (int64_t)end, 0);
+    stint_key key = number_key(limiter, 1);
+    test_time = end - 1;
+    assert_true(take_one(limiter, id, key, STINT_NOW).window == end);
+    assert_int_equal(stint_refund(limiter, id, key, 1, 0), 0);
+    assert_int_equal(used_of(limiter, id, key), 1);
+    assert_int_equal(stint_refund(limiter, id, key, 1, end), 1);
+    stint_close(limiter);
+}
 
 /* A key untouched for long starts anew, but for one window (and the allowance before it) around
  * each wrap of the ticks; there it may be taken for a live one, and no later. */
@@ -740,7 +820,9 @@ int main(void) {
         cmocka_unit_test(test_clock_steps),
         cmocka_unit_test(test_clock_step_of_a_used_table),
         cmocka_unit_test(test_late_by_hours),
+        cmocka_unit_test(test_late_without_a_slot),
         cmocka_unit_test(test_lost_window_stays_over),
+        cmocka_unit_test(test_window_of_id_0),
         cmocka_unit_test(test_wrap),
     };
     return cmocka_run_group_tests_name("semantics", tests, NULL, NULL);

@@ -69,11 +69,13 @@ static void decide(struct random *random, struct tally *tally) {
     tally->decisions++;
     allowed ? tally->allowed_all[key]++ : tally->refused_all[key]++;
     tally->first_refusals[key] += (verdict.flags & STINT_FIRST_REFUSAL) != 0;
+    if ((verdict.flags & STINT_UNTRACKED) != 0)
+        return;
     uint64_t window = (verdict.window - T0) / STINT_TICK_NS / lengths[key];
     if (window >= WINDOWS)
         abort(); /* a handler cannot use cmocka's asserts */
     tally->granted[key][window] += verdict.granted;
-    if (cost == 1 && !allowed && (verdict.flags & STINT_UNTRACKED) == 0)
+    if (cost == 1 && !allowed)
         tally->refused[key][window]++;
 }
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
  * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
+#include "limiter.h" /* before cmocka, which defines fail() as well */
+
 #include "team.h"
+
+#include <limits.h>
 
 static uint32_t add_policy_from(struct stint_limiter *limiter, uint32_t limit, uint64_t window,
                                 uint64_t start) {
@@ -73,9 +77,11 @@ static void turning_body(unsigned member, void *shared) {
             request.flags = random_below(&random, 2) == 0 ? STINT_PARTIAL : 0;
         }
         stint_decide(turning->limiter, &request, now, &verdict);
+        if ((verdict.flags & STINT_UNTRACKED) != 0)
+            continue;
         struct seen *seen = seen_of(turning, key, verdict.window);
         __atomic_fetch_add(&seen->granted, verdict.granted, __ATOMIC_RELAXED);
-        if (!verdict.allowed && request.cost == 1 && (verdict.flags & STINT_UNTRACKED) == 0)
+        if (!verdict.allowed && request.cost == 1)
             __atomic_fetch_add(&seen->refused, 1, __ATOMIC_RELAXED);
         if ((verdict.flags & STINT_FIRST_REFUSAL) != 0)
             __atomic_fetch_add(&seen->first_refusals, 1, __ATOMIC_RELAXED);
@@ -377,7 +383,7 @@ static void test_stray_add(void **state) {
 /* ---- Counters
  * ------------------------------------------------------------------------------------ */
 
-/* Every decision of every thread is counted, also of more threads than there are stripes. */
+/* Every decision of every thread is counted, also of more threads than there are lanes. */
 static void *counting_main(void *argument) {
     struct race *race = argument;
     for (unsigned i = 0; i < 100; i++)
@@ -405,6 +411,59 @@ static void test_counters(void **state) {
     stint_close(race.limiter);
 }
 
+/* Destructors that decide, in every round of them: the last one is after the library's own. */
+
+enum { ENDING = 70 };
+
+static pthread_key_t ending_key;
+
+static void ending(void *argument) {
+    struct race *race = argument;
+    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
+    pthread_setspecific(ending_key, race); /* once more */
+}
+
+static void *ending_main(void *argument) {
+    struct race *race = argument;
+    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
+    pthread_setspecific(ending_key, race);
+    return NULL;
+}
+
+static void *number_of_new_thread(void *argument) {
+    struct race *race = argument;
+    stint_take(race->limiter, race->policy, race->key, 1, EPOCH, NULL);
+    return (void *)(uintptr_t)stint_thread_number;
+}
+
+static void test_decisions_of_destructors(void **state) {
+    (void)state;
+#ifdef STINT_THREAD_SANITIZER
+    print_message("skipped: to the thread sanitizer a thread ends before its last destructors\n");
+    skip();
+#endif
+    struct race race = {.limiter = open_limiter(100), .key = 5};
+    pthread_t thread;
+    void *before, *after;
+
+    race.policy = add_policy(race.limiter, 1000, 60 * TICK);
+    assert_int_equal(pthread_key_create(&ending_key, ending), 0);
+    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, &race), 0);
+    pthread_join(thread, &before);
+    for (unsigned i = 0; i < ENDING; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, ending_main, &race), 0);
+        pthread_join(thread, NULL);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, &race), 0);
+    pthread_join(thread, &after);
+    assert_int_equal((uintptr_t)after, (uintptr_t)before);
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stats.allowed, 2 + ENDING * (1 + PTHREAD_DESTRUCTOR_ITERATIONS));
+    assert_int_equal(pthread_key_delete(ending_key), 0);
+    stint_close(race.limiter);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turning_windows),
@@ -417,6 +476,7 @@ int main(void) {
         cmocka_unit_test(test_late_add_same_key),
         cmocka_unit_test(test_stray_add),
         cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_decisions_of_destructors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

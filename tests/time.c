@@ -755,10 +755,14 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
         uint64_t end = before[key].window; /* that it seems to be of */
         while (end + WRAP / 2 <= test_time)
             end += WRAP;
-        bool live = used != 0 && end > test_time && end - test_time <= window + ALLOWANCE;
+        uint64_t passed = (test_time - before[key].window) / window + 1;
+        uint64_t present = before[key].window + passed * window;
+        /* An end before that of the present window is none of the policy's, whose windows are all keys'. */
+        bool own = (bed.policy.flags & STINT_START_PER_KEY) != 0;
+        bool live = used != 0 && end > (own ? test_time : present - 1) &&
+                    end - test_time <= window + ALLOWANCE;
         if (!live) {
-            uint64_t passed = (test_time - before[key].window) / window + 1;
-            end = before[key].window + passed * window;
+            end = present;
             used = 0;
         }
         if (!live || bed.policy.stripes <= 1)

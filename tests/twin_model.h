@@ -16,7 +16,8 @@
  *    the window is over it gives back all or nothing.
  *  - A granted request of a striped policy may say of the remainder what its own stripe knows. For
  *    callers who are late, for requests with limits of their own, and in the window in which the
- *    limit was lowered, what stripes do is not compared.
+ *    limit was lowered, or changed after more was charged, what stripes do is not compared. Nor is
+ *    what the verdict of a charge says of them.
  *  - Jitter is any part of its bound, but the same for a key and a window.
  *  - When the clock was stepped back, a key is not asked about while it is open whether it still
  *    has the slot of a window that was counted before the step.
@@ -35,7 +36,8 @@ struct pair {
     bool
         may_have_gone; /* a caller was there when the slot was free, by the policy as it was then */
     bool refused;      /* it had its first refusal in this window */
-    bool lowered;      /* striped: the limit was lowered in this window */
+    bool lowered;      /* striped: the limit was lowered in this window, or changed after more was
+                        * charged: some stripes may be above their share, others below */
     uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
     uint32_t previous; /* smooth: tokens of the window before */
     uint64_t window;   /* its end, ns */
@@ -54,8 +56,9 @@ static struct {
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
     bool refusals_counted[POLICIES]; /* at some time */
-    uint32_t largest[POLICIES]; /* capacity that there ever was, of the policy or of a request: a
+    uint32_t largest[POLICIES];    /* capacity that there ever was, of the policy or of a request: a
                                  * refund takes no more than this for granted */
+    bool may_be_largest[POLICIES]; /* a charge that took nothing may have raised that */
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     struct lesson lessons[KEYS][POLICIES];
@@ -66,7 +69,7 @@ static struct {
     bool one_line;        /* of four slots, and a fifth is not placed */
     uint64_t highest;     /* latest time that a caller has shown since the last step back */
     uint64_t highest_yet; /* and before it */
-    uint64_t untracked, replaced, unknown_policy;
+    uint64_t untracked, replaced, unknown_policy, bad_requests;
     bool stepped; /* the clock was stepped back in this round */
     uint64_t round_start;
     uint64_t seed, round, operation, compared;
@@ -91,7 +94,14 @@ static struct subject subject_of(uint32_t key, uint32_t id) {
     return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
 }
 
-static void note_request(const struct stint_request *request) {
+static void note_request(const struct stint_request *request, const struct stint_verdict *v) {
+    if (makes_charge(request)) {
+        if (v->granted > 0)
+            note_capacity(request->policy, count_most(&m.policies[request->policy]));
+        else
+            m.may_be_largest[request->policy] = true;
+        return;
+    }
     bool reserves = (request->flags & STINT_RESERVE) != 0;
     uint64_t room = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
     room += reserves ? m.policies[request->policy].max_reserved : 0;
@@ -242,7 +252,8 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     enum place place = foresee(&s, now, more);
     if (place != FULL)
         return place == PLACED;
-    if (more || request->cost == 0 || request->cost > capacity || (s.policy->flags & STINT_SHADOW))
+    if (more || request->cost == 0 || (s.policy->flags & STINT_SHADOW) ||
+        (request->cost > capacity && !makes_charge(request)))
         return false;
     return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair, now);
 }
@@ -340,13 +351,21 @@ static void take_over_own_stripe(const struct subject *s, struct stint_verdict *
     v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
 }
 
+/* The charge of a striped key says of what is used what its own stripe knows. */
+static void take_over_own_charge(struct stint_verdict *v, const struct stint_verdict *got) {
+    if (got->used < v->granted)
+        return;
+    v->used = got->used;
+    v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
+}
+
 /* Where a key that the table has no slot for is decided. */
 static struct stint_verdict expect_full(const struct subject *s,
                                         const struct stint_request *request, uint64_t now,
                                         const struct stint_verdict *got) {
     struct stint_verdict v = {.capacity = request_capacity(request), .flags = STINT_UNTRACKED};
-    v.allowed = m.on_full == STINT_FULL_ADMIT;
-    v.granted = v.allowed && !(request->flags & STINT_PEEK) ? request->cost : 0;
+    v.allowed = m.on_full == STINT_FULL_ADMIT || makes_charge(request);
+    v.granted = v.allowed && !takes_nothing(request) && !makes_charge(request) ? request->cost : 0;
     v.used = v.granted;
     v.remaining = v.allowed ? v.capacity - v.used : 0;
     v.window = window_end(s, now);
@@ -355,6 +374,7 @@ static struct stint_verdict expect_full(const struct subject *s,
         v.retry_after = v.reset_after;
         add_jitter(s, &v, got);
     }
+    v.window = 0; /* none was charged */
     mark_near(s, &v);
     return v;
 }
@@ -364,19 +384,24 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
                                       uint64_t now, const struct stint_verdict *got,
                                       struct pair *next) {
     const struct stint_policy *policy = s->policy;
-    bool peek = request->flags & STINT_PEEK;
+    bool peek = takes_nothing(request), charge = makes_charge(request);
     uint32_t cost = request->cost;
     struct stint_verdict v = {.capacity = request_capacity(request)};
     uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
     uint64_t sum = count_sum(policy, count_of(next), now);
     bool fits = sum + cost <= room;
 
+    if (charge) { /* all of it, as far as the count of this window holds it */
+        uint32_t most = count_most(policy), left = next->used < most ? most - next->used : 0;
+        cost = cost < left ? cost : left;
+        fits = true;
+    }
     if (!fits && (request->flags & STINT_PARTIAL) && sum < room) {
         cost = (uint32_t)(room - sum);
         fits = true;
     }
     v.allowed = fits;
-    if (fits && sum + cost > v.capacity) { /* a reservation */
+    if (fits && !charge && sum + cost > v.capacity) { /* a reservation */
         v.retry_after = count_wait(policy, count_of(next), cost, v.capacity, now);
         take_over_long_wait(s, &v, got);
     }
@@ -385,10 +410,12 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
         sum += cost;
         v.granted = cost;
     }
-    if (!fits && !peek) {
+    if (!fits && !merely_looks(request)) {
         if (!next->refused)
             v.flags |= STINT_FIRST_REFUSAL;
         next->refused = true;
+    }
+    if (!fits && !peek) {
         if ((request->flags & STINT_DRAIN) && sum < v.capacity) {
             next->used += (uint32_t)(v.capacity - sum);
             sum = v.capacity;
@@ -403,7 +430,9 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     v.remaining = v.used < v.capacity ? v.capacity - v.used : 0;
     v.window = next->window;
     v.reset_after = v.window - now;
-    if (fits && !peek && is_striped(policy))
+    if (charge && is_striped(policy))
+        take_over_own_charge(&v, got);
+    else if (fits && !peek && is_striped(policy))
         take_over_own_stripe(s, &v, got);
     if (!fits) {
         v.retry_after = cost > room ? STINT_NEVER
@@ -423,10 +452,14 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
 }
 
 static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
-    if (request->flags & STINT_PEEK)
+    if (merely_looks(request))
         return;
-    m.untracked += !!(v->flags & STINT_UNTRACKED);
     m.replaced += !!(v->flags & STINT_REPLACED);
+    if (makes_charge(request)) { /* no decision */
+        m.counts[request->policy].charged += v->granted;
+        return;
+    }
+    m.untracked += !!(v->flags & STINT_UNTRACKED);
     count(&m.counts[request->policy], v);
 }
 
@@ -435,7 +468,7 @@ static void count_verdict(const struct stint_request *request, const struct stin
 static struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
                                    const struct stint_verdict *got) {
     struct subject s = subject_of(key, request->policy);
-    bool peek = request->flags & STINT_PEEK;
+    bool peek = takes_nothing(request);
     struct stint_verdict v;
 
     bool full = foresee(&s, now, 0) == FULL;
@@ -460,7 +493,8 @@ static struct stint_verdict expect(const struct stint_request *request, uint32_t
     }
     if (has_none && !(has_slot && same_verdict(&v, got))) {
         *s.lesson = before;
-        bool takes = !peek && request->cost > 0;
+        bool marks = !merely_looks(request) && request->cost > request_capacity(request);
+        bool takes = (!peek && request->cost > 0) || marks;
         uint64_t lost = !has_slot || !takes     ? 0
                         : s.pair->may_have_gone ? s.pair->window
                                                 : free_at(&s);
@@ -473,7 +507,9 @@ static struct stint_verdict expect(const struct stint_request *request, uint32_t
             next = fresh;
         }
     }
-    if (!peek && (request->cost > 0 || !(v.allowed && !(v.flags & STINT_SHADOWED)))) {
+    bool refused = !v.allowed || (v.flags & STINT_SHADOWED);
+    bool takes = makes_charge(request) ? v.granted > 0 : !peek && request->cost > 0;
+    if (takes || (refused && !merely_looks(request))) {
         next.may_have_gone = next.unsure = false;
         next.doubt_end = 0;
         *s.pair = next;
@@ -503,14 +539,22 @@ static void show(uint64_t now) {
         m.highest_yet = now;
 }
 
+/* Whether a verdict was given at the time of the clock. */
+static bool is_decided_by_clock(const struct stint_request *request, uint32_t key,
+                                const struct stint_verdict *got) {
+    struct subject s = subject_of(key, request->policy);
+    bool untracked = got->flags & STINT_UNTRACKED;
+    return (untracked ? window_end(&s, test_time) : got->window) - got->reset_after == test_time;
+}
+
 static void compare(const struct stint_request *request, uint32_t key, uint64_t now,
                     const struct stint_verdict *got, const char *what) {
     struct pair before = m.pairs[key][request->policy];
-    if (is_very_late(now) && got->window - got->reset_after == test_time)
+    if (is_very_late(now) && is_decided_by_clock(request, key, got))
         now = test_time;
     struct stint_verdict expected = expect(request, key, now, got);
     m.compared++;
-    note_request(request);
+    note_request(request, got);
     show(now);
     if (same_verdict(got, &expected))
         return;

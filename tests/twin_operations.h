@@ -8,7 +8,7 @@
 
 #include "twin_model.h"
 
-enum { BATCH = 20 };
+enum { BATCH = 20, WHOLE = 6, GROUPS = 3 };
 
 /* 64 bits of a secret. */
 static uint64_t random_bits(void);
@@ -67,6 +67,10 @@ static struct stint_request pick_request(uint32_t *key) {
         request.flags |= STINT_RESERVE;
         request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);
     }
+    if (once_in(6)) { /* a charge, or the look before one */
+        request.limit = 0;
+        request.flags = STINT_CHARGE | (once_in(2) ? STINT_PEEK : 0);
+    }
     return request;
 }
 
@@ -124,88 +128,223 @@ static void compare_part(const struct stint_request *request, uint64_t now, bool
     fail();
 }
 
-/* All fit, each alone: they take in order, and if one is refused after all, give back. The requests
- * are of one pair, or of a pair each, of which none is refused then. */
-static void take_all(const struct stint_request *requests, const uint32_t *keys, size_t n, bool all,
+/* All have taken, one after the other. */
+static void take_all(const struct stint_request *requests, const uint32_t *keys, size_t n,
                      const struct stint_verdict *got) {
-    struct stint_policy_stats counts[POLICIES];
-    uint32_t taken = 0;
-    memcpy(counts, m.counts, sizeof counts);
     for (size_t i = 0; i < n; i++) {
-        struct stint_verdict got_now = got[i];
-        if (!all && got[i].allowed) /* its jitter, but not what was given back since */
-            got_now.granted = requests[i].cost;
-        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &got_now);
-        if (all || !v.allowed)
-            compare_part(&requests[i], test_time, all, &v, &got[i]);
-        else
-            assert_true(got[i].allowed && got[i].granted == 0);
+        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &got[i]);
+        compare_part(&requests[i], test_time, true, &v, &got[i]);
+    }
+}
+
+/* Requests of one pair were refused: one after the other they do not fit. What refuses them may be
+ * said beside what those before would have taken, or without. */
+static void refuse_same(const struct stint_request *requests, const uint32_t *keys, size_t n,
+                        const struct stint_verdict *got) {
+    struct subject s = subject_of(keys[0], requests[0].policy);
+    struct stint_policy_stats *counts = &m.counts[s.id], counted = *counts;
+    struct pair before = *s.pair;
+    uint32_t taken = 0;
+    bool fit = true, any = false, marked = false;
+    for (size_t i = 0; i < n; i++) {
+        struct lesson lesson = *s.lesson;
+        struct pair here = *s.pair;
+        struct stint_verdict said = got[i];
+        if (got[i].allowed && !takes_nothing(&requests[i])) /* what it would have said */
+            said.granted = requests[i].cost;
+        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &said);
+        fit &= v.allowed;
         taken += v.granted;
-        if (v.allowed)
+        *counts = counted;
+        if (got[i].allowed) {
+            assert_int_equal(got[i].granted, 0);
+            if (!v.allowed) { /* which it was not told */
+                *s.lesson = lesson;
+                s.pair->refused = here.refused && here.window == s.pair->window;
+            }
             continue;
-        memcpy(m.counts, counts, sizeof counts);
-        if (!(requests[i].flags & STINT_PEEK))
-            count(&m.counts[requests[i].policy], &v);
-        m.pairs[keys[i]][requests[i].policy].used -= taken;
+        }
+        if (!same_verdict(&v, &got[i])) {
+            struct pair after = *s.pair;
+            *s.lesson = lesson;
+            *s.pair = here;
+            s.pair->used -= taken;
+            v = expect(&requests[i], keys[i], test_time, &got[i]);
+            *s.pair = after;
+            *counts = counted;
+        }
+        compare_part(&requests[i], test_time, false, &v, &got[i]);
+        any = true;
+        marked |= !merely_looks(&requests[i]);
+        count_verdict(&requests[i], &v);
+        counted = *counts;
+    }
+    assert_true(any && !fit);
+    if (marked) {
+        s.pair->used -= taken;
         return;
     }
-    for (size_t i = 0; i < n && !all; i++) {
-        explain(&requests[i], test_time, "all fit, but were refused");
-        print_verdict("got", &got[i]);
+    uint64_t window = s.pair->window;
+    *s.pair = before;
+    if (window != before.window) /* which a late caller may or may not find begun */
+        make_unsure(&s, window);
+}
+
+/* Requests of a pair each were refused: those that do not fit, in earnest. */
+static void refuse_each(const struct stint_request *requests, const uint32_t *keys, size_t n,
+                        const struct stint_verdict *got) {
+    bool fit = true;
+    for (size_t i = 0; i < n; i++) {
+        struct stint_request look = requests[i];
+        look.flags = (look.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
+        struct lesson *lesson = &m.lessons[keys[i]][look.policy], before = *lesson;
+        struct stint_verdict v = expect(&look, keys[i], test_time, &got[i]);
+        fit &= v.allowed;
+        if (!v.allowed && !merely_looks(&requests[i])) {
+            *lesson = before; /* what was got is no look's */
+            v = expect(&requests[i], keys[i], test_time, &got[i]);
+        }
+        compare_part(&requests[i], test_time, false, &v, &got[i]);
     }
-    assert_true(all);
+    assert_false(fit);
+}
+
+/* Several requests of one whole, which is decided by what was before. */
+struct whole {
+    struct stint_request requests[WHOLE];
+    uint32_t keys[WHOLE];
+    size_t n;
+    bool same; /* all of one pair; else each of its own */
+};
+
+/* Picks one beside which `more` pairs may be placed. Returns false if the contract does not say
+ * what it gets. */
+static bool pick_whole(struct whole *whole, size_t more) {
+    whole->n = below(WHOLE + 1);
+    whole->same = once_in(4);
+    for (size_t i = 0; i < whole->n; i++) {
+        struct stint_request *request = &whole->requests[i];
+        *request = pick_request(&whole->keys[i]);
+        if (request->flags & STINT_CHARGE) /* of which only the look is a part */
+            request->flags |= STINT_PEEK;
+        if (i > 0 && whole->same) {
+            whole->keys[i] = whole->keys[0];
+            request->key = whole->requests[0].key;
+            request->policy = whole->requests[0].policy;
+        }
+        bool refusal_takes = (request->flags & STINT_DRAIN) ||
+                             (m.policies[request->policy].flags & STINT_COUNT_REFUSED);
+        bool again = false;
+        for (size_t j = 0; j < i; j++)
+            again |=
+                whole->keys[j] == whole->keys[i] && whole->requests[j].policy == request->policy;
+        struct subject s = subject_of(whole->keys[i], request->policy);
+        if (!is_decided(request, whole->keys[i], test_time, more) ||
+            (whole->same && s.pair->may_have_gone) || (whole->same && refusal_takes) ||
+            (!whole->same && again))
+            return false;
+    }
+    return true;
+}
+
+static void check_whole(const struct whole *whole, bool all, const struct stint_verdict *got) {
+    if (all)
+        take_all(whole->requests, whole->keys, whole->n, got);
+    else if (whole->same)
+        refuse_same(whole->requests, whole->keys, whole->n, got);
+    else
+        refuse_each(whole->requests, whole->keys, whole->n, got);
+    for (size_t i = 0; i < whole->n; i++)
+        note_request(&whole->requests[i], &got[i]);
+    show(test_time);
+}
+
+/* What is given back of a pair in its window, at most. */
+static uint32_t refundable(const struct subject *s, uint32_t count) {
+    return !carries(s->policy) && count > m.largest[s->id] ? m.largest[s->id] : count;
+}
+
+/* Gives back what a whole has taken. */
+static void give_back(const struct whole *whole, const struct stint_verdict *got) {
+    uint64_t back = 0;
+    for (size_t i = 0; i < whole->n; i++) {
+        struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
+        if (m.may_be_largest[s.id] || (s.pair->lowered && is_striped(s.policy)))
+            return;
+    }
+    for (size_t i = 0; i < whole->n; i++) {
+        struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
+        if (got[i].granted == 0)
+            continue;
+        uint32_t most = refundable(&s, s.pair->used);
+        uint32_t gives = got[i].granted < most ? got[i].granted : most;
+        s.pair->used = most - gives;
+        m.counts[s.id].refunded += gives;
+        back += gives;
+    }
+    assert_true(stint_refund_all(m.limiter, whole->requests, got, whole->n) == back);
+    m.compared++;
 }
 
 static void do_all(void) {
-    enum { MOST = 6 };
-    struct stint_request requests[MOST];
-    uint32_t keys[MOST];
-    struct stint_verdict got[MOST], expected[MOST];
-    size_t n = below(MOST + 1);
-    bool same = once_in(4), fit = true;
+    struct whole whole;
+    struct stint_verdict got[WHOLE];
+    if (test_time < m.highest || !pick_whole(&whole, WHOLE))
+        return;
+    memset(got, 0xa5, sizeof got);
+    bool all = stint_decide_all(m.limiter, whole.requests, whole.n,
+                                once_in(2) ? STINT_NOW : test_time, got);
+    check_whole(&whole, all, got);
+    if (all && once_in(4))
+        give_back(&whole, got);
+}
+
+static void do_groups(void) {
+    struct whole wholes[GROUPS];
+    struct stint_request requests[GROUPS * WHOLE];
+    struct stint_verdict got[GROUPS * WHOLE];
+    size_t ends[GROUPS], groups = below(GROUPS + 1), n = 0;
     if (test_time < m.highest)
         return;
-    for (size_t i = 0; i < n; i++) {
-        requests[i] = pick_request(&keys[i]);
-        if (i > 0 && same) {
-            keys[i] = keys[0];
-            requests[i].key = requests[0].key;
-            requests[i].policy = requests[0].policy;
-        }
-        bool refusal_takes = (requests[i].flags & STINT_DRAIN) ||
-                             (m.policies[requests[i].policy].flags & STINT_COUNT_REFUSED);
-        bool again = false;
-        for (size_t j = 0; j < i; j++)
-            again |= keys[j] == keys[i] && requests[j].policy == requests[i].policy;
-        struct subject s = subject_of(keys[i], requests[i].policy);
-        if (!is_decided(&requests[i], keys[i], test_time, n) || (same && s.pair->may_have_gone) ||
-            (same && refusal_takes) || (!same && again))
+    for (size_t g = 0; g < groups; g++) {
+        if (!pick_whole(&wholes[g], GROUPS * WHOLE))
             return;
+        memcpy(&requests[n], wholes[g].requests, wholes[g].n * sizeof requests[0]);
+        ends[g] = n += wholes[g].n;
     }
-    for (size_t i = 0; i < n; i++)
-        note_request(&requests[i]);
     memset(got, 0xa5, sizeof got);
-    bool all = stint_decide_all(m.limiter, requests, n, once_in(2) ? STINT_NOW : test_time, got);
-    for (size_t i = 0; i < n && !all; i++) {
-        struct stint_request look = requests[i];
-        look.flags |= STINT_PEEK;
-        struct lesson *lesson = &m.lessons[keys[i]][look.policy], before = *lesson;
-        expected[i] = expect(&look, keys[i], test_time, &got[i]);
-        if (!(requests[i].flags & STINT_PEEK)) /* what was got is no look's */
-            *lesson = before;
-        fit &= expected[i].allowed;
+    size_t allowed = stint_decide_groups(m.limiter, requests, ends, groups,
+                                         once_in(2) ? STINT_NOW : test_time, got);
+    for (size_t g = 0; g < groups; g++) {
+        const struct stint_verdict *of_group = got + (ends[g] - wholes[g].n);
+        bool all = true;
+        for (size_t i = 0; i < wholes[g].n; i++)
+            all &= of_group[i].allowed;
+        check_whole(&wholes[g], all, of_group);
+        allowed -= all;
     }
-    if (fit) {
-        take_all(requests, keys, n, all, got);
-    } else {
-        /* Those that did not fit are refused in earnest. */
-        for (size_t i = 0; i < n; i++) {
-            if (!expected[i].allowed && !(requests[i].flags & STINT_PEEK))
-                expected[i] = expect(&requests[i], keys[i], test_time, &got[i]);
-            compare_part(&requests[i], test_time, all, &expected[i], &got[i]);
-        }
+    assert_int_equal(allowed, 0);
+}
+
+/* Requests that make no sense do nothing. */
+static void do_bad_request(void) {
+    uint32_t key;
+    struct stint_request request = pick_request(&key);
+    static const uint32_t together[] = {STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE};
+    if (once_in(2))
+        request.flags |= STINT_CHARGE | together[below(3)];
+    else
+        request.flags |= UINT32_C(1) << (5 + below(27));
+    struct stint_verdict expected = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    struct stint_verdict got;
+    memset(&got, 0xa5, sizeof got);
+    assert_false(stint_decide(m.limiter, &request, once_in(2) ? STINT_NOW : test_time, &got));
+    if (!same_verdict(&got, &expected)) {
+        explain(&request, test_time, "bad request");
+        print_verdict("got", &got);
+        fail();
     }
-    show(test_time);
+    m.bad_requests++;
 }
 
 static void do_unknown_policy(void) {
@@ -222,7 +361,8 @@ static void do_refund(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     struct subject s = subject_of(key, id);
     struct pair *pair = s.pair;
-    if (pair->unsure || (pair->lowered && is_striped(s.policy)))
+    bool largest_open = m.may_be_largest[id] && !carries(s.policy) && pair->used > m.largest[id];
+    if (pair->unsure || (pair->lowered && is_striped(s.policy)) || largest_open)
         return;
     uint64_t window = pair->window;
     if (!pair->known || once_in(8))
@@ -234,9 +374,7 @@ static void do_refund(void) {
     bool now = pair->known && window == pair->window;
     bool before = pair->known && is_smooth(s.policy) && window + s.policy->window == pair->window;
     uint32_t *count = before ? &pair->previous : &pair->used;
-    uint32_t most = *count, back = 0;
-    if (!carries(s.policy) && most > m.largest[id])
-        most = m.largest[id];
+    uint32_t most = refundable(&s, *count), back = 0;
     if (now || before)
         back = tokens < most ? tokens : most;
     /* A stripe may be in an older window than the key. */
@@ -254,6 +392,7 @@ static void do_refund(void) {
         fail();
     }
     m.compared++;
+    m.counts[id].refunded += got;
     if (stale_stripe)
         return;
     if (got != back)
@@ -321,7 +460,7 @@ static void do_change(void) {
     note_capacity(id, capacity_of(&policy) + policy.max_reserved);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
-        if (policy.limit < old.limit)
+        if (policy.limit < old.limit || s.pair->used > capacity_of(&old))
             s.pair->lowered = true;
         if (policy.jitter != old.jitter)
             s.lesson->jitter_window = 0;
@@ -491,7 +630,8 @@ static void start_round(void) {
     m.one_line = tables[table].one_line;
     m.key_count = tables[table].keys;
     m.policy_count = (uint32_t)below(POLICIES) + 1;
-    m.untracked = m.replaced = m.unknown_policy = 0;
+    memset(m.may_be_largest, 0, sizeof m.may_be_largest);
+    m.untracked = m.replaced = m.unknown_policy = m.bad_requests = 0;
     m.most_slots = 0;
     m.stepped = false;
     test_time = once_in(10) ? 2000 * DAY : T0 + below(20000 * DAY);
@@ -521,6 +661,7 @@ static void end_round(void) {
     assert_int_equal(stats.untracked, m.untracked);
     assert_int_equal(stats.replaced, m.replaced);
     assert_int_equal(stats.unknown_policy, m.unknown_policy);
+    assert_int_equal(stats.bad_requests, m.bad_requests);
     assert_int_equal(stats.stray_tokens, 0);
     /* Promise H: late callers are not a step of the clock. */
     if (!m.stepped)
@@ -546,6 +687,8 @@ static void end_round(void) {
         assert_int_equal(counts.first_refusals, m.counts[p].first_refusals);
         assert_int_equal(counts.untracked, m.counts[p].untracked);
         assert_int_equal(counts.near_limit, m.counts[p].near_limit);
+        assert_int_equal(counts.charged, m.counts[p].charged);
+        assert_int_equal(counts.refunded, m.counts[p].refunded);
     }
     stint_close(m.limiter);
 }
@@ -569,7 +712,10 @@ static void do_operation(void) {
         do_reset();
         break;
     case 6:
-        once_in(5) ? do_change() : do_unknown_policy();
+        once_in(5) ? do_change() : once_in(2) ? do_unknown_policy() : do_bad_request();
+        break;
+    case 13:
+        do_groups();
         break;
     case 7:
     case 8:

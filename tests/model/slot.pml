@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The slot protocol of src/slot.h, as src/slot.c and src/take.c do it, for spin. `run` compiles and
- * runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must not.
+ * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c, full.c and refund.c do it, for spin. `run`
+ * compiles and runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must
+ * not. A part of a group (decide_all.c) that is charged by an add is a take here, one that is charged by
+ * a swap a decide; so is STINT_CHARGE, and a stripe's request.
  *
  * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch
  * locals of the thread, or ghosts. A loop around a compare-and-swap that only comes again because
@@ -310,14 +312,15 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     bit sure;   /* none may be claimed; the tag is looked for once more */
     byte match; /* slots of a line that have the tag: a bit of each */
     bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
-    bit hot;                    /* the hot path is still to be tried */
+    bit hot;                    /* one token, which a fetch-add may count: take() */
+    bit near;                   /* the first two lines, with the short claim, are still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
 
 next:
     atomic {
         FORGET;
         call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
-        call[me].key = 0; call[me].now = 0; hot = 0;
+        call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
         if
         ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
         :: else -> calls--
@@ -328,8 +331,11 @@ next:
         :: keys & 2 -> call[me].key = 1
         fi;
         if
-        :: hot = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find /* stint_take */
-        :: call[me].busy = 1; NOTE_FULL_OF(me); goto find          /* with flags, or a limit */
+        :: hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find /* take */
+        :: near = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find          /* decide_as */
+#if USED < SLOTS /* very late, or a stripe's that must stay in its window: the long claim only */
+        :: call[me].busy = 1; NOTE_FULL_OF(me); goto find
+#endif
 #if REFUND
         :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
 #endif
@@ -339,7 +345,7 @@ next:
         fi
     }
 
-    /* slot_search: the tag. Likewise line_find of the hot path. It sees live slots on the way, which the
+    /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
      * second pass then leaves out: as they stay live, that is the same as to see them there. */
 find:
 #if HOME < SLOTS
@@ -359,9 +365,9 @@ find_next:
         tag = 0;
         i++;
         if
-        :: hot && i == SLOTS -> i = 0; goto unused_tag
-        :: i < (hot -> SLOTS : END_OF_LINES(lines)) -> goto find_tag
-        :: !hot && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
+        :: near && i == SLOTS -> i = 0; hot = 0; goto short_tag
+        :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto find_tag
+        :: !near && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
             if
             :: sure -> sure = 0; goto table_full
             :: else -> goto reusable_tag
@@ -372,7 +378,6 @@ find_next:
     /* slot_find, second pass: a slot that may be claimed */
 reusable_tag:
     atomic {
-        hot = 0;
         tag = slot[i].tag;
         if
         :: tag == NEVER -> at = i; goto reach_raise
@@ -402,7 +407,7 @@ reusable: /* slot_reusable */
         fi
     }
 
-    /* decide_found, and take_in of the hot path */
+    /* slot_look: of take_in, take_settled, decide_as, decide_found */
 found_state:
     atomic { state = slot[i].state; goto found_tag }
 found_tag:
@@ -424,17 +429,23 @@ found_tag:
         :: else
         fi;
         if
-        :: STATE_USED(state) < LIMIT -> goto decide_cas /* by stint_decide, cost > 1, flags */
+        :: STATE_USED(state) < LIMIT -> goto decide_cas /* a cost, flags, a limit of its own */
         :: STATE_USED(state) < LIMIT && hot && !STATE_REFUSED(state) &&
            STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
-        :: STATE_USED(state) >= LIMIT && STATE_REFUSED(state) -> goto refuse
-        :: STATE_USED(state) >= LIMIT && !STATE_REFUSED(state) -> goto decide_cas
+        :: STATE_USED(state) == LIMIT && STATE_REFUSED(state) -> goto refuse
+        :: STATE_USED(state) == LIMIT && !STATE_REFUSED(state) -> goto decide_cas
+        :: STATE_USED(state) > LIMIT -> goto decide_cas /* cut, whether marked or not */
 #if PEEK
         :: goto refuse
 #endif
         fi
     }
-decide_cas: /* decide_found */
+#ifdef WRONG_CUT /* by a limit of the request's own, not by the largest that there ever was */
+#define CUT (LIMIT - 1)
+#else
+#define CUT LIMIT
+#endif
+decide_cas: /* slot_charge: a swap */
     atomic {
         hot = 0;
         if
@@ -450,14 +461,17 @@ decide_cas: /* decide_found */
             tick = STATE_ID(state);
             charged[i]++;
             WRITE(i, TAG, state + 1, HOW_DOUBLE, BY_DECIDE)
-        :: else -> /* the first refusal */
-            WRITE(i, TAG, state | STATE(0, 0, 1, 0), HOW_DOUBLE, BY_DECIDE);
-            FIRST_REFUSED(STATE_ID(state));
+        :: else -> /* the first refusal, or one that cuts off what refused takes have added */
+            WRITE(i, TAG, STATE(STATE_ID(state), 0, 1, CUT), HOW_DOUBLE, BY_DECIDE);
+            if
+            :: !STATE_REFUSED(state) -> FIRST_REFUSED(STATE_ID(state))
+            :: else
+            fi;
             REFUSED
         fi;
         OPENED(i)
     }
-refuse: /* decide_found: nothing to write */
+refuse: /* slot_unchanged: nothing to write */
     atomic {
         if
 #ifndef WRONG_NO_SECOND_STATE
@@ -492,7 +506,7 @@ take_add: /* take_in */
         :: else -> goto added_tag
         fi
     }
-added_tag: /* slot_decide_added */
+added_tag: /* slot_added_ours */
     atomic {
         if
         :: slot[i].tag == TAG -> goto added_state
@@ -736,27 +750,27 @@ replace: /* claim_slot */
     }
 #endif
 
-    /* take_displaced, when neither the home line nor the next has got the key */
-unused_tag: /* line_match: which is never used? */
+    /* claim_short: neither the home line nor the next has got the key */
+short_tag: /* line_match: which is never used? */
     atomic {
         if
-#if HOME < SLOTS && !defined(WRONG_UNUSED_REACH_NOT_RAISED)
-        :: slot[i].tag == NEVER && i >= HOME -> at = i; i = 0; goto unused_reach
-        :: slot[i].tag == NEVER && i < HOME -> at = i; i = 0; goto unused_claim
+#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
+        :: slot[i].tag == NEVER && i >= HOME -> at = i; i = 0; goto short_reach
+        :: slot[i].tag == NEVER && i < HOME -> at = i; i = 0; goto short_claim
 #else
-        :: slot[i].tag == NEVER -> at = i; i = 0; goto unused_claim
+        :: slot[i].tag == NEVER -> at = i; i = 0; goto short_claim
 #endif
-        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto unused_tag
-        :: else -> hot = 0; START_OVER /* slot_search is the next find */
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_tag
+        :: else -> near = 0; START_OVER /* slot_search is the next find */
         fi
     }
-#if HOME < SLOTS && !defined(WRONG_UNUSED_REACH_NOT_RAISED)
-unused_reach:
-    atomic { reach = MAX(reach, 1); goto unused_claim }
+#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
+short_reach:
+    atomic { reach = MAX(reach, 1); goto short_claim }
 #endif
-unused_claim: /* slot_claim_unused */
+short_claim:
     atomic {
-        hot = 0;
+        near = 0;
         if
         :: slot[at].tag != NEVER -> START_OVER
         :: else
@@ -764,32 +778,32 @@ unused_claim: /* slot_claim_unused */
         charged[at] = 0;
         held = STATE(NOW + 1, 1, 1, 0); /* the slot's first claim */
         WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
-        goto unused_look
+        goto short_look
     }
-unused_look: /* line_match: are there other claims? */
+short_look: /* line_match: are there other claims? */
     atomic {
         match = match + (slot[i].tag == TAG);
         i++;
         if
-        :: i < SLOTS -> goto unused_look
-        :: else -> i = 0; goto unused_still
+        :: i < SLOTS -> goto short_look
+        :: else -> i = 0; goto short_still
         fi
     }
-unused_still: /* line_match: is any slot still never used? */
+short_still: /* line_match: is any slot still never used? */
     atomic {
-#ifndef WRONG_UNUSED_NO_LOOK
+#ifndef WRONG_SHORT_NO_LOOK
         if
         :: match > 1 -> START_OVER
         :: else
         fi;
 #endif
         if
-        :: slot[i].tag == NEVER -> goto unused_watermark
-        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto unused_still
+        :: slot[i].tag == NEVER -> goto short_watermark
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_still
         :: else -> START_OVER
         fi
     }
-unused_watermark:
+short_watermark:
     atomic {
         match = 0; i = 0;
         if
@@ -797,9 +811,9 @@ unused_watermark:
         :: else
         fi;
         tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
-        goto unused_commit
+        goto short_commit
     }
-unused_commit:
+short_commit:
     atomic {
         if
         :: slot[at].state != held -> START_OVER

@@ -45,7 +45,7 @@ active proctype others() {
 #endif
 
 #ifdef REFUSE
-/* decide_found, take_edge: K is refused by a state that was L's. The tag that led here is a hint of any
+/* slot_look, slot_unchanged: K is refused by a state that was L's. The tag that led here is a hint of any
  * age. */
 #define STATE 1
 #define TAG   2
@@ -396,16 +396,16 @@ active proctype copy() {
 #endif
 
 #ifdef ADDED_POLICY
-/* A policy is added; one thread finds it and leaves something that names it, its current_end or a slot's
- * tag; who finds that finds all that was written before the policy was there. */
+/* A policy is added: its version says so. One thread finds it and leaves a slot's tag that names it. Who
+ * finds the version, or that tag, finds all that was written before the policy was there. */
 #define WORDS   1
 #define VERSION 2
 #define FIND    1
 #define NAME    2
 #define SEE     1
-#define READ    2
+#define READ    4
 
-bool words, version, name;
+bool words, version, tag;
 
 active proctype add() {
     byte done;
@@ -418,19 +418,21 @@ active proctype add() {
 
 active proctype first() {
     byte done;
-    bool found;
+    bool found, read;
     do
     :: DO(FIND, 0) found = version OD
-    :: DO(NAME, FIND) name = found OD
-    :: done == (FIND | NAME) -> break
-    od
+    :: DO(READ, M(15, FIND)) read = words OD
+    :: DO(NAME, FIND) tag = found OD
+    :: done == (FIND | READ | NAME) -> break
+    od;
+    assert(!found || read)
 }
 
 active proctype second() {
     byte done;
     bool seen, read;
     do
-    :: DO(SEE, 0) seen = name OD
+    :: DO(SEE, 0) seen = tag OD
     :: DO(READ, M(15, SEE)) read = words OD
     :: done == (SEE | READ) -> break
     od;

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT
+ * Several requests decided as one, and many such groups. Read take.c first: each part goes through the same
+ * steps, but all are judged before any is charged.
+ *
+ *     1 to 4  part_judge    of each part, from what was loaded of its slot
+ *     5       part_charge   of each, by one add or swap, if all fit
+ *
+ * What cannot be judged so (a key without a slot near its home, a claim, a later window, stripes) makes the
+ * whole group go the long way: a look at each part, then a decision on each. So does what lost a race; and if
+ * a part is refused then, what the others took is given back. */
+#include "stripes.h"
+
+/* What part_judge found, and part_charge does about it. */
+struct part {
+    struct slot *slot;
+    uint64_t tag;
+    uint64_t seen;  /* the slot's state, as it was loaded */
+    uint64_t state; /* that, or what an earlier part will make of it */
+    uint64_t next;  /* what it is to be; PART_LONG: the tokens that the part would take */
+    enum {
+        PART_DONE, /* nothing is to be written */
+        PART_ADD,
+        PART_SWAP,
+        PART_AGAIN, /* nothing, if the slot is what earlier parts make of it: decide again after them */
+        PART_LONG, /* it was only looked at: decide the long way */
+    } how;
+    bool last; /* what it takes may be carried: it could not be given back after a boundary */
+};
+
+/* ---- Parts, one by one: the long way --------------------------------------------------------- */
+
+/* Decides on one request as a part of the whole. */
+static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                                 uint32_t part, uint64_t now, struct stint_verdict *verdict) {
+    struct decision decision;
+    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+
+    if (why != 0)
+        return decision_void(limiter, why, verdict);
+    decision.terms.part = part;
+    return decision_settle(&decision, verdict);
+}
+
+/* Asks what would become of it, if `before` tokens of its key had been taken. `would` receives what it would take. */
+static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
+                      uint64_t before, uint64_t now, struct stint_verdict *verdict,
+                      uint64_t *would) {
+    struct decision decision;
+    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+
+    *would = 0;
+    if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
+        why = STINT_BAD_REQUEST;
+    if (why != 0)
+        return decision_void(limiter, why, verdict);
+    decision.terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
+    decision.terms.before = before;
+    bool fits = decision_settle(&decision, verdict);
+    if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
+        *would = decision.charge.total - decision.charge.used;
+    return fits;
+}
+
+/* Whether a part is counted as allowed or refused. */
+static inline bool counts(const struct stint_request *request) {
+    return (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
+}
+
+/* ---- Judge: steps 1 to 4 ------------------------------------------------------------------------ */
+
+/* The last of the first n parts that is of this slot, or NULL. */
+static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, size_t n,
+                                                     const struct slot *slot) {
+    for (size_t i = n; i-- > 0;)
+        if (UNLIKELY(parts[i].slot == slot))
+            return &parts[i];
+    return NULL;
+}
+
+/* Judges a part whose key's tag was seen in a slot. Returns false if it is not that simple. */
+static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *slot,
+                                        struct part *parts, size_t n,
+                                        struct stint_verdict *verdict) {
+    struct part *part = &parts[n];
+    struct sight sight;
+
+    if (UNLIKELY(slot == NULL))
+        return false;
+    /* What an earlier part will make of it, or what it is. */
+    const struct part *earlier = part_of_slot(parts, n, slot);
+    if (UNLIKELY(earlier != NULL && earlier->tag != decision->tag))
+        return false; /* it has gone from that key to this one since */
+    uint64_t state = earlier != NULL ? earlier->next : atomic_load_acquire(&slot->state), next;
+    if (UNLIKELY(slot_look(decision, slot, state, &sight) != LOOK_GOOD))
+        return false;
+    decision->charge = judge(&decision->terms, sight.count, tick_ns(decision->end) - decision->now);
+    /* No charge will confirm what is refused: another look at the state does. */
+    const struct sight seen = {.slot = slot, .state = earlier != NULL ? earlier->seen : state};
+    if (!decision->charge.fits && !slot_unchanged(&seen))
+        return false;
+    if (slot_next(decision, &sight, &next)) {
+        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another key's. */
+        part->how = !GUARDED(PARTS_EARLIER) && next == state + 1 ? PART_ADD : PART_SWAP;
+    } else {
+        if (earlier == NULL && !slot_unchanged(&sight))
+            return false;
+        part->how = earlier == NULL ? PART_DONE : PART_AGAIN;
+        next = state;
+    }
+    part->slot = slot;
+    part->tag = decision->tag;
+    part->seen = seen.state;
+    part->state = state;
+    part->next = next;
+    decision->terms.part = PART_SILENT; /* counted when all are charged */
+    (void)decision_end(decision, verdict);
+    return true;
+}
+
+/* Judges one token by a plain policy, by the steps of take() in take.c: it fits, and its slot is no earlier part's.
+ * Returns false if it is not that simple. */
+static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
+                                           const struct stint_request *request, uint64_t now,
+                                           struct part *parts, size_t n,
+                                           struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    const uint64_t left = tick_ns(end) - now, window = state_of(end, 0);
+    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+
+    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left))))
+        return false;
+    struct slot *slot = slot_near(&limiter->table, request->key, tag);
+    if (UNLIKELY(slot == NULL) || UNLIKELY(part_of_slot(parts, n, slot) != NULL))
+        return false;
+    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
+    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1;
+    if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
+        UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
+        return false;
+    /* As in take(): an overshoot of one is harmless where a token of the policy's own is asked for. */
+    parts[n] = (struct part){.slot = slot,
+                             .tag = tag,
+                             .state = state,
+                             .seen = state,
+                             .next = state + 1,
+                             .how = PART_ADD};
+    struct decision plain = plain_decision(limiter, request->policy, now, end, capacity);
+    plain.charge = (struct charge){used, used, used, 1, true};
+    plain.terms.part = PART_SILENT; /* counted when all are charged */
+    (void)decision_end(&plain, verdict);
+    return true;
+}
+
+/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that simple. */
+static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
+                                     const struct stint_request *request, uint64_t now,
+                                     struct part *parts, size_t n, struct stint_verdict *verdict) {
+    struct part *part = &parts[n];
+    struct decision decision;
+
+    if (LIKELY(request->cost == 1 && (request->flags | request->limit) == 0) &&
+        LIKELY(request->policy < limiter->max_policies) &&
+        LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
+        return true;
+    *part = (struct part){.how = PART_LONG};
+    if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
+        return false;
+    part->last = (decision.terms.traits & TRAIT_CARRIES) != 0;
+    if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)))
+        return false;
+    return part_judge_in(&decision, slot_near(&limiter->table, decision.hash, decision.tag), parts,
+                         n, verdict);
+}
+
+/* Tokens that the parts before part n would take of the same key, of those that were only looked at. */
+static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
+                             size_t n) {
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].how == PART_LONG && requests[i].key == requests[n].key &&
+            requests[i].policy == requests[n].policy)
+            tokens += parts[i].next;
+    return tokens;
+}
+
+/* ---- Charge: step 5 ------------------------------------------------------------------------------ */
+
+/* A fetch-add returned another state than was judged. If it was of the same window, and there was room, only
+ * the verdict changes. Returns whether the tokens were had. */
+static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stint_request *request,
+                                const struct part *part, uint64_t now, uint64_t added,
+                                struct stint_verdict *verdict) {
+    const uint64_t window = part->state & ~USED_MASK, used = added - window;
+    struct decision decision;
+
+    if (LIKELY(!GUARD(PARTS_ADDED, used >= verdict->capacity))) {
+        verdict->used = (uint32_t)used + 1;
+        verdict->remaining = verdict->capacity - verdict->used;
+        return true;
+    }
+    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
+        return false; /* nobody takes a policy away */
+    decision.terms.part = PART_QUIET;
+    slot_settle_added(&decision, part->slot, window, added);
+    return decision_end(&decision, verdict);
+}
+
+/* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was allowed. */
+static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
+                                      const struct stint_request *request, const struct part *part,
+                                      uint64_t now, struct stint_verdict *verdict) {
+    switch (part->how) {
+    case PART_DONE:
+        return true;
+    case PART_ADD: {
+        INSTANT(INSTANT_LOADED);
+        uint64_t added = atomic_fetch_add_seq(&part->slot->state, 1);
+        return LIKELY(added == part->state) ||
+               part_added(limiter, request, part, now, added, verdict);
+    }
+    case PART_SWAP:
+        if (LIKELY(slot_swap(part->slot, part->tag, part->state, part->next)))
+            return true;
+        break;
+    default:
+        break;
+    }
+    return part_decide(limiter, request, PART_QUIET, now, verdict);
+}
+
+/* ---- The whole ----------------------------------------------------------------------------------- */
+
+/* Refuses the whole: what does not fit in earnest, marked and counted; of the others only a look is told. */
+static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
+                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++) {
+        const struct stint_request *request = &requests[i];
+        struct stint_verdict *verdict = &verdicts[i];
+        if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0)
+            continue;
+        uint64_t would;
+        if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
+            continue;
+        if (!counts(request))
+            continue;
+        /* Told beside the tokens of earlier parts of the key. */
+        struct stint_verdict marked;
+        (void)part_decide(limiter, request, PART_REFUSED, now, &marked);
+        if (marked.used < verdict->used) {
+            marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
+            marked.used = verdict->used;
+            marked.remaining = verdict->remaining;
+        }
+        if (marked.retry_after < verdict->retry_after)
+            marked.retry_after = verdict->retry_after;
+        *verdict = marked;
+    }
+    return false;
+}
+
+/* Gives back what the parts took before one was refused after all. */
+static NOINLINE bool all_give_back(struct stint_limiter *limiter,
+                                   const struct stint_request *requests, size_t n, uint64_t taken,
+                                   struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++) {
+        struct stint_verdict *verdict = &verdicts[i];
+        bool had = (taken >> i & 1) != 0; /* else it was only judged */
+        if (had &&
+            (verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
+            limiter_count(limiter, requests[i].policy, COUNT_FIRST_REFUSAL);
+        if (!verdict->allowed)
+            continue; /* it is what was refused */
+        if (!had)
+            verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
+        if (GUARD(PARTS_BACK, had && verdict->granted != 0))
+            (void)key_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
+                             verdict->window);
+        verdict->used -= verdict->granted < verdict->used ? verdict->granted : verdict->used;
+        verdict->remaining =
+            verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
+        verdict->granted = 0;
+        if ((verdict->flags & STINT_SHADOWED) == 0)
+            verdict->retry_after = 0;
+    }
+    return false;
+}
+
+/* More requests than a group may have. */
+static NOINLINE bool too_many(struct stint_limiter *limiter, size_t n,
+                              struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++)
+        (void)decision_void(limiter, STINT_BAD_REQUEST, verdicts == NULL ? NULL : &verdicts[i]);
+    return false;
+}
+
+static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
+                                       const struct stint_request *requests, size_t n, uint64_t now,
+                                       struct stint_verdict *verdicts) {
+    struct stint_verdict own[STINT_ALL_MAX];
+    struct part parts[STINT_ALL_MAX];
+    uint64_t taken = 0; /* a bit for each request */
+    bool fit = true, last = false;
+
+    if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
+        return stint_decide(limiter, requests, now, verdicts);
+    if (UNLIKELY(n > STINT_ALL_MAX))
+        return too_many(limiter, n, verdicts);
+    if (verdicts == NULL)
+        verdicts = own;
+    for (size_t i = 0; i < n; i++) {
+        if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i])))
+            (void)part_look(limiter, &requests[i], taken_before(requests, parts, i), now,
+                            &verdicts[i], &parts[i].next);
+        fit &= verdicts[i].allowed;
+        last |= parts[i].last;
+    }
+    if (!fit)
+        return all_refuse(limiter, requests, n, now, verdicts);
+    /* Those last that could not be given back after a boundary. */
+    for (size_t i = 0; i < n; i++) {
+        if (UNLIKELY(parts[i].last))
+            continue;
+        if (UNLIKELY(!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
+            return all_give_back(limiter, requests, n, taken, verdicts);
+        taken |= UINT64_C(1) << i;
+    }
+    for (size_t i = 0; last && i < n; i++) {
+        if (!parts[i].last)
+            continue;
+        if (!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i]))
+            return all_give_back(limiter, requests, n, taken, verdicts);
+        taken |= UINT64_C(1) << i;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (LIKELY((requests[i].flags | verdicts[i].flags) == 0))
+            limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
+        else if (counts(&requests[i]))
+            decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
+    return true;
+}
+
+bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                      uint64_t now, struct stint_verdict *verdicts) {
+    for (size_t i = 0; n > 1 && i < n && i < STINT_ALL_MAX; i++)
+        fetch_lines(&limiter->table, requests[i].key);
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    return decide_group(limiter, requests, n, now, verdicts);
+}
+
+size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_request *requests,
+                           const size_t *ends, size_t groups, uint64_t now,
+                           struct stint_verdict *verdicts) {
+    const size_t n = groups == 0 ? 0 : ends[groups - 1];
+    size_t fetched = 0, begin = 0, allowed = 0;
+
+    if (now == STINT_NOW)
+        now = limiter_now(limiter);
+    for (size_t i = 0; i < groups; begin = ends[i++]) {
+        for (; fetched < n && fetched < ends[i] + AHEAD; fetched++)
+            fetch_lines(&limiter->table, requests[fetched].key);
+        allowed += decide_group(limiter, requests + begin, ends[i] - begin, now,
+                                verdicts == NULL ? NULL : verdicts + begin);
+    }
+    return allowed;
+}
+
+uint64_t stint_refund_all(struct stint_limiter *limiter, const struct stint_request *requests,
+                          const struct stint_verdict *verdicts, size_t n) {
+    uint64_t back = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (verdicts[i].granted != 0)
+            back += stint_refund(limiter, requests[i].policy, requests[i].key, verdicts[i].granted,
+                                 verdicts[i].window);
+    return back;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ * A full table: the key has no slot, and may claim none. Read the protocol in slot.h first ("A full table"). */
+#include "search.h"
+
+/* All slots were live, and stay so at this now (I1). But the key may have got the last of them
+ * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
+static bool found_again(const struct decision *decision) {
+    const struct table *table = &decision->limiter->table;
+
+    atomic_fence_acquire();
+    uint32_t lines = sequence_reach(table, decision->hash);
+    return GUARD(FULL_AGAIN, find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
+}
+
+/* Tokens that a slot of a key holds. */
+static uint64_t slot_tokens(const struct decision *decision, const struct place *place) {
+    const struct policy *policy = limiter_tag_policy(decision->limiter, place->tag);
+    if (policy == NULL)
+        return 0;
+    uint64_t count = state_used(place->state);
+    if (LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0)) /* as smooth ones do */
+        return count;
+    struct rule rule = policy_rule(policy);
+    return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
+}
+
+/* What atomic_all4 asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
+ * Nothing of the ids, but that a range that has all of them cannot be written. */
+static inline struct all4 used_at_least(const struct table *table, uint64_t tag, uint64_t fewest) {
+    struct all4 asked = others_of(table, tag);
+    asked.flip[1] = (uint32_t)USED_MASK;
+    asked.mask[1] = (uint32_t)(STATE_PENDING | USED_MASK);
+    asked.below[1] = fewest <= USED_MASK ? (uint32_t)(USED_MASK - fewest) + 1 : 0;
+    asked.range[1] = UINT32_MAX;
+    return asked;
+}
+
+/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick. OWN: the key
+ * has been given one meanwhile: this is the second search for it, too. */
+enum least_used { LEAST, NONE, OWN };
+
+/* Finds the slot of the sequence with the fewest tokens used. */
+static enum least_used find_least_used(const struct decision *decision, struct place *place) {
+    const struct table *table = &decision->limiter->table;
+    struct sequence sequence = sequence_of(table, decision->hash);
+    /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
+    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
+    struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
+    uint64_t fewest = UINT64_MAX;
+
+    atomic_fence_acquire();
+    for (uint32_t i = 0; i < table->probe_lines; i++) {
+        if (counts)
+            i = sequence_all4(&sequence, i, table->probe_lines, &enough);
+        if (i == table->probe_lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
+        for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+            struct place seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
+            seen.tag = atomic_load_acquire(&seen.slot->tag);
+            seen.state = atomic_load_acquire(&seen.slot->state);
+            if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
+                return OWN;
+            if (seen.tag == 0 || GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) ||
+                                                         state_pending(seen.state)))
+                continue;
+            uint64_t tokens = slot_tokens(decision, &seen);
+            if (tokens < fewest) {
+                fewest = tokens;
+                *place = seen;
+            }
+        }
+        enough = used_at_least(table, decision->tag, fewest);
+    }
+    return fewest != UINT64_MAX ? LEAST : NONE;
+}
+
+enum progress decide_full(struct decision *decision) {
+    const uint32_t on_full = decision->limiter->on_full;
+    const bool look = is_look(&decision->terms), replace = on_full == STINT_FULL_REPLACE;
+    struct charge *charge = &decision->charge;
+
+    *charge = judge(&decision->terms, 0, 0);
+    const bool nothing = leaves_nothing(decision);
+    /* A refusal that leaves nothing behind but its mark replaces nobody. */
+    if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
+        struct place place;
+        enum least_used found = find_least_used(decision, &place);
+        if (found == OWN || (found == LEAST && !claim_slot(decision, &place)))
+            return STALE;
+        if (found == LEAST) {
+            limiter_count_table(decision->limiter, COUNT_REPLACED);
+            return claim_resolve(decision, &place, STINT_REPLACED);
+        }
+        /* Every slot is changing hands at this instant: admit rather than wait. */
+    } else {
+        if (found_again(decision))
+            return STALE;
+        if (look ? replace && nothing : nothing)
+            return decide_nothing(decision, 0);
+    }
+    if (is_charge(&decision->terms))
+        *charge = (struct charge){.fits = true}; /* nothing to charge */
+    else if (on_full == STINT_FULL_REFUSE)
+        *charge = (struct charge){.fits = false};
+    else if (!charge->fits)
+        charge->used = 0;
+    return decide_nothing(decision, STINT_UNTRACKED);
+}

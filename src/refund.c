@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock read. */
+#include "stripes.h"
+
+uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                      uint32_t tokens, uint64_t window) {
+    if (UNLIKELY(policy_id >= limiter->max_policies) ||
+        GUARD(REFUND_NONE, window == 0)) /* 0: nothing was counted */
+        return 0;
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint32_t traits = (uint32_t)policy_traits(policy);
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    struct slot *slot = slot_near(&limiter->table, key, tag);
+    uint32_t back = tokens;
+
+    INSTANT(INSTANT_REFUND);
+    /* Near its home, of one slot, with one count: as ever; else the long way. */
+    if (UNLIKELY(slot == NULL) || (traits & STINT_SMOOTH) != 0 || traits_striped(traits)) {
+        back = key_refund(limiter, policy_id, key, tokens, window);
+    } else {
+        const struct giving giving = {.policy = policy,
+                                      .traits = traits & TRAIT_CARRIES,
+                                      .tag = tag,
+                                      .id = id_of(tick_of_end(window))};
+        uint64_t state = atomic_load_acquire(&slot->state);
+        if (UNLIKELY(GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag)) ||
+            UNLIKELY(state_pending(state)) ||
+            UNLIKELY(!slot_give_back(&giving, slot, state, &back)))
+            back = key_refund(limiter, policy_id, key, tokens, window);
+    }
+    if (back != 0)
+        limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
+    return back;
+}
+
+void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+    const struct policy *policy = limiter_policy(limiter, policy_id);
+    if (policy == NULL)
+        return;
+    uint32_t stripes = policy_rule(policy).stripes;
+    bool found = false;
+
+    for (uint32_t stripe = 0; stripe < stripes; stripe++) {
+        stint_key hash = stripe_key(key, stripe);
+        found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
+    }
+    if (found)
+        limiter_count_table(limiter, COUNT_RESET);
+}
+
+void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {
+    /* To the second-level cache, as most of many at once would have to wait for the first. */
+    __builtin_prefetch(home_of(&limiter->table, key), 0, 2);
+}
+
+uint64_t stint_now(const struct stint_limiter *limiter) {
+    return limiter_now(limiter);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ * What the parts of the long way share: slot.c (find), claim.c (a key without a slot), full.c (no room).
+ * Read slot.h first. */
+#ifndef STINT_SEARCH_H
+#define STINT_SEARCH_H
+
+#include "slot.h"
+
+/* ---- The sequence of slots that a key may be in --------------------------------------------- */
+
+/* The lines that a key may be in: its home line, and those after it, which go round in the shard.
+ */
+struct sequence {
+    struct line *home;
+    struct line *shard_end;
+    uint64_t shard_lines;
+    bool avx2;
+};
+
+static inline struct sequence sequence_of(const struct table *table, uint64_t hash) {
+    return (struct sequence){
+        .home = home_of(table, hash),
+        .shard_end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines],
+        .shard_lines = table->shard_lines,
+        .avx2 = table->avx2,
+    };
+}
+
+static inline struct line *sequence_line(const struct sequence *sequence, uint32_t number) {
+    struct line *line = sequence->home + number;
+    return line < sequence->shard_end ? line : line - sequence->shard_lines;
+}
+
+/* The line after one of them. */
+static inline struct line *sequence_next(const struct sequence *sequence, struct line *line) {
+    line++;
+    if (UNLIKELY(line == sequence->shard_end))
+        line -= sequence->shard_lines;
+    return line;
+}
+
+/* Lines that stand one after the other in memory. */
+struct run {
+    const uint64_t *line, *end;
+};
+
+/* Those of the sequence from number `from` on to before `lines`, as far as they do not go round. */
+static inline struct run sequence_run(const struct sequence *sequence, uint32_t from,
+                                      uint32_t lines) {
+    const struct line *line = sequence_line(sequence, from), *end = line + (lines - from);
+    if (end > sequence->shard_end)
+        end = sequence->shard_end;
+    return (struct run){&line->slots[0].tag, &end->slots[0].tag};
+}
+
+static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
+    return (uint32_t)((size_t)(end - line) / (sizeof(struct line) / sizeof(*line)));
+}
+
+/* The number of the first line from number `from` on whose slots are not all as asked; `lines` if there is
+ * none before it. */
+static inline uint32_t sequence_all4(const struct sequence *sequence, uint32_t from, uint32_t lines,
+                                     const struct all4 *asked) {
+    while (from < lines) {
+        struct run run = sequence_run(sequence, from, lines);
+        const uint64_t *found = atomic_all4_run(run.line, run.end, asked, sequence->avx2);
+        from += run_lines(run.line, found);
+        if (found != run.end)
+            break;
+    }
+    return from;
+}
+
+/* Likewise, of the first one that has the tag. */
+static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t from,
+                                      uint32_t lines, uint64_t tag) {
+    while (from < lines) {
+        struct run run = sequence_run(sequence, from, lines);
+        const uint64_t *found = atomic_match4_run(run.line, run.end, tag, sequence->avx2);
+        from += run_lines(run.line, found);
+        if (found != run.end)
+            break;
+    }
+    return from;
+}
+
+/* Slot number `position` of the sequence. */
+static inline struct slot *sequence_slot(const struct sequence *sequence, uint32_t position) {
+    return &sequence_line(sequence, position / LINE_SLOTS)->slots[position % LINE_SLOTS];
+}
+
+static inline uint32_t sequence_length(const struct table *table) {
+    return table->probe_lines * LINE_SLOTS;
+}
+
+/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever somebody has
+ * written over a shared table. */
+static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
+    uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
+    return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
+}
+
+/* A slot as it was seen. */
+struct place {
+    struct slot *slot; /* NULL: none */
+    uint64_t tag;
+    uint64_t state;
+    uint32_t position;
+    bool stepped; /* it may be claimed only because the clock was stepped back */
+};
+
+/* Lines of a search for a tag that are looked at for a never-used slot (I5): it ends most searches while a
+ * table is young, when one is nearly always in the first two lines; later there is none, and looking costs. (slot_search
+ * looks in the line at which it stops, too.) */
+#define UNUSED_LINES 2
+
+/* What a search for a key has shown. */
+struct search {
+    struct slot *slot; /* which has the key's tag; NULL: none */
+    uint32_t
+        line; /* its line, counted from home; NULL: so many from home on are live (slot_search) */
+};
+
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
+struct search find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
+                       uint32_t lines);
+
+/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is none. */
+bool find_committed(const struct table *table, uint64_t hash, uint64_t tag, struct place *place);
+
+/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
+ * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
+ * closer look for nothing. */
+static inline struct all4 others_of(const struct table *table, uint64_t tag) {
+    const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
+
+    return (struct all4){
+        .flip[0] = policy_mask, /* mask - x < mask: x is not 0, as never used and tombstones are */
+        .mask[0] = policy_mask,
+        .below[0] = policy_mask,
+        .base[0] = (uint32_t)(tag >> 32) + 1,
+        .range[0] = UINT32_MAX,
+        .mask[1] = (uint32_t)STATE_PENDING,
+        .below[1] = 1,
+    };
+}
+
+/* ---- Time ----------------------------------------------------------------------------------- */
+
+/* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
+ * is late. */
+static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
+    return (tick_t)atomic_load_relaxed(&limiter->header->latest) - now > ALLOWANCE_TICKS;
+}
+
+/* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
+ * late any more after this. Returns the clock's tick. */
+tick_t decision_read_clock(struct decision *decision);
+
+/* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
+ * `length` is that of the window it ends. May move decision->now. */
+bool beyond_clock(struct decision *decision, uint64_t id, tick_t length);
+
+/* ---- What a decision comes to where it finds no slot of its key ----------------------------- */
+
+/* The key is in a slot. */
+enum progress decide_found(struct decision *decision, struct place *place);
+
+/* Tries the short way of a new key while the table is young. */
+enum progress claim_short(struct decision *decision);
+
+/* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that
+ * somebody has not resolved yet. */
+enum progress decide_absent(struct decision *decision, struct place *place, bool pending);
+
+/* Claims the slot seen at `place` with one double-width CAS. */
+bool claim_slot(struct decision *decision, struct place *place);
+
+/* Commits a claim with this request's charge, whoever claimed it. */
+enum progress claim_resolve(struct decision *decision, const struct place *claim, uint32_t flags);
+
+/* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
+enum progress decide_nothing(struct decision *decision, uint32_t flags);
+
+/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The charge is
+ * what was judged of a count of 0. */
+static inline bool leaves_nothing(const struct decision *decision) {
+    const struct charge *charge = &decision->charge;
+    return (charge->count == 0 || is_look(&decision->terms)) &&
+           (charge->fits || !refusal_marked(&decision->terms));
+}
+
+/* The key may claim no slot, and has none: the outcome that the user chose (G). */
+enum progress decide_full(struct decision *decision);
+
+#endif
