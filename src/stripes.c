@@ -197,6 +197,15 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     return true;
 }
 
+/* What all stripes have used after a charge. If the window turned meanwhile, what the charge saw: it stays in
+ * the window in which it was made, and a refund by its verdict is for that one. */
+static uint64_t used_after_charge(const struct decision *whole, const struct gathered *gathered) {
+    struct decision look = *whole;
+    uint64_t now = whole->now, lost, used = sum_used(&look, &now, &lost);
+
+    return look.end != whole->end ? gathered->seen + gathered->total : used;
+}
+
 /* ---- A refusal ----------------------------------------------------------------------------------- */
 
 /* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
@@ -292,9 +301,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     if (gathered.total == terms->cost || is_charge(terms) || (partial && gathered.total > 0)) {
         uint64_t used =
             stripe_estimate(gathered.used, terms->capacity, traits_stripes(terms->traits));
-        uint64_t lost;
         if (is_charge(terms))
-            used = sum_used(whole, now, &lost);
+            used = used_after_charge(whole, &gathered);
         if (used < gathered.total)
             used = gathered.total;
         whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};

@@ -640,6 +640,37 @@ static void test_stripes_see_the_last_token(void **state) {
     }
 }
 
+static void take_two_in_next_window(void) {
+    test_time += 20000 * SECOND;
+    for (unsigned i = 0; i < 2; i++)
+        others_allowed += stint_take(limiter, striped, KEY, 1, test_time, NULL);
+}
+
+/* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in which it was made.
+ * Given back by that, it is no token of those that others took in the next. */
+static void test_stripes_charge_in_one_window(void **state) {
+    (void)state;
+    const struct stint_policy about = eight_tokens(2);
+    for (unsigned step = 0, others = 1; others != 0; step++) {
+        open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
+        striped = (uint32_t)stint_policy_add(limiter, &about);
+        others_allowed = 0;
+        const struct stint_request charge = {KEY, striped, 6, 0, STINT_CHARGE};
+        struct stint_verdict verdict;
+        assert_true(decide_beside(step, take_two_in_next_window, &charge, 1, test_time, &verdict));
+        others = meanwhile == NULL;
+        stint_refund(limiter, striped, KEY, verdict.granted, verdict.window);
+        if (others == 0)
+            take_two_in_next_window();
+        assert_int_equal(others_allowed, 2);
+        while (stint_take(limiter, striped, KEY, 1, test_time, NULL))
+            others_allowed++;
+        if (others_allowed != 8)
+            fail_msg("step %u: %u tokens of 8", step, others_allowed);
+        assert_int_equal(close_line(NULL), 0);
+    }
+}
+
 /* Several requests by one policy that fit one by one, but not one after the other. */
 static void test_all_of_one_key_refuse_nobody(void **state) {
     (void)state;
@@ -857,6 +888,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_stripes_refuse_nobody, close_line),
         cmocka_unit_test_teardown(test_stripes_lose_no_token, close_line),
         cmocka_unit_test_teardown(test_stripes_see_the_last_token, close_line),
+        cmocka_unit_test_teardown(test_stripes_charge_in_one_window, close_line),
         cmocka_unit_test_teardown(test_all_of_one_key_refuse_nobody, close_line),
         cmocka_unit_test_teardown(test_by_one_rule, close_line),
         cmocka_unit_test_teardown(test_all_by_state_of_another, close_line),
