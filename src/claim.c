@@ -10,7 +10,7 @@
  *
  * Both lines are looked at whichever the slot is in, and no branch asks which: at a load of 50%, 1 new key
  * in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
-enum progress claim_short(struct decision *decision) {
+enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
     const uint64_t hash = decision->hash, tag = decision->tag;
     const tick_t now = tick_of(decision->now);
@@ -85,7 +85,7 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     tick_t claimed = GUARDED(COMMIT_END) ? end_of(claim_id, now) - 1 : now;
 
     if (UNLIKELY((tick_t)seen > now + ALLOWANCE_TICKS || claimed > now + ALLOWANCE_TICKS)) {
-        tick_t clock = decision_read_clock(decision);
+        tick_t clock = stint_decision_read_clock(decision);
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
             if (atomic_cas_seq(watermark, seen, (uint64_t)clock))
@@ -166,7 +166,8 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
 }
 
 /* Commits a claim with this request's charge, whoever claimed it. */
-enum progress claim_resolve(struct decision *decision, const struct place *claim, uint32_t flags) {
+enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
+                                  uint32_t flags) {
     struct charge *charge = &decision->charge;
 
     INSTANT(INSTANT_CLAIMED);
@@ -175,8 +176,8 @@ enum progress claim_resolve(struct decision *decision, const struct place *claim
         return STALE;
     INSTANT(INSTANT_LOOKED);
     tick_t tick = GUARDED(WATERMARK_LAST) ? commit_tick(decision, state_id(claim->state)) : early;
-    decision->end = window_at(decision->limiter, decision->policy, decision->terms.traits,
-                              decision->hash, tick);
+    decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
+                                    decision->hash, tick);
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
     if (UNLIKELY((decision->terms.part & PART_HERE) != 0 && decision->end != decision->here)) {
@@ -200,7 +201,7 @@ enum progress claim_resolve(struct decision *decision, const struct place *claim
 }
 
 /* Claims the slot seen at `place` with one double-width CAS. */
-bool claim_slot(struct decision *decision, struct place *place) {
+bool stint_claim_slot(struct decision *decision, struct place *place) {
     if (GUARDED(REACH_RAISE))
         atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
                      place->position / LINE_SLOTS);
@@ -218,28 +219,28 @@ bool claim_slot(struct decision *decision, struct place *place) {
     return true;
 }
 
-enum progress decide_nothing(struct decision *decision, uint32_t flags) {
+enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
     if (decision->end == 0)
         decision->end = window_anew(decision);
     decision->flags = flags;
     return DONE;
 }
 
-enum progress decide_absent(struct decision *decision, struct place *place, bool pending) {
+enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(decision)) {
         /* A claim may stand, for a while, beside the slot that the key has. */
         if (pending &&
-            find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
-            return decide_found(decision, place);
-        return decide_nothing(decision, 0);
+            stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
+            return stint_decide_found(decision, place);
+        return stint_decide_nothing(decision, 0);
     }
     if (!pending) {
         INSTANT(INSTANT_ABSENT);
         if (place->tag != 0)
             watermark_raise(decision);
-        if (!claim_slot(decision, place))
+        if (!stint_claim_slot(decision, place))
             return STALE;
     }
-    return claim_resolve(decision, place, 0);
+    return stint_claim_resolve(decision, place, 0);
 }

@@ -36,9 +36,9 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
     if (why != 0)
-        return decision_void(limiter, why, verdict);
+        return stint_decision_void(limiter, why, verdict);
     decision.terms.part = part;
-    return decision_settle(&decision, verdict);
+    return stint_decision_settle(&decision, verdict);
 }
 
 /* Asks what would become of it, if `before` tokens of its key had been taken. `would` receives what it would take. */
@@ -52,10 +52,10 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
         why = STINT_BAD_REQUEST;
     if (why != 0)
-        return decision_void(limiter, why, verdict);
+        return stint_decision_void(limiter, why, verdict);
     decision.terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     decision.terms.before = before;
-    bool fits = decision_settle(&decision, verdict);
+    bool fits = stint_decision_settle(&decision, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
         *would = decision.charge.total - decision.charge.used;
     return fits;
@@ -202,7 +202,7 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
         return false; /* nobody takes a policy away */
     decision.terms.part = PART_QUIET;
-    slot_settle_added(&decision, part->slot, window, added);
+    stint_slot_settle_added(&decision, part->slot, window, added);
     return decision_end(&decision, verdict);
 }
 
@@ -274,8 +274,8 @@ static NOINLINE bool all_give_back(struct stint_limiter *limiter,
         if (!had)
             verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
         if (GUARD(PARTS_BACK, had && verdict->granted != 0))
-            (void)key_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
-                             verdict->window);
+            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
+                                   verdict->window);
         verdict->used -= verdict->granted < verdict->used ? verdict->granted : verdict->used;
         verdict->remaining =
             verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
@@ -290,7 +290,8 @@ static NOINLINE bool all_give_back(struct stint_limiter *limiter,
 static NOINLINE bool too_many(struct stint_limiter *limiter, size_t n,
                               struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
-        (void)decision_void(limiter, STINT_BAD_REQUEST, verdicts == NULL ? NULL : &verdicts[i]);
+        (void)stint_decision_void(limiter, STINT_BAD_REQUEST,
+                                  verdicts == NULL ? NULL : &verdicts[i]);
     return false;
 }
 

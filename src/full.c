@@ -9,7 +9,8 @@ static bool found_again(const struct decision *decision) {
 
     atomic_fence_acquire();
     uint32_t lines = sequence_reach(table, decision->hash);
-    return GUARD(FULL_AGAIN, find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
+    return GUARD(FULL_AGAIN,
+                 stint_find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
 }
 
 /* Tokens that a slot of a key holds. */
@@ -75,7 +76,7 @@ static enum least_used find_least_used(const struct decision *decision, struct p
     return fewest != UINT64_MAX ? LEAST : NONE;
 }
 
-enum progress decide_full(struct decision *decision) {
+enum progress stint_decide_full(struct decision *decision) {
     const uint32_t on_full = decision->limiter->on_full;
     const bool look = is_look(&decision->terms), replace = on_full == STINT_FULL_REPLACE;
     struct charge *charge = &decision->charge;
@@ -86,18 +87,18 @@ enum progress decide_full(struct decision *decision) {
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct place place;
         enum least_used found = find_least_used(decision, &place);
-        if (found == OWN || (found == LEAST && !claim_slot(decision, &place)))
+        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &place)))
             return STALE;
         if (found == LEAST) {
             limiter_count_table(decision->limiter, COUNT_REPLACED);
-            return claim_resolve(decision, &place, STINT_REPLACED);
+            return stint_claim_resolve(decision, &place, STINT_REPLACED);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */
     } else {
         if (found_again(decision))
             return STALE;
         if (look ? replace && nothing : nothing)
-            return decide_nothing(decision, 0);
+            return stint_decide_nothing(decision, 0);
     }
     if (is_charge(&decision->terms))
         *charge = (struct charge){.fits = true}; /* nothing to charge */
@@ -105,5 +106,5 @@ enum progress decide_full(struct decision *decision) {
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
         charge->used = 0;
-    return decide_nothing(decision, STINT_UNTRACKED);
+    return stint_decide_nothing(decision, STINT_UNTRACKED);
 }

@@ -26,16 +26,16 @@ static uint64_t seconds_up(uint64_t ns) {
 static int check(const struct stint_limiter *limiter, const uint32_t *policies,
                  const struct stint_verdict *verdicts, size_t n, const char *buffer, size_t size) {
     if (limiter == NULL)
-        return failed(EINVAL, "limiter is NULL");
+        return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
-        return failed(EINVAL, "buffer is NULL");
+        return stint_failed(EINVAL, "buffer is NULL");
     if (n != 0 && (policies == NULL || verdicts == NULL))
-        return failed(EINVAL, "policies or verdicts is NULL");
+        return stint_failed(EINVAL, "policies or verdicts is NULL");
     if (n > COUNT_MAX)
-        return failed(EINVAL, "n is so large that the length of the text would be no int");
+        return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
     for (size_t i = 0; i < n; i++)
         if (limiter_policy(limiter, policies[i]) == NULL)
-            return failed(ENOENT, "there is no policy of one of the ids in policies");
+            return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
     return 0;
 }
 

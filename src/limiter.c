@@ -23,26 +23,27 @@
 
 static int check(const struct stint_options *options) {
     if (options == NULL)
-        return failed(EINVAL, "options is NULL");
-    int error = struct_check(options, options->size, sizeof(*options),
-                             "options.size is wrong: " WRONG_SIZE);
+        return stint_failed(EINVAL, "options is NULL");
+    int error = stint_struct_check(options, options->size, sizeof(*options),
+                                   "options.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
-        return failed(EINVAL, "options.max_keys must be 1 to 2^40");
+        return stint_failed(EINVAL, "options.max_keys must be 1 to 2^40");
     if ((options->shards & (options->shards - 1)) != 0)
-        return failed(EINVAL, "options.shards must be a power of two, or 0");
+        return stint_failed(EINVAL, "options.shards must be a power of two, or 0");
     if (options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys)
-        return failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
+        return stint_failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
     if (options->max_policies > STINT_POLICIES_MAX)
-        return failed(EINVAL, "options.max_policies must be at most 65,535");
+        return stint_failed(EINVAL, "options.max_policies must be at most 65,535");
     if (options->path != NULL && options->path[0] == '\0')
-        return failed(EINVAL, "options.path is empty");
+        return stint_failed(EINVAL, "options.path is empty");
     if (options->on_full > STINT_FULL_REPLACE)
-        return failed(EINVAL, "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
+        return stint_failed(EINVAL,
+                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
     if ((options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK)) !=
         0)
-        return failed(EINVAL, "options.flags has bits that this version does not know");
+        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
     return 0;
 }
 
@@ -162,7 +163,7 @@ static int table_make(struct header *header, const struct stint_options *options
     if (options->secret != NULL)
         memcpy(made.secret, options->secret, STINT_SECRET_SIZE);
     else if (!random_secret(made.secret))
-        return failed(EAGAIN, "the system has no random bytes to give for the secret");
+        return stint_failed(EAGAIN, "the system has no random bytes to give for the secret");
     made.layout = HEADER_LAYOUT;
     made.shards = UINT32_C(1) << shape->shard_bits;
     made.max_keys = options->max_keys;
@@ -206,39 +207,40 @@ static int header_check(const struct header *header, size_t size,
     uint64_t magic = atomic_load_acquire(&header->magic);
 
     if (magic == __builtin_bswap64(HEADER_MAGIC))
-        return failed(EPROTO, "the table was made on a machine of another byte order: " BEGIN_ANEW);
+        return stint_failed(EPROTO,
+                            "the table was made on a machine of another byte order: " BEGIN_ANEW);
     if (magic != HEADER_MAGIC)
-        return failed(EPROTO, "this is no table of stint: it does not begin as one");
+        return stint_failed(EPROTO, "this is no table of stint: it does not begin as one");
     if (header->layout != HEADER_LAYOUT)
-        return failed_with(
+        return stint_failed_with(
             EPROTO,
             "the table has layout %u, and this version of stint reads layout %u: use the "
             "version that made it, " BEGIN_ANEW,
             (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
     if (header->max_keys != options->max_keys)
-        return failed_with(
+        return stint_failed_with(
             EPROTO,
             "the table was made with options.max_keys %llu, not %llu: use that number, " BEGIN_ANEW,
             (unsigned long long)header->max_keys, (unsigned long long)options->max_keys);
     if (header->max_policies != shape->max_policies)
-        return failed_with(
+        return stint_failed_with(
             EPROTO,
             "the table was made with options.max_policies %u, not %u: use that number, " BEGIN_ANEW,
             (unsigned)header->max_policies, (unsigned)shape->max_policies);
     if (header->shards != UINT32_C(1) << shape->shard_bits)
-        return failed_with(EPROTO,
-                           "the table was made with %u shards, not %u: use that number in "
-                           "options.shards, " BEGIN_ANEW,
-                           (unsigned)header->shards, 1u << shape->shard_bits);
+        return stint_failed_with(EPROTO,
+                                 "the table was made with %u shards, not %u: use that number in "
+                                 "options.shards, " BEGIN_ANEW,
+                                 (unsigned)header->shards, 1u << shape->shard_bits);
     if (header->size != shape->size || header->lanes != shape->lanes)
-        return failed(EPROTO, "the table is damaged: its sizes contradict each other");
+        return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < shape->size)
-        return failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
-                           shape->size);
+        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
+                                 shape->size);
     if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
-        return failed(EPROTO, "the table was made with another secret than options.secret");
+        return stint_failed(EPROTO, "the table was made with another secret than options.secret");
     if (!lock_whole(&header->lock))
-        return failed(EPROTO, "the table is damaged: its lock is none");
+        return stint_failed(EPROTO, "the table is damaged: its lock is none");
     return 0;
 }
 
@@ -248,13 +250,13 @@ static int table_check(const struct stint_limiter *limiter) {
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
         if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines)
-            return failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
-                               (unsigned long long)shard);
-    return policies_check(limiter);
+            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
+                                     (unsigned long long)shard);
+    return stint_policies_check(limiter);
 }
 
 /* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
- * as over (beyond_clock). If `end` says so, these end for good: as many windows ago as it takes. */
+ * as over (stint_beyond_clock). If `end` says so, these end for good: as many windows ago as it takes. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
@@ -280,7 +282,7 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
     return ahead;
 }
 
-void limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
+void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         struct policy *policy = &limiter->policies[id];
         tick_t first = window_end(0, policy->start, policy->length) + policy->length;
@@ -310,7 +312,7 @@ static void latest_lower(struct stint_limiter *limiter) {
                            ahead);
     }
     /* By a hint that begins later, a window would be opened without telling. */
-    limiter_hints_reset(limiter, latest);
+    stint_limiter_hints_reset(limiter, latest);
     atomic_store_relaxed(&limiter->header->latest, (uint64_t)latest);
 }
 
@@ -329,13 +331,13 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
             /* What is the same stays the same: a death in between leaves it whole. */
             memcpy(&limiter->header->lock, &lock, sizeof(lock));
         }
-        policies_repair(limiter);
-        limiter_lanes_reclaim(limiter, alone);
+        stint_policies_repair(limiter);
+        stint_limiter_lanes_reclaim(limiter, alone);
         if (alone && limiter->memory.shared)
             latest_lower(limiter);
     }
     if (!alone)
-        limiter_unlock(limiter);
+        stint_limiter_unlock(limiter);
     return error;
 }
 
@@ -350,7 +352,7 @@ static int lock_take(struct stint_limiter *limiter) {
         case EOWNERDEAD:
             error = table_check(limiter);
             if (error == 0) {
-                policies_repair(limiter);
+                stint_policies_repair(limiter);
                 (void)pthread_mutex_consistent(lock);
             } else { /* the lock is of no more use, and says so from now on */
                 (void)pthread_mutex_unlock(lock);
@@ -360,21 +362,22 @@ static int lock_take(struct stint_limiter *limiter) {
             set_up_pause();
             break;
         default:
-            return failed(EPROTO, "the table is damaged: its lock does not work");
+            return stint_failed(EPROTO, "the table is damaged: its lock does not work");
         }
     }
-    return failed(EBUSY, "another process has held the table's lock for set-up for 10 s: is it "
-                         "stopped?");
+    return stint_failed(EBUSY,
+                        "another process has held the table's lock for set-up for 10 s: is it "
+                        "stopped?");
 }
 
-int limiter_lock(struct stint_limiter *limiter) {
+int stint_limiter_lock(struct stint_limiter *limiter) {
     int error = lock_take(limiter);
     if (error == 0)
-        limiter_lanes_reclaim(limiter, false);
+        stint_limiter_lanes_reclaim(limiter, false);
     return error;
 }
 
-void limiter_unlock(struct stint_limiter *limiter) {
+void stint_limiter_unlock(struct stint_limiter *limiter) {
     (void)pthread_mutex_unlock(&limiter->header->lock);
 }
 
@@ -387,7 +390,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
     char *start = memory->start;
 
     if (limiter == NULL)
-        return failed(ENOMEM, "no memory for the limiter's handle");
+        return stint_failed(ENOMEM, "no memory for the limiter's handle");
     /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
     *limiter = (struct stint_limiter){
         .table =
@@ -415,21 +418,21 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
-    limiter->own = own_lanes_map(memory->shared);
+    limiter->own = stint_own_lanes_map(memory->shared);
     if (limiter->own == NULL) {
         free(limiter);
-        return failed(ENOMEM, "no memory for the limiter's handle");
+        return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
-    limiter_thread_numbers_begin();
-    limiter_lanes_begin(limiter);
+    stint_limiter_thread_numbers_begin();
+    stint_limiter_lanes_begin(limiter);
     *made = limiter;
     return 0;
 }
 
 /* Gives the handle back; the memory is the caller's. */
 static void handle_free(struct stint_limiter *limiter) {
-    limiter_lanes_release(limiter);
-    own_lanes_unmap(limiter->own);
+    stint_limiter_lanes_release(limiter);
+    stint_own_lanes_unmap(limiter->own);
     free(limiter);
 }
 
@@ -452,9 +455,10 @@ static int handle_attach(const struct stint_options *options, const struct shape
 }
 
 static int prefault(const struct memory *memory, const struct stint_options *options) {
-    if ((options->flags & STINT_PREFAULT) == 0 || memory_prefault(memory))
+    if ((options->flags & STINT_PREFAULT) == 0 || stint_memory_prefault(memory))
         return 0;
-    return failed(ENOMEM, "no memory to prefault the table: 32 bytes for each of options.max_keys");
+    return stint_failed(ENOMEM,
+                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
 }
 
 /* Makes a table in memory that is nobody else's yet. */
@@ -466,7 +470,7 @@ static int make(const struct memory *memory, const struct stint_options *options
 
 static int open_private(const struct stint_options *options, const struct shape *shape,
                         struct memory *memory) {
-    int error = memory_map(memory, shape->size, shape->lines, options->flags);
+    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
     return error != 0 ? error : make(memory, options, shape);
 }
 
@@ -477,35 +481,35 @@ static int open_file(const struct stint_options *options, const struct shape *sh
     for (;;) {
         struct header header;
         size_t size;
-        int error = memory_file_open(memory, options->path, &size);
+        int error = stint_memory_file_open(memory, options->path, &size);
         if (error == 0) {
-            error = memory_file_read(memory, options->path, size, &header, sizeof(header));
+            error = stint_memory_file_read(memory, options->path, size, &header, sizeof(header));
             if (error == 0)
                 error = header_check(&header, size, options, shape);
             if (error == 0)
-                error = memory_file_reserve(memory, options->path, shape->size);
+                error = stint_memory_file_reserve(memory, options->path, shape->size);
             if (error == 0)
-                error = memory_map(memory, shape->size, shape->lines, options->flags);
+                error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
             return error != 0 ? error : prefault(memory, options);
         }
         if (error != -ENOENT)
             return error;
-        error = memory_file_make(memory, options->path, shape->size);
+        error = stint_memory_file_make(memory, options->path, shape->size);
         if (error == 0)
-            error = memory_map(memory, shape->size, shape->lines, options->flags);
+            error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
         if (error == 0)
             error = make(memory, options, shape);
         if (error == 0)
-            error = memory_file_publish(memory, options->path);
+            error = stint_memory_file_publish(memory, options->path);
         if (error != -EEXIST)
             return error;
-        memory_free(memory); /* another process was faster */
+        stint_memory_free(memory); /* another process was faster */
     }
 }
 
 int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
     if (opened == NULL)
-        return failed(EINVAL, "limiter is NULL");
+        return stint_failed(EINVAL, "limiter is NULL");
     int error = check(options);
     if (error != 0)
         return error;
@@ -518,11 +522,11 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
     if (error == 0)
         error = handle_attach(options, &shape, &memory, &limiter);
     if (error == 0)
-        error = memory_file_share(&limiter->memory);
+        error = stint_memory_file_share(&limiter->memory);
     if (error != 0) {
         if (limiter != NULL)
             handle_free(limiter);
-        memory_free(&memory);
+        stint_memory_free(&memory);
         return error;
     }
     *opened = limiter;
@@ -536,18 +540,18 @@ size_t stint_memory_size(const struct stint_options *options) {
 int stint_open_in(const struct stint_options *options, void *start, size_t size,
                   struct stint_limiter **opened) {
     if (opened == NULL)
-        return failed(EINVAL, "limiter is NULL");
+        return stint_failed(EINVAL, "limiter is NULL");
     int error = check(options);
     if (error != 0)
         return error;
     if (options->path != NULL)
-        return failed(EINVAL, "options.path must be NULL: the memory is given");
+        return stint_failed(EINVAL, "options.path must be NULL: the memory is given");
     if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
-        return failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
+        return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
     struct shape shape = shape_of(options);
     if (size < shape.size)
-        return failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
-                           shape.size);
+        return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
+                                 shape.size);
     struct header *header = start;
     struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
 
@@ -559,9 +563,9 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
         return error;
     for (unsigned tries = 0; atomic_load_acquire(&header->magic) >> 32 == HEADER_MAKING; tries++) {
         if (tries == SET_UP_TRIES)
-            return failed(EBUSY,
-                          "another process is making a table for other options of this memory, or "
-                          "died while it did: open it with those, or clear the memory");
+            return stint_failed(
+                EBUSY, "another process is making a table for other options of this memory, or "
+                       "died while it did: open it with those, or clear the memory");
         set_up_pause();
     }
     error = header_check(header, size, options, &shape);
@@ -573,5 +577,5 @@ void stint_close(struct stint_limiter *limiter) {
         return;
     struct memory memory = limiter->memory;
     handle_free(limiter);
-    memory_free(&memory);
+    stint_memory_free(&memory);
 }

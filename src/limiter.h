@@ -15,7 +15,6 @@
 #include "atomic.h"
 #include "charge.h"
 #include "memory.h"
-#include "private_names.h"
 #include "table.h"
 #include "window.h"
 
@@ -136,7 +135,7 @@ struct header {
 struct own_lanes {
     struct counters *rows[THREAD_NUMBERS]; /* by thread number: its lane; NULL: none so far */
     uint64_t left;                         /* enum lanes_left */
-    uint8_t firsts[THREAD_NUMBERS];        /* what limiter_stripe says; 0: nothing so far */
+    uint8_t firsts[THREAD_NUMBERS];        /* what stint_limiter_stripe says; 0: nothing so far */
 };
 
 enum lanes_left {
@@ -173,18 +172,18 @@ struct stint_limiter {
 extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
 /* Once in a process, before the first decision. */
-void limiter_thread_numbers_begin(void);
+void stint_limiter_thread_numbers_begin(void);
 
 /* The slow half of limiter_add: a thread's first count, or one that has no lane of its own. */
-void limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
-                          uint64_t number);
+void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
+                                uint64_t number);
 
 /* Adds to a counter of a policy, or of the table (row max_policies). */
 static ALWAYS_INLINE void limiter_add(const struct stint_limiter *limiter, uint32_t row,
                                       uint32_t counter, uint64_t number) {
     struct counters *rows = limiter->own->rows[stint_thread_number];
     if (UNLIKELY(rows == NULL))
-        limiter_count_shared(limiter, row, counter, number);
+        stint_limiter_count_shared(limiter, row, counter, number);
     else
         atomic_add_own(&rows[row].count[counter], number);
 }
@@ -197,22 +196,22 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
 /* Where this thread begins among the stripes of a key, before the remainder: a number that
  * threads of all processes share with as few others as can be. It stays the same: a decision may
  * ask again. */
-uint32_t limiter_stripe(const struct stint_limiter *limiter);
+uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
 /* Gives each thread number a lane of a private table. Children after fork will look for lanes of
  * the dead in a shared one. */
-void limiter_lanes_begin(struct stint_limiter *limiter);
+void stint_limiter_lanes_begin(struct stint_limiter *limiter);
 
 /* Gives back the lanes that this process has, when it closes the table. */
-void limiter_lanes_release(struct stint_limiter *limiter);
+void stint_limiter_lanes_release(struct stint_limiter *limiter);
 
 /* Makes the lanes of processes that are gone free again: of all others, if nobody else is
  * `alone`. */
-void limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
+void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 
 /* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
  * lanes, each read at an instant of its own. */
-uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
+uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
 /* Adds one to a counter of the table. */
 static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
@@ -249,7 +248,7 @@ static inline void limiter_latest(const struct stint_limiter *limiter, tick_t be
 }
 
 /* Makes hints begin at a tick at the latest. */
-void limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
+void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
 /* Policies that were added. Never more than there can be, even if the table was scribbled over. */
 static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
@@ -306,24 +305,24 @@ static inline void set_up_pause(void) {
 
 /* The table's lock, for set-up, which takes lanes of the dead back on the way. Returns 0; -EBUSY if
  * somebody has held it for too long, -EPROTO. */
-int limiter_lock(struct stint_limiter *limiter);
-void limiter_unlock(struct stint_limiter *limiter);
+int stint_limiter_lock(struct stint_limiter *limiter);
+void stint_limiter_unlock(struct stint_limiter *limiter);
 
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
-int failed(int error, const char *reason);
+int stint_failed(int error, const char *reason);
 
 /* Likewise, formatted as printf does, cut to 255 characters. */
-int failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
-int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
+int stint_struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
 
 #define WRONG_SIZE                                                                                 \
     "start from the _INIT macro, and compile with the stint.h of this library or an older one"
 
 /* Writes a caller's struct whose size was checked: it keeps that size, and what is not known is 0.
  */
-void struct_write(void *given, size_t given_size, const void *known, size_t known_size);
+void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size);
 
 #endif

@@ -41,17 +41,18 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file) {
     return base;
 }
 
-int memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
+int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
     char *start = map(size, lines, flags, memory->file);
     if (start == NULL)
-        return failed(ENOMEM, "no memory for the table: 32 bytes for each of options.max_keys");
+        return stint_failed(ENOMEM,
+                            "no memory for the table: 32 bytes for each of options.max_keys");
     memory->start = start;
     memory->size = size;
     memory->mapped = true;
     return 0;
 }
 
-bool memory_prefault(const struct memory *memory) {
+bool stint_memory_prefault(const struct memory *memory) {
 #ifdef MADV_POPULATE_WRITE
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
     if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
@@ -64,7 +65,7 @@ bool memory_prefault(const struct memory *memory) {
     return true;
 }
 
-void memory_free(struct memory *memory) {
+void stint_memory_free(struct memory *memory) {
     if (memory->mapped)
         munmap(memory->start, memory->size);
     if (memory->file >= 0)
@@ -76,18 +77,18 @@ void memory_free(struct memory *memory) {
 
 static int failed_file(const char *what, const char *path) {
     int error = errno;
-    return failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
+    return stint_failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
 }
 
 /* A shared lock, for those who use the table. Who has the other one is setting it up. */
 static int lock_shared(int file) {
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return failed(errno, "the table's file cannot be locked");
+            return stint_failed(errno, "the table's file cannot be locked");
         if (tries == SET_UP_TRIES)
-            return failed(EBUSY,
-                          "another process has held the lock of the table's file for 10 s: is it "
-                          "stopped?");
+            return stint_failed(
+                EBUSY, "another process has held the lock of the table's file for 10 s: is it "
+                       "stopped?");
         set_up_pause();
     }
     return 0;
@@ -106,7 +107,7 @@ static int reserve(int file, const char *path, size_t size) {
     return error;
 }
 
-int memory_file_open(struct memory *memory, const char *path, size_t *size) {
+int stint_memory_file_open(struct memory *memory, const char *path, size_t *size) {
     struct stat about;
     int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
@@ -116,25 +117,25 @@ int memory_file_open(struct memory *memory, const char *path, size_t *size) {
     if (fstat(file, &about) != 0)
         return failed_file("the table cannot be looked at:", path);
     if (!S_ISREG(about.st_mode))
-        return failed_with(EPROTO, "%s is no table of stint: it is not even a file", path);
+        return stint_failed_with(EPROTO, "%s is no table of stint: it is not even a file", path);
     /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
     memory->alone = flock(file, LOCK_EX | LOCK_NB) == 0;
     *size = (size_t)about.st_size;
     return memory->alone ? 0 : lock_shared(file);
 }
 
-int memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
-                     size_t length) {
+int stint_memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
+                           size_t length) {
     if (size < length)
-        return failed_with(EPROTO, "%s is no table of stint, or cut off: it has %zu bytes", path,
-                           size);
+        return stint_failed_with(EPROTO, "%s is no table of stint, or cut off: it has %zu bytes",
+                                 path, size);
     ssize_t got = pread(memory->file, bytes, length, 0);
     if (got < 0)
         return failed_file("the table cannot be read:", path);
-    return got == (ssize_t)length ? 0 : failed_with(EPROTO, "%s was cut off just now", path);
+    return got == (ssize_t)length ? 0 : stint_failed_with(EPROTO, "%s was cut off just now", path);
 }
 
-int memory_file_reserve(const struct memory *memory, const char *path, size_t size) {
+int stint_memory_file_reserve(const struct memory *memory, const char *path, size_t size) {
     struct stat about;
 
     if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
@@ -142,13 +143,13 @@ int memory_file_reserve(const struct memory *memory, const char *path, size_t si
     return reserve(memory->file, path, size); /* a copy with holes */
 }
 
-int memory_file_make(struct memory *memory, const char *path, size_t size) {
+int stint_memory_file_make(struct memory *memory, const char *path, size_t size) {
     const char *slash = strrchr(path, '/');
     char directory[PATH_MAX] = ".";
     size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
 
     if (length >= sizeof(directory))
-        return failed(ENAMETOOLONG, "options.path is too long");
+        return stint_failed(ENAMETOOLONG, "options.path is too long");
     if (slash != NULL)
         memcpy(directory, path, length);
     directory[length] = '\0';
@@ -161,7 +162,7 @@ int memory_file_make(struct memory *memory, const char *path, size_t size) {
     return reserve(file, path, size);
 }
 
-int memory_file_publish(struct memory *memory, const char *path) {
+int stint_memory_file_publish(struct memory *memory, const char *path) {
     char name[64];
 
     (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", memory->file);
@@ -170,7 +171,7 @@ int memory_file_publish(struct memory *memory, const char *path) {
     return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name:", path);
 }
 
-int memory_file_share(struct memory *memory) {
+int stint_memory_file_share(struct memory *memory) {
     if (memory->file < 0)
         return 0;
     int error = lock_shared(memory->file);
@@ -181,7 +182,7 @@ int memory_file_share(struct memory *memory) {
 
 /* ---- What is the process's own ----------------------------------------------------------------- */
 
-struct own_lanes *own_lanes_map(bool shared) {
+struct own_lanes *stint_own_lanes_map(bool shared) {
     struct own_lanes *own =
         mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED)
@@ -192,6 +193,6 @@ struct own_lanes *own_lanes_map(bool shared) {
     return own;
 }
 
-void own_lanes_unmap(struct own_lanes *own) {
+void stint_own_lanes_unmap(struct own_lanes *own) {
     munmap(own, sizeof(*own));
 }

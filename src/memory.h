@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "private_names.h"
-
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
@@ -19,44 +17,44 @@ struct memory {
     int file;    /* of options.path, with a lock for as long as it is open; -1: none */
     bool mapped; /* it is ours to unmap */
     bool shared; /* other processes may use it */
-    bool alone;  /* nobody else does before memory_file_share */
+    bool alone;  /* nobody else does before stint_memory_file_share */
 };
 
 /* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on huge pages
  * if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
-int memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
+int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
-bool memory_prefault(const struct memory *memory);
+bool stint_memory_prefault(const struct memory *memory);
 
 /* Gives back what there is of it. */
-void memory_free(struct memory *memory);
+void stint_memory_free(struct memory *memory);
 
 /* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a reason:
  * there is none. `size` receives its size. */
-int memory_file_open(struct memory *memory, const char *path, size_t *size);
+int stint_memory_file_open(struct memory *memory, const char *path, size_t *size);
 
 /* Reads the first bytes of a file of `size` bytes. */
-int memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
-                     size_t length);
+int stint_memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
+                           size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
-int memory_file_reserve(const struct memory *memory, const char *path, size_t size);
+int stint_memory_file_reserve(const struct memory *memory, const char *path, size_t size);
 
 /* Makes a file without a name beside `path`, with all its blocks reserved, and locks it. */
-int memory_file_make(struct memory *memory, const char *path, size_t size);
+int stint_memory_file_make(struct memory *memory, const char *path, size_t size);
 
 /* Gives the file that was made its name. -EEXIST, without a reason: another has it by now. */
-int memory_file_publish(struct memory *memory, const char *path);
+int stint_memory_file_publish(struct memory *memory, const char *path);
 
 /* Lets others in: not `alone` any more. */
-int memory_file_share(struct memory *memory);
+int stint_memory_file_share(struct memory *memory);
 
 struct own_lanes;
 
 /* The page in which a process keeps which lanes are its own, or NULL. If the table is shared, a
  * child after fork finds it empty. */
-struct own_lanes *own_lanes_map(bool shared);
-void own_lanes_unmap(struct own_lanes *own);
+struct own_lanes *stint_own_lanes_map(bool shared);
+void stint_own_lanes_unmap(struct own_lanes *own);
 
 #endif

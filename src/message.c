@@ -9,31 +9,32 @@
 
 static _Thread_local const char *last_reason = "";
 
-int failed(int error, const char *reason) {
+int stint_failed(int error, const char *reason) {
     last_reason = reason;
     return -error;
 }
 
-int failed_with(int error, const char *format, ...) {
+int stint_failed_with(int error, const char *format, ...) {
     static _Thread_local char reason[256];
     va_list arguments;
 
     va_start(arguments, format);
     (void)vsnprintf(reason, sizeof(reason), format, arguments);
     va_end(arguments);
-    return failed(error, reason);
+    return stint_failed(error, reason);
 }
 
-int struct_check(const void *given, size_t given_size, size_t known_size, const char *reason) {
+int stint_struct_check(const void *given, size_t given_size, size_t known_size,
+                       const char *reason) {
     if (given_size < known_size)
-        return failed(EINVAL, reason);
+        return stint_failed(EINVAL, reason);
     for (size_t i = known_size; i < given_size; i++)
         if (((const char *)given)[i] != 0)
-            return failed(EINVAL, reason);
+            return stint_failed(EINVAL, reason);
     return 0;
 }
 
-void struct_write(void *given, size_t given_size, const void *known, size_t known_size) {
+void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size) {
     memcpy(given, known, known_size);
     memcpy(given, &given_size, sizeof(given_size)); /* `size` is the first member of each */
     memset((char *)given + known_size, 0, given_size - known_size);

@@ -177,14 +177,14 @@ static void add_decisions(struct text *text, const struct stint_limiter *limiter
     for (uint32_t id = 0; id < count; id++) {
         for (size_t i = 0; i < LENGTH(outcomes); i++) {
             add_sample(text, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
-            add_value(text, limiter_counted(limiter, id, outcomes[i].counter));
+            add_value(text, stint_limiter_counted(limiter, id, outcomes[i].counter));
         }
     }
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
         add_family(text, &policy_families[i].family);
         for (uint32_t id = 0; id < count; id++) {
             add_sample(text, &policy_families[i].family, limiter->records[id].name, NULL);
-            add_value(text, limiter_counted(limiter, id, policy_families[i].counter));
+            add_value(text, stint_limiter_counted(limiter, id, policy_families[i].counter));
         }
     }
 }
@@ -194,9 +194,9 @@ int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size) {
     struct text text = {.buffer = buffer, .size = size};
 
     if (limiter == NULL)
-        return failed(EINVAL, "limiter is NULL");
+        return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
-        return failed(EINVAL, "buffer is NULL");
+        return stint_failed(EINVAL, "buffer is NULL");
     (void)stint_stats(limiter, &stats); /* its arguments are right */
     add_table(&text, &stats);
     add_policies(&text, limiter, stats.policies);

@@ -404,9 +404,9 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
 
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
     if (text == NULL || policy == NULL)
-        return failed(EINVAL, "text or policy is NULL");
-    int error =
-        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+        return stint_failed(EINVAL, "text or policy is NULL");
+    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
+                                   "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     struct stint_policy parsed = STINT_POLICY_INIT;
@@ -414,19 +414,19 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     if (!read_policy(&reader, &parsed)) {
         if (wrong != NULL)
             *wrong = reader.wrong;
-        return failed(EINVAL, reader.reason);
+        return stint_failed(EINVAL, reader.reason);
     }
-    error = policy_check(&parsed);
+    error = stint_policy_check(&parsed);
     if (error != 0) {
         if (wrong != NULL) /* the parts do not go together */
             *wrong = text;
         return error;
     }
-    struct_write(policy, policy->size, &parsed, sizeof(parsed));
+    stint_struct_write(policy, policy->size, &parsed, sizeof(parsed));
     return 0;
 }
 
-int rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
+int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
     const struct unit *unit = units;
     while (policy->window % unit->ns != 0)
         unit++; /* ends: a window is a multiple of a millisecond */
@@ -471,11 +471,11 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     char piece[64];
 
     if (buffer == NULL && size != 0)
-        return failed(EINVAL, "buffer is NULL");
-    int error = policy_check(policy);
+        return stint_failed(EINVAL, "buffer is NULL");
+    int error = stint_policy_check(policy);
     if (error != 0)
         return error;
-    rate_format(policy, piece, sizeof(piece));
+    stint_rate_format(policy, piece, sizeof(piece));
     add_text(&text, piece);
     if (policy->name[0] != '\0') {
         add_text(&text, " name=");

@@ -79,63 +79,66 @@ static int check_together(const struct stint_policy *policy) {
     bool carries = capacity > policy->limit || policy->max_reserved > 0;
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return failed(EINVAL,
-                      "policy.capacity and policy.max_reserved must be at most 2^28 together");
+        return stint_failed(
+            EINVAL, "policy.capacity and policy.max_reserved must be at most 2^28 together");
     if (refused && carries)
-        return failed(EINVAL,
-                      "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
-                      "with max_reserved");
+        return stint_failed(EINVAL,
+                            "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
+                            "with max_reserved");
     if ((policy->flags & STINT_START_PER_KEY) != 0 && policy->start != 0)
-        return failed(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
+        return stint_failed(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
     if ((policy->flags & STINT_SMOOTH) != 0) {
         if (policy->limit > SMOOTH_MAX)
-            return failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
+            return stint_failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
         if (capacity != policy->limit || policy->max_reserved != 0)
-            return failed(EINVAL, "STINT_SMOOTH does not go with policy.capacity or max_reserved");
+            return stint_failed(EINVAL,
+                                "STINT_SMOOTH does not go with policy.capacity or max_reserved");
         if (refused)
-            return failed(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
+            return stint_failed(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
     }
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return failed(EINVAL, "policy.stripes must be a power of two, at most 64");
+        return stint_failed(EINVAL, "policy.stripes must be a power of two, at most 64");
     if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return failed(EINVAL, "policy.stripes must be at most the limit and the capacity");
+        return stint_failed(EINVAL, "policy.stripes must be at most the limit and the capacity");
     if (carries || refused || (policy->flags & (STINT_SMOOTH | STINT_START_PER_KEY)) != 0)
-        return failed(EINVAL, "policy.stripes goes with plain policies only: no capacity above the "
-                              "limit, max_reserved, smooth, start per key or count-refused");
+        return stint_failed(EINVAL,
+                            "policy.stripes goes with plain policies only: no capacity above the "
+                            "limit, max_reserved, smooth, start per key or count-refused");
     return 0;
 }
 
-int policy_check(const struct stint_policy *policy) {
+int stint_policy_check(const struct stint_policy *policy) {
     if (policy == NULL)
-        return failed(EINVAL, "policy is NULL");
-    int error =
-        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+        return stint_failed(EINVAL, "policy is NULL");
+    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
+                                   "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
-        return failed(EINVAL, "policy.name has no terminating NUL: it may have 63 characters");
+        return stint_failed(EINVAL,
+                            "policy.name has no terminating NUL: it may have 63 characters");
     for (const char *at = policy->name; *at != '\0'; at++)
         if (*at < 0x20 || *at > 0x7E)
-            return failed(EINVAL, "policy.name has a character that is not printable ASCII");
+            return stint_failed(EINVAL, "policy.name has a character that is not printable ASCII");
     if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX)
-        return failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
+        return stint_failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
     if (policy->window < STINT_WINDOW_MIN || policy->window > STINT_WINDOW_MAX)
-        return failed(EINVAL, "policy.window must be 10 ms to 366 days");
+        return stint_failed(EINVAL, "policy.window must be 10 ms to 366 days");
     if (policy->window % STINT_TICK_NS != 0)
-        return failed(EINVAL, "policy.window must be a multiple of 10 ms");
+        return stint_failed(EINVAL, "policy.window must be a multiple of 10 ms");
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
-        return failed(EINVAL, "policy.start must be a multiple of 10 ms");
+        return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");
     if ((policy->flags &
          ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
-        return failed(EINVAL, "policy.flags has bits that this version does not know");
+        return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
-        return failed(EINVAL, "policy.near_limit must be at most 100 percent");
+        return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)
-        return failed(EINVAL, "policy.jitter must be at most 100 percent");
+        return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
     if (policy->reserved != 0)
-        return failed(EINVAL, "policy.reserved must be 0");
+        return stint_failed(EINVAL, "policy.reserved must be 0");
     return check_together(policy);
 }
 
@@ -143,7 +146,7 @@ int policy_check(const struct stint_policy *policy) {
 static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
     memset(name, 0, STINT_NAME_SIZE);
     if (policy->name[0] == '\0')
-        rate_format(policy, name, STINT_NAME_SIZE);
+        stint_rate_format(policy, name, STINT_NAME_SIZE);
     else
         memcpy(name, policy->name, strlen(policy->name));
 }
@@ -204,13 +207,13 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
         const char *what = difference(limiter, (uint32_t)old, policy);
         return what == NULL
                    ? old
-                   : failed_with(EEXIST,
-                                 "a policy named %s exists with another %s: if that is to be "
-                                 "changed, stint_policy_change does it",
-                                 name, what);
+                   : stint_failed_with(EEXIST,
+                                       "a policy named %s exists with another %s: if that is to be "
+                                       "changed, stint_policy_change does it",
+                                       name, what);
     }
     if (id == limiter->max_policies)
-        return failed(ENOSPC, "options.max_policies policies have been added");
+        return stint_failed(ENOSPC, "options.max_policies policies have been added");
     struct rule rule = rule_of(policy);
     struct policy *added = &limiter->policies[id];
     limiter->records[id] =
@@ -232,56 +235,57 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
 
 int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy) {
     if (limiter == NULL)
-        return failed(EINVAL, "limiter is NULL");
-    int error = policy_check(policy);
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policy_check(policy);
     if (error == 0)
-        error = limiter_lock(limiter);
+        error = stint_limiter_lock(limiter);
     if (error != 0)
         return error;
     int id = add_locked(limiter, policy);
-    limiter_unlock(limiter);
+    stint_limiter_unlock(limiter);
     return id;
 }
 
 /* Whether what stays as it is in a policy that exists is the same in another. */
 static int change_check(const struct rule *old, const struct rule *rule, bool refusals_counted) {
     if (rule->stripes != old->stripes)
-        return failed(EINVAL, "policy.stripes cannot change: add another policy");
+        return stint_failed(EINVAL, "policy.stripes cannot change: add another policy");
     if (((rule->flags ^ old->flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
-        return failed(EINVAL, "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another "
-                              "policy");
+        return stint_failed(EINVAL,
+                            "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another "
+                            "policy");
     if (refusals_counted && rule_carries(rule))
-        return failed(EINVAL,
-                      "policy.capacity above the limit, and max_reserved, cannot come to a "
-                      "policy that has ever counted refusals: they would be carried over as "
-                      "debts");
+        return stint_failed(EINVAL,
+                            "policy.capacity above the limit, and max_reserved, cannot come to a "
+                            "policy that has ever counted refusals: they would be carried over as "
+                            "debts");
     return 0;
 }
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
     if (limiter == NULL)
-        return failed(EINVAL, "limiter is NULL");
-    int error = policy_check(policy);
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policy_check(policy);
     if (error != 0)
         return error;
     struct policy *changed = limiter_policy(limiter, id);
     if (changed == NULL)
-        return failed(ENOENT, "there is no policy of that id");
+        return stint_failed(ENOENT, "there is no policy of that id");
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
-        return failed(EINVAL, "policy.name is not the name of the policy of that id");
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
     if (policy->window / STINT_TICK_NS != (uint64_t)changed->length)
-        return failed(EINVAL, "policy.window cannot change: add another policy");
+        return stint_failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
-        return failed(EINVAL, "policy.start cannot change: add another policy");
-    error = limiter_lock(limiter);
+        return stint_failed(EINVAL, "policy.start cannot change: add another policy");
+    error = stint_limiter_lock(limiter);
     if (error != 0)
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
     error = change_check(&old, &rule, limiter->records[id].refusals_count != 0);
     if (error == 0)
         rule_write(limiter, id, &rule);
-    limiter_unlock(limiter);
+    stint_limiter_unlock(limiter);
     return error;
 }
 
@@ -305,22 +309,22 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
     right_words[RULE_TRAITS] = traits_of(&right, (words[RULE_TRAITS] & TRAIT_REFUSALS) != 0);
-    return policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
+    return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
-int policies_check(const struct stint_limiter *limiter) {
+int stint_policies_check(const struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
-        return failed(EPROTO, "the table is damaged: it has more policies than it can hold");
+        return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
     for (uint32_t id = 0; id < count; id++)
         if (!policy_whole(limiter, id))
-            return failed_with(EPROTO, "the table is damaged: policy %u is none that stint makes",
-                               (unsigned)id);
+            return stint_failed_with(
+                EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     return 0;
 }
 
-void policies_repair(struct stint_limiter *limiter) {
+void stint_policies_repair(struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
     for (uint32_t id = 0; id < count; id++) {
@@ -340,22 +344,22 @@ void policies_repair(struct stint_limiter *limiter) {
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
     if (limiter == NULL || name == NULL)
-        return failed(EINVAL, "limiter or name is NULL");
+        return stint_failed(EINVAL, "limiter or name is NULL");
     int id = find_name(limiter, limiter_policy_count(limiter), name);
-    return id >= 0 ? id : failed(ENOENT, "there is no policy of that name");
+    return id >= 0 ? id : stint_failed(ENOENT, "there is no policy of that name");
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                      struct stint_policy *policy) {
     if (limiter == NULL || policy == NULL)
-        return failed(EINVAL, "limiter or policy is NULL");
-    int error =
-        struct_check(policy, policy->size, sizeof(*policy), "policy.size is wrong: " WRONG_SIZE);
+        return stint_failed(EINVAL, "limiter or policy is NULL");
+    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
+                                   "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (limiter_policy(limiter, id) == NULL)
-        return failed(ENOENT, "there is no policy of that id");
+        return stint_failed(ENOENT, "there is no policy of that id");
     const struct stint_policy known = policy_read(limiter, id);
-    struct_write(policy, policy->size, &known, sizeof(known));
+    stint_struct_write(policy, policy->size, &known, sizeof(known));
     return 0;
 }

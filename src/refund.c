@@ -16,7 +16,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     INSTANT(INSTANT_REFUND);
     /* Near its home, of one slot, with one count: as ever; else the long way. */
     if (UNLIKELY(slot == NULL) || (traits & STINT_SMOOTH) != 0 || traits_striped(traits)) {
-        back = key_refund(limiter, policy_id, key, tokens, window);
+        back = stint_key_refund(limiter, policy_id, key, tokens, window);
     } else {
         const struct giving giving = {.policy = policy,
                                       .traits = traits & TRAIT_CARRIES,
@@ -26,7 +26,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
         if (UNLIKELY(GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag)) ||
             UNLIKELY(state_pending(state)) ||
             UNLIKELY(!slot_give_back(&giving, slot, state, &back)))
-            back = key_refund(limiter, policy_id, key, tokens, window);
+            back = stint_key_refund(limiter, policy_id, key, tokens, window);
     }
     if (back != 0)
         limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
@@ -42,7 +42,8 @@ void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 
     for (uint32_t stripe = 0; stripe < stripes; stripe++) {
         stint_key hash = stripe_key(key, stripe);
-        found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
+        found |=
+            stint_slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
     }
     if (found)
         limiter_count_table(limiter, COUNT_RESET);

@@ -122,11 +122,12 @@ struct search {
 };
 
 /* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
-struct search find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
-                       uint32_t lines);
+struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
+                             uint32_t lines);
 
 /* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is none. */
-bool find_committed(const struct table *table, uint64_t hash, uint64_t tag, struct place *place);
+bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
+                          struct place *place);
 
 /* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
  * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
@@ -155,32 +156,33 @@ static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now
 
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
  * late any more after this. Returns the clock's tick. */
-tick_t decision_read_clock(struct decision *decision);
+tick_t stint_decision_read_clock(struct decision *decision);
 
 /* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
  * `length` is that of the window it ends. May move decision->now. */
-bool beyond_clock(struct decision *decision, uint64_t id, tick_t length);
+bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length);
 
 /* ---- What a decision comes to where it finds no slot of its key ----------------------------- */
 
 /* The key is in a slot. */
-enum progress decide_found(struct decision *decision, struct place *place);
+enum progress stint_decide_found(struct decision *decision, struct place *place);
 
 /* Tries the short way of a new key while the table is young. */
-enum progress claim_short(struct decision *decision);
+enum progress stint_claim_short(struct decision *decision);
 
 /* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that
  * somebody has not resolved yet. */
-enum progress decide_absent(struct decision *decision, struct place *place, bool pending);
+enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending);
 
 /* Claims the slot seen at `place` with one double-width CAS. */
-bool claim_slot(struct decision *decision, struct place *place);
+bool stint_claim_slot(struct decision *decision, struct place *place);
 
 /* Commits a claim with this request's charge, whoever claimed it. */
-enum progress claim_resolve(struct decision *decision, const struct place *claim, uint32_t flags);
+enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
+                                  uint32_t flags);
 
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
-enum progress decide_nothing(struct decision *decision, uint32_t flags);
+enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
 
 /* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The charge is
  * what was judged of a count of 0. */
@@ -191,6 +193,6 @@ static inline bool leaves_nothing(const struct decision *decision) {
 }
 
 /* The key may claim no slot, and has none: the outcome that the user chose (G). */
-enum progress decide_full(struct decision *decision);
+enum progress stint_decide_full(struct decision *decision);
 
 #endif

@@ -12,8 +12,8 @@ uint64_t stint_test_removed;
 
 /* ---- Time ----------------------------------------------------------------------------------- */
 
-tick_t window_at(const struct stint_limiter *limiter, const struct policy *policy, uint32_t flags,
-                 uint64_t hash, tick_t tick) {
+tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                       uint32_t flags, uint64_t hash, tick_t tick) {
     tick_t start = policy->start, length = policy->length;
     if ((flags & STINT_START_PER_KEY) != 0) /* whole ticks later, from the hash alone */
         start += (tick_t)part_of(mix(hash, 1), (uint64_t)length);
@@ -22,9 +22,9 @@ tick_t window_at(const struct stint_limiter *limiter, const struct policy *polic
     return end;
 }
 
-tick_t window_compute(const struct stint_limiter *limiter, struct policy *policy, uint32_t flags,
-                      uint64_t hash, uint64_t now) {
-    tick_t end = window_at(limiter, policy, flags, hash, tick_of(now));
+tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
+                            uint32_t flags, uint64_t hash, uint64_t now) {
+    tick_t end = stint_window_at(limiter, policy, flags, hash, tick_of(now));
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the other. */
     if ((flags & STINT_START_PER_KEY) == 0 && end >= policy->length &&
         end <= (tick_t)(UINT64_MAX / STINT_TICK_NS) &&
@@ -33,7 +33,7 @@ tick_t window_compute(const struct stint_limiter *limiter, struct policy *policy
     return end;
 }
 
-tick_t decision_read_clock(struct decision *decision) {
+tick_t stint_decision_read_clock(struct decision *decision) {
     uint64_t clock = limiter_now(decision->limiter);
     if (clock > decision->now) {
         decision->now = clock;
@@ -42,11 +42,11 @@ tick_t decision_read_clock(struct decision *decision) {
     return tick_of(clock);
 }
 
-bool beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
+bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     tick_t now = tick_of(decision->now);
     if (LIKELY(end_of(id, now) - now <= length + ALLOWANCE_TICKS))
         return false;
-    tick_t clock = decision_read_clock(decision);
+    tick_t clock = stint_decision_read_clock(decision);
     return end_of(id, clock) - clock > length + ALLOWANCE_TICKS;
 }
 
@@ -82,7 +82,7 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
     if (atomic_load_relaxed(&header->strays) == 0 &&
         atomic_load_relaxed(&header->swept_from) == latest) {
         /* By a hint that begins later, a window would be opened without telling (I7). */
-        limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
+        stint_limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
         (void)atomic_cas_seq(&header->latest, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
     }
     atomic_store_relaxed(&header->swept, 0);
@@ -118,7 +118,7 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
     if (!GUARDED(REUSE_TOMBSTONE) && place->tag == table_tombstone(table))
         return true;
     place->stepped =
-        beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
+        stint_beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
     return place->stepped;
 }
 
@@ -158,8 +158,8 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
 enum found { FOUND, ABSENT, FULL };
 
 /* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
-struct search find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
-                       uint32_t lines) {
+struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
+                             uint32_t lines) {
     struct sequence sequence = sequence_of(table, hash);
 
     for (uint32_t i = from; i < lines; i++) {
@@ -211,7 +211,7 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
         return (struct search){slot, i};
     struct search rest = {0};
     if (line_match(line, 0) == 0) /* I5 */
-        rest = find_tag(table, hash, tag, i + 1, sequence_reach(table, hash));
+        rest = stint_find_tag(table, hash, tag, i + 1, sequence_reach(table, hash));
     return rest.slot != NULL ? rest : (struct search){NULL, i};
 }
 
@@ -250,7 +250,7 @@ static enum found slot_find(struct decision *decision, struct place *place) {
         if (place->tag == 0 || slot_reusable(decision, place)) {
             /* It is a while since that search, and two claims of a key use up a slot until the next tick.
              * Another thread's is likely to be in a slot that this one would have taken: before this one. */
-            search = find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
+            search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
             if (search.slot == NULL)
                 return ABSENT;
             *place = place_found(&search, decision->tag);
@@ -265,7 +265,8 @@ static enum found slot_find(struct decision *decision, struct place *place) {
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most), or none. */
-bool find_committed(const struct table *table, uint64_t hash, uint64_t tag, struct place *place) {
+bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
+                          struct place *place) {
     struct sequence sequence = sequence_of(table, hash);
 
     for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
@@ -290,7 +291,7 @@ bool find_committed(const struct table *table, uint64_t hash, uint64_t tag, stru
  * stepped back, and the slot starts anew. Returns whether the slot is to be looked at again. */
 static bool look_ahead(struct decision *decision, struct sight *sight) {
     uint64_t id = state_id(sight->state), now = decision->now;
-    bool stepped = beyond_clock(decision, id, decision->policy->length);
+    bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
 
     if (decision->now != now)
         return true; /* this thread was late; now it is not */
@@ -313,7 +314,7 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
     return true;
 }
 
-enum progress decide_found(struct decision *decision, struct place *place) {
+enum progress stint_decide_found(struct decision *decision, struct place *place) {
     struct sight sight;
     enum look look;
 
@@ -323,7 +324,7 @@ enum progress decide_found(struct decision *decision, struct place *place) {
         if (look == LOOK_STALE)
             return STALE;
         if (look == LOOK_PENDING)
-            return decide_absent(decision, place, true);
+            return stint_decide_absent(decision, place, true);
     } while (look == LOOK_AHEAD && look_ahead(decision, &sight));
     uint64_t left = tick_ns(decision->end) - decision->now;
     decision->charge = judge(&decision->terms, sight.count, left);
@@ -334,44 +335,45 @@ enum progress decide_found(struct decision *decision, struct place *place) {
     return DONE;
 }
 
-void slot_settle(struct decision *decision) {
+void stint_slot_settle(struct decision *decision) {
     struct place place;
-    enum progress progress = claim_short(decision);
+    enum progress progress = stint_claim_short(decision);
 
     /* Each round that ends STALE saw another thread's write, or moved its own now to the clock's. */
     while (UNLIKELY(progress == STALE)) {
         decision->end = window_of(decision);
         switch (slot_find(decision, &place)) {
         case FOUND:
-            progress = decide_found(decision, &place);
+            progress = stint_decide_found(decision, &place);
             break;
         case ABSENT:
-            progress = decide_absent(decision, &place, false);
+            progress = stint_decide_absent(decision, &place, false);
             break;
         default:
-            progress = decide_full(decision);
+            progress = stint_decide_full(decision);
         }
     }
 }
 
-bool decision_settle(struct decision *decision, struct stint_verdict *verdict) {
+bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict) {
     if (traits_striped(decision->terms.traits))
-        return stripes_decide(decision, verdict);
-    slot_settle(decision);
+        return stint_stripes_decide(decision, verdict);
+    stint_slot_settle(decision);
     return decision_end(decision, verdict);
 }
 
-bool slot_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
-                 struct stint_verdict *verdict) {
+bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict) {
     struct decision decision;
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
     if (UNLIKELY(why != 0))
-        return decision_void(limiter, why, verdict);
-    return decision_settle(&decision, verdict);
+        return stint_decision_void(limiter, why, verdict);
+    return stint_decision_settle(&decision, verdict);
 }
 
-bool decision_void(struct stint_limiter *limiter, uint32_t why, struct stint_verdict *verdict) {
+bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
+                         struct stint_verdict *verdict) {
     limiter_count_table(limiter,
                         why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
     if (verdict != NULL)
@@ -379,7 +381,7 @@ bool decision_void(struct stint_limiter *limiter, uint32_t why, struct stint_ver
     return false;
 }
 
-uint64_t decision_wait(const struct waiting *waiting) {
+uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
     uint64_t wait = charge_wait(&waiting->terms, &rule, &waiting->charge, waiting->left);
 
@@ -395,8 +397,8 @@ uint64_t decision_wait(const struct waiting *waiting) {
 
 /* ---- After a fetch-add ---------------------------------------------------------------------- */
 
-bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
-                     uint64_t added) {
+bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
+                           uint64_t added) {
     if (state_same_window(added, seen))
         return true;
     if (GUARD(ADDED_PENDING, state_pending(added))) /* the commit drops it */
@@ -412,9 +414,9 @@ bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_
     return false;
 }
 
-void slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
-                       uint64_t added) {
-    bool ours = slot_added_ours(decision, slot, seen, added);
+void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
+                             uint64_t added) {
+    bool ours = stint_slot_added_ours(decision, slot, seen, added);
 
     if (ours && !GUARD(ADDED_ROOM, state_used(added) >= decision->terms.capacity)) {
         uint64_t used = state_used(added) + 1;
@@ -424,13 +426,13 @@ void slot_settle_added(struct decision *decision, struct slot *slot, uint64_t se
         return;
     }
     decision->terms.counted = GUARD(ADDED_ONCE, ours);
-    slot_settle(decision);
+    stint_slot_settle(decision);
 }
 
 /* ---- Refund and reset ------------------------------------------------------------------------ */
 
-uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                     uint32_t stripe, uint64_t id, uint32_t tokens) {
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                           uint32_t stripe, uint64_t id, uint32_t tokens) {
     const struct policy *policy = &limiter->policies[policy_id];
     const struct giving giving = {.policy = policy,
                                   .traits = (uint32_t)policy_traits(policy),
@@ -442,17 +444,17 @@ uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, ui
 
     INSTANT(INSTANT_REFUND);
     do {
-        if (!find_committed(&limiter->table, hash, giving.tag, &place))
+        if (!stint_find_committed(&limiter->table, hash, giving.tag, &place))
             return 0;
         back = tokens;
     } while (!slot_give_back(&giving, place.slot, place.state, &back));
     return back;
 }
 
-bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
+bool stint_slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
     struct place place;
 
-    while (find_committed(table, hash, tag, &place))
+    while (stint_find_committed(table, hash, tag, &place))
         if (slot_swap(place.slot, tag, place.state, place.state & ~USED_MASK))
             return true;
     return false;

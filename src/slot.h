@@ -15,7 +15,7 @@
  *
  * States of a slot and who may change them. D: double-width CAS on tag and state; S: CAS on the
  * state alone; +: fetch-add on it. A take is one token that an add counts: by take_in, by
- * stripe_decide, or as a part of a group (part_charge). A decide is whatever else changes a count:
+ * stint_stripe_decide, or as a part of a group (part_charge). A decide is whatever else changes a count:
  * slot_charge, a part that is swapped, STINT_CHARGE, the cost of a stripe.
  *
  *     from        to          how  by               condition
@@ -83,7 +83,7 @@
  * one for each thread, and never reaches the refused bit (2^28 threads). If what it returns has
  * another end, or is pending, the slot changed in between. If tag and state then show the key,
  * committed, with the end that was returned, the add was into the key's next window (I1,
- * slot_added_ours): decide by it. Else the token is another's by now, and is left to it until its
+ * stint_slot_added_ours): decide by it. Else the token is another's by now, and is left to it until its
  * window ends: the exception of B. It is never taken back: that could take another's.
  *
  * Overshoot. A fetch-add that finds no room is refused, and it cuts off what it has added: the
@@ -112,13 +112,13 @@
  * and the key has no other slot (I3), so nothing is counted in it twice.
  *
  * Claim. Two threads that see a key for the first time may pick different slots. So a claim is
- * first PENDING: nobody counts in it (claim_slot). After claiming, each looks at all other slots of
+ * first PENDING: nobody counts in it (stint_claim_slot). After claiming, each looks at all other slots of
  * the key's sequence (claim_stands). Both claims precede both looks (they are sequentially
  * consistent), so at least one sees the other. The one that sees a committed slot or an earlier
  * claim gives up its own; the one that sees a later claim cancels that; so one is left, and it
- * commits (claim_resolve). Anyone who meets a pending slot of his key does the same work for it, so
+ * commits (stint_claim_resolve). Anyone who meets a pending slot of his key does the same work for it, so
  * nobody waits for a thread that stopped (E). Only what leaves nothing behind, as a look, does not:
- * it tells of the committed slot, if there is one beside the claim (find_committed). A cancelled
+ * it tells of the committed slot, if there is one beside the claim (stint_find_committed). A cancelled
  * claim becomes a tombstone by a double-width CAS (claim_cancel), which fails when the slot was
  * committed meanwhile, and keeps its end, so that the slot cannot be taken again before the next
  * tick (I1).
@@ -137,7 +137,7 @@
  * up, and is dropped.
  *
  * Short claim. While the table is young a key without a slot claims a never-used slot of its first
- * two lines, looks at these, and commits (claim_short). Every request that would leave a count
+ * two lines, looks at these, and commits (stint_claim_short). Every request that would leave a count
  * tries it, but one whose now is so late that the clock must be asked ("Latest"), and a stripe's
  * that must stay in its window (PART_HERE). The claim's state has the refused bit, too: it is the
  * first of its slot. No later claim has it, so whoever finds that state in the slot finds that
@@ -150,7 +150,7 @@
  * Latest. It is raised before a window is opened that begins later, and before such a window
  * becomes a policy's hint (limiter_latest). A decision looks at it to see whether a glance is
  * enough ("A full table"), and whether a key without a slot is asked for so late that the clock
- * decides on its window (claim_short, slot_find). Somebody's now far ahead would make both slow for
+ * decides on its window (stint_claim_short, slot_find). Somebody's now far ahead would make both slow for
  * good, so it is lowered, never below the clock + 60 s, and the hints with it:
  *   - by who opens a table that nobody else uses (latest_lower), with the slots beyond it;
  *   - by decisions on a full table, which search all of it in turns, some lines each, and find that
@@ -263,7 +263,7 @@
  *
  * Clock steps. A slot whose end is ahead of now by more than its policy's window and the allowance
  * is either met by a late thread or was written before the clock stepped back. The clock, read
- * after the slot was loaded, tells (beyond_clock): if the slot is too far ahead of it too, no
+ * after the slot was loaded, tells (stint_beyond_clock): if the slot is too far ahead of it too, no
  * thread can have written it by the clock as it is now, and it counts as over. Windows are then
  * counted again, and ends fall: I1, and with it A and B, hold between steps of the clock, not
  * across them.
@@ -341,18 +341,18 @@ enum progress { DONE, STALE };
 
 /* The end of the window that holds a tick, by a policy with these flags, for a key with this hash. I7 is seen
  * to: the window may be opened. */
-tick_t window_at(const struct stint_limiter *limiter, const struct policy *policy, uint32_t flags,
-                 uint64_t hash, tick_t tick);
+tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                       uint32_t flags, uint64_t hash, tick_t tick);
 
 /* Likewise of an instant. The policy's own window becomes its hint. (Not of a struct decision, whose fields would
  * have to be in memory for it on the path.) */
-tick_t window_compute(const struct stint_limiter *limiter, struct policy *policy, uint32_t flags,
-                      uint64_t hash, uint64_t now);
+tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
+                            uint32_t flags, uint64_t hash, uint64_t now);
 
 /* The end of the window of now, of a key of its own: computed. */
 static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
-    return window_compute(decision->limiter, decision->policy, decision->terms.traits,
-                          decision->hash, decision->now);
+    return stint_window_compute(decision->limiter, decision->policy, decision->terms.traits,
+                                decision->hash, decision->now);
 }
 
 /* Finds the window of now by the policy's hint, which a window of a key's own has not got. */
@@ -467,7 +467,8 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
 }
 
 /* Ends a decision that could not begin, and tells why. Returns false. */
-bool decision_void(struct stint_limiter *limiter, uint32_t why, struct stint_verdict *verdict);
+bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
+                         struct stint_verdict *verdict);
 
 /* ---- 3  Line ------------------------------------------------------------------------------------- */
 
@@ -682,7 +683,7 @@ struct waiting {
     tick_t end;
     bool untracked;
 };
-uint64_t decision_wait(const struct waiting *waiting);
+uint64_t stint_decision_wait(const struct waiting *waiting);
 
 /* The first two fields of a verdict as one word. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -739,7 +740,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
             .end = decision->end,
             .untracked = untracked,
         };
-        wait = decision_wait(&waiting);
+        wait = stint_decision_wait(&waiting);
     }
     uint64_t remaining = 0;
     if ((within && !is_charge(terms)) ||
@@ -778,27 +779,28 @@ static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct si
 
 /* Decides whatever it is: the key is not in its first lines, or its slot changed, is pending or in another
  * window than it should be. What came of it is in the decision. */
-void slot_settle(struct decision *decision);
+void stint_slot_settle(struct decision *decision);
 
 /* Likewise, of a striped policy too, and ends it. */
-bool decision_settle(struct decision *decision, struct stint_verdict *verdict);
+bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
 
 /* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
-bool slot_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
-                 struct stint_verdict *verdict);
+bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict);
 
 /* Decides on a request of cost 1 whose fetch-add on `slot` returned `added`, after a load that had shown
  * the window of `seen`: `added` is of another window, or shows no room. */
-void slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen, uint64_t added);
+void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
+                             uint64_t added);
 
 /* Whether that fetch-add counted for the key of the decision; if not, it went astray. */
-bool slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
-                     uint64_t added);
+bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
+                           uint64_t added);
 
 /* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is) while its
  * slot is in the window `id` (smooth: or in the next one). Returns how many. */
-uint32_t slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                     uint32_t stripe, uint64_t id, uint32_t tokens);
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                           uint32_t stripe, uint64_t id, uint32_t tokens);
 
 /* Tokens that are given back. */
 struct giving {
@@ -846,7 +848,7 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
 }
 
 /* Sets what a key has used to 0. Returns whether it had a slot. */
-bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
+bool stint_slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
 
 /* Whether what is left of a window that is over may still matter to its key. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {

@@ -58,7 +58,7 @@ static void child_begin(void) {
     /* Now, as a decision may not ask the system who is dead. */
     sharing_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
-        limiter_lanes_reclaim(limiter, false);
+        stint_limiter_lanes_reclaim(limiter, false);
 }
 
 static void numbers_begin(void) {
@@ -75,7 +75,7 @@ static void numbers_begin(void) {
         pthread_key_delete(number_key);
 }
 
-void limiter_thread_numbers_begin(void) {
+void stint_limiter_thread_numbers_begin(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, numbers_begin);
 }
@@ -111,7 +111,7 @@ static struct counters *lane_rows(const struct stint_limiter *limiter, uint32_t 
     return &limiter->counters[(size_t)lane * (limiter->max_policies + 1)];
 }
 
-void limiter_lanes_begin(struct stint_limiter *limiter) {
+void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
     if (limiter->memory.shared) {
         (void)pthread_mutex_lock(&sharing_lock);
         limiter->next = sharing;
@@ -158,7 +158,7 @@ static uint32_t lane_of(const struct stint_limiter *limiter, const struct counte
     return (uint32_t)((size_t)(rows - limiter->counters) / (limiter->max_policies + 1));
 }
 
-uint32_t limiter_stripe(const struct stint_limiter *limiter) {
+uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
     uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
     struct own_lanes *own = limiter->own;
 
@@ -173,7 +173,7 @@ uint32_t limiter_stripe(const struct stint_limiter *limiter) {
     return first;
 }
 
-void limiter_lanes_release(struct stint_limiter *limiter) {
+void stint_limiter_lanes_release(struct stint_limiter *limiter) {
     if (!limiter->memory.shared)
         return;
     (void)pthread_mutex_lock(&sharing_lock);
@@ -189,7 +189,7 @@ void limiter_lanes_release(struct stint_limiter *limiter) {
     }
 }
 
-void limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
+void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
     uint64_t *owners = limiter->header->lane_owners;
 
     for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
@@ -201,8 +201,8 @@ void limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
     (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
 }
 
-void limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
-                          uint64_t count) {
+void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
+                                uint64_t count) {
     uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
     struct counters *rows = own_rows(limiter, number);
 
@@ -212,7 +212,8 @@ void limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uin
         atomic_add_relaxed(&limiter->counters[row].count[counter], count);
 }
 
-uint64_t limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter) {
+uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row,
+                               uint32_t counter) {
     uint64_t total = 0;
     for (uint32_t lane = 0; lane < limiter->lanes; lane++)
         total += atomic_load_relaxed(&lane_rows(limiter, lane)[row].count[counter]);
@@ -230,9 +231,9 @@ static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_
 
 int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     if (limiter == NULL || stats == NULL)
-        return failed(EINVAL, "limiter or stats is NULL");
+        return stint_failed(EINVAL, "limiter or stats is NULL");
     int error =
-        struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
 
@@ -241,18 +242,18 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
     struct stint_stats seen = {
         .memory = limiter->memory.size,
         .slots = table->line_count * LINE_SLOTS,
-        .placed = limiter_counted(limiter, row, COUNT_PLACED),
-        .replaced = limiter_counted(limiter, row, COUNT_REPLACED),
-        .clock_steps = limiter_counted(limiter, row, COUNT_CLOCK_STEP),
-        .stray_tokens = limiter_counted(limiter, row, COUNT_STRAY),
-        .unknown_policy = limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
-        .resets = limiter_counted(limiter, row, COUNT_RESET),
-        .bad_requests = limiter_counted(limiter, row, COUNT_BAD_REQUEST),
+        .placed = stint_limiter_counted(limiter, row, COUNT_PLACED),
+        .replaced = stint_limiter_counted(limiter, row, COUNT_REPLACED),
+        .clock_steps = stint_limiter_counted(limiter, row, COUNT_CLOCK_STEP),
+        .stray_tokens = stint_limiter_counted(limiter, row, COUNT_STRAY),
+        .unknown_policy = stint_limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
+        .resets = stint_limiter_counted(limiter, row, COUNT_RESET),
+        .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = limiter_policy_count(limiter),
     };
     for (uint32_t id = 0; id < seen.policies; id++)
-        seen.untracked += limiter_counted(limiter, id, COUNT_UNTRACKED);
+        seen.untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
     tick_t now = tick_of(limiter_now(limiter));
     for (uint64_t line = 0; line < table->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
@@ -263,30 +264,30 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
             seen.live += slot_live(limiter, tag, state, now);
         }
     }
-    struct_write(stats, stats->size, &seen, sizeof(seen));
+    stint_struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }
 
 int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
                        struct stint_policy_stats *stats) {
     if (limiter == NULL || stats == NULL)
-        return failed(EINVAL, "limiter or stats is NULL");
+        return stint_failed(EINVAL, "limiter or stats is NULL");
     int error =
-        struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
     if (limiter_policy(limiter, id) == NULL)
-        return failed(ENOENT, "there is no policy of that id");
+        return stint_failed(ENOENT, "there is no policy of that id");
     struct stint_policy_stats seen = {
-        .allowed = limiter_counted(limiter, id, COUNT_ALLOWED),
-        .refused = limiter_counted(limiter, id, COUNT_REFUSED),
-        .shadowed = limiter_counted(limiter, id, COUNT_SHADOWED),
-        .first_refusals = limiter_counted(limiter, id, COUNT_FIRST_REFUSAL),
-        .untracked = limiter_counted(limiter, id, COUNT_UNTRACKED),
-        .near_limit = limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
-        .charged = limiter_counted(limiter, id, COUNT_CHARGED),
-        .refunded = limiter_counted(limiter, id, COUNT_REFUNDED),
+        .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),
+        .refused = stint_limiter_counted(limiter, id, COUNT_REFUSED),
+        .shadowed = stint_limiter_counted(limiter, id, COUNT_SHADOWED),
+        .first_refusals = stint_limiter_counted(limiter, id, COUNT_FIRST_REFUSAL),
+        .untracked = stint_limiter_counted(limiter, id, COUNT_UNTRACKED),
+        .near_limit = stint_limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
+        .charged = stint_limiter_counted(limiter, id, COUNT_CHARGED),
+        .refunded = stint_limiter_counted(limiter, id, COUNT_REFUNDED),
     };
-    struct_write(stats, stats->size, &seen, sizeof(seen));
+    stint_struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }

@@ -43,21 +43,21 @@ static bool own_added(struct stint_limiter *limiter, const struct stint_request 
     struct decision whole;
     if (decision_begin(&whole, limiter, request, now, nothing_known) != 0)
         return false; /* nobody takes a policy away */
-    uint32_t stripe = limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
+    uint32_t stripe = stint_limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
     struct decision part = stripe_decision(&whole, stripe, 1, 0, 0);
-    if (!slot_added_ours(&part, slot, state_of(*end, 0), added) ||
+    if (!stint_slot_added_ours(&part, slot, state_of(*end, 0), added) ||
         GUARD(STRIPES_ADDED, state_used(added) >= part.terms.capacity))
         return false;
     *end = end_of(state_id(added), tick_of(now));
     return true;
 }
 
-bool stripe_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
-                   struct stint_verdict *verdict) {
+bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint64_t now, struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy), capacity = word >> 32;
     const uint32_t stripes = traits_stripes((uint32_t)word);
-    const uint32_t stripe = limiter_stripe(limiter) & (stripes - 1);
+    const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(request->key, stripe), cost = request->cost;
     const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
     const uint64_t share =
@@ -67,22 +67,22 @@ bool stripe_decide(struct stint_limiter *limiter, const struct stint_request *re
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
         cost == 0 || (request->flags | request->limit) != 0)
-        return slot_decide(limiter, request, now, verdict);
+        return stint_slot_decide(limiter, request, now, verdict);
     uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state);
     uint64_t used = state - window + cost;
     if (GUARD(STRIPE_ROOM, state - window > share || used > share) ||
         GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag))
-        return slot_decide(limiter, request, now, verdict);
+        return stint_slot_decide(limiter, request, now, verdict);
     if (cost != 1) {
         if (!slot_swap(slot, tag, state, state + cost))
-            return slot_decide(limiter, request, now, verdict);
+            return stint_slot_decide(limiter, request, now, verdict);
     } else {
         INSTANT(INSTANT_LOADED);
         uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
             if (!own_added(limiter, request, now, slot, added, &end))
-                return slot_decide(limiter, request, now, verdict);
+                return stint_slot_decide(limiter, request, now, verdict);
             used = state_used(added) + 1;
         }
     }
@@ -109,8 +109,8 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
         if (tokens == 0)
             continue;
         uint32_t back =
-            slot_refund(whole->limiter, whole->policy_id, stripe_key(whole->hash, stripe), stripe,
-                        id_of(whole->end), (uint32_t)tokens);
+            stint_slot_refund(whole->limiter, whole->policy_id, stripe_key(whole->hash, stripe),
+                              stripe, id_of(whole->end), (uint32_t)tokens);
         rest = i < stripes ? rest + tokens - back : rest - back;
     }
 }
@@ -134,7 +134,7 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
     *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
         struct decision part = stripe_decision(whole, i, 0, STINT_PEEK, 0);
-        slot_settle(&part);
+        stint_slot_settle(&part);
         if (UNLIKELY((part.flags & STINT_UNTRACKED) != 0)) {
             *lost += part.terms.capacity;
             continue;
@@ -156,7 +156,7 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
  * could be refused the last token for nothing. So a request for one token gives none back, ever. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
-                   first = limiter_stripe(whole->limiter);
+                   first = stint_limiter_stripe(whole->limiter);
     const uint32_t here = GUARDED(STRIPES_HERE) ? PART_HERE : 0;
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
@@ -173,7 +173,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         }
         struct decision part =
             stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, here);
-        slot_settle(&part);
+        stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
             gathered->seen += part.terms.capacity; /* of nothing that this key could be given */
@@ -221,7 +221,7 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     for (uint32_t i = 0; i < parts; i++) {
         struct decision part =
             stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_HERE);
-        slot_settle(&part);
+        stint_slot_settle(&part);
         if (i > 0)
             continue;
         if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->here) {
@@ -320,7 +320,7 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     return true;
 }
 
-bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
+bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
     const struct terms *terms = &whole->terms;
     const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
@@ -334,8 +334,8 @@ bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
 
 /* ---- Give back ----------------------------------------------------------------------------------- */
 
-uint32_t key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                    uint32_t tokens, uint64_t window) {
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                          uint32_t tokens, uint64_t window) {
     if (policy_id >= limiter->max_policies ||
         GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
@@ -343,7 +343,7 @@ uint32_t key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uin
     uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
 
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
-        back += slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
-                            id_of(tick_of_end(window)), tokens - back);
+        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
+                                  id_of(tick_of_end(window)), tokens - back);
     return back;
 }

@@ -16,14 +16,14 @@ static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
 
 /* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the steps of take.c, if
  * there are enough and the request has no flags or limit of its own; else goes the long way. */
-bool stripe_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
-                   struct stint_verdict *verdict);
+bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint64_t now, struct stint_verdict *verdict);
 
 /* Decides on a key of a striped policy. */
-bool stripes_decide(struct decision *whole, struct stint_verdict *verdict);
+bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict);
 
 /* Gives tokens back to a key, striped or not (stint_refund). Returns how many. */
-uint32_t key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                    uint32_t tokens, uint64_t window);
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                          uint32_t tokens, uint64_t window);
 
 #endif

@@ -12,7 +12,7 @@
  * decide() is that text. take() is what is left of it for one token by a plain policy: the same steps,
  * with all but the capacity constant, and one atomic add to charge, because an overshoot of one is
  * harmless where every request is for one token. What finds no slot in the key's first two lines, or
- * another window or claim in it than it should, leaves by one exit: slot_decide, the long way (slot.c).
+ * another window or claim in it than it should, leaves by one exit: stint_slot_decide, the long way (slot.c).
  * Striped policies are stripes.c's, several requests as one decide_all.c's. */
 #include "slot.h"
 #include "stripes.h"
@@ -166,7 +166,7 @@ static NOINLINE bool take_next(struct stint_limiter *limiter, uint32_t policy_id
     if (slot != NULL)
         return take_in(limiter, policy_id, key, now, verdict, (struct found){NULL, end, slot, 0});
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return slot_decide(limiter, &request, now, verdict);
+    return stint_slot_decide(limiter, &request, now, verdict);
 }
 
 /* A fetch-add may not count: the slot is in another window, or full, or another key's by now. */
@@ -198,7 +198,7 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
 
     if (decision_begin(&decision, limiter, &request, now, nothing_known) != 0)
         return false; /* nobody takes a policy away */
-    slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
+    stint_slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
     return decision_end(&decision, verdict);
 }
 
@@ -209,7 +209,7 @@ static ALWAYS_INLINE bool leave(struct stint_limiter *limiter, const struct stin
                                 uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request rest = {request->key, request->policy, request->cost, request->limit,
                                        request->flags};
-    return slot_decide(limiter, &rest, now, verdict);
+    return stint_slot_decide(limiter, &rest, now, verdict);
 }
 
 /* The whole path. */
@@ -268,10 +268,10 @@ static ALWAYS_INLINE bool decide(struct stint_limiter *limiter, const struct sti
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     if (UNLIKELY(request->policy >= limiter->max_policies))
-        return slot_decide(limiter, request, now, verdict);
+        return stint_slot_decide(limiter, request, now, verdict);
     uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
     if (UNLIKELY(traits_striped(traits)))
-        return stripe_decide(limiter, request, now, verdict);
+        return stint_stripe_decide(limiter, request, now, verdict);
     if (LIKELY(request->flags == 0))
         return traits == (TRAIT_EXISTS | TRAIT_PLAIN)
                    ? decide_plain(limiter, request, now, verdict)
@@ -300,5 +300,5 @@ static NOINLINE bool take_carried(struct stint_limiter *limiter, uint32_t policy
     if (!traits_striped(traits))
         return decide_tokens(limiter, policy_id, key, 1, now, verdict);
     const struct stint_request striped = {.key = key, .policy = policy_id, .cost = 1};
-    return stripe_decide(limiter, &striped, now, verdict);
+    return stint_stripe_decide(limiter, &striped, now, verdict);
 }

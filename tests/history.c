@@ -847,8 +847,8 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
     }
 }
 
-static void decide_absent(unsigned index, const struct node *from, uint64_t now,
-                          struct nexts *nexts) {
+static void stint_decide_absent(unsigned index, const struct node *from, uint64_t now,
+                                struct nexts *nexts) {
     const struct call *call = v.calls[index];
     bool ended = call->ended != NEVER;
     struct node next = *from;
@@ -922,7 +922,7 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
         if (from->known)
             decide_known(index, from, now, nexts);
         else
-            decide_absent(index, from, now, nexts);
+            stint_decide_absent(index, from, now, nexts);
     }
 }
 

@@ -676,12 +676,12 @@ static void test_lane_owners(void **state) {
     assert_int_equal(lanes_owned(limiter), 2);
     assert_int_equal(kill(later, SIGKILL), 0);
     assert_killed(later);
-    uint32_t first = limiter_stripe(two);
+    uint32_t first = stint_limiter_stripe(two);
     change_limit(two, minute, STINT_LIMIT_MAX - 1);
     assert_int_equal(lanes_owned(limiter), 1);
     take_granted(two, minute, 1, 1); /* looks again */
     assert_int_equal(lanes_owned(limiter), 2);
-    assert_int_equal(limiter_stripe(two), first);
+    assert_int_equal(stint_limiter_stripe(two), first);
     later = fork_user(limiter, minute);
     assert_int_equal(kill(later, SIGKILL), 0);
     assert_killed(later);
@@ -839,7 +839,7 @@ static void test_lock_holder_dies(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (limiter_lock(limiter) != 0)
+        if (stint_limiter_lock(limiter) != 0)
             _exit(1);
         limiter->policies[minute].hot_capacity = 1000; /* of a rule that was never published */
         limiter->policies[minute].rules[0][0] = 1000;

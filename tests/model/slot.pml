@@ -6,7 +6,7 @@
  *
  * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch
  * locals of the thread, or ghosts. A loop around a compare-and-swap that only comes again because
- * `used` changed (claim_cancel, claim_resolve, watermark_raise) is one step here: its failed rounds
+ * `used` changed (claim_cancel, stint_claim_resolve, watermark_raise) is one step here: its failed rounds
  * write nothing. Memory is sequentially consistent.
  *
  * Time is a few ticks. The clock moves at any instant; a thread loads it once, when a call begins,
@@ -349,9 +349,9 @@ next:
      * second pass then leaves out: as they stay live, that is the same as to see them there. */
 find:
 #if HOME < SLOTS
-    atomic { lines = REACH + 1; goto find_tag }
+    atomic { lines = REACH + 1; goto stint_find_tag }
 #endif
-find_tag: /* line_match */
+stint_find_tag: /* line_match */
     atomic {
         tag = slot[i].tag;
         if
@@ -366,7 +366,7 @@ find_next:
         i++;
         if
         :: near && i == SLOTS -> i = 0; hot = 0; goto short_tag
-        :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto find_tag
+        :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto stint_find_tag
         :: !near && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
             if
             :: sure -> sure = 0; goto table_full
@@ -407,7 +407,7 @@ reusable: /* slot_reusable */
         fi
     }
 
-    /* slot_look: of take_in, take_settled, decide_as, decide_found */
+    /* slot_look: of take_in, take_settled, decide_as, stint_decide_found */
 found_state:
     atomic { state = slot[i].state; goto found_tag }
 found_tag:
@@ -506,7 +506,7 @@ take_add: /* take_in */
         :: else -> goto added_tag
         fi
     }
-added_tag: /* slot_added_ours */
+added_tag: /* stint_slot_added_ours */
     atomic {
         if
         :: slot[i].tag == TAG -> goto added_state
@@ -542,7 +542,7 @@ added_granted:
         GRANTED(STATE_ID(added))
     }
 
-    /* decide_absent */
+    /* stint_decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
 #ifndef WRONG_WATERMARK_NOT_RAISED
     atomic { watermark = MAX(watermark, NOW); goto reach_raise }
@@ -551,7 +551,7 @@ reach_raise:
 #if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
     atomic { reach = MAX(reach, LINE_OF(at)); goto claim }
 #endif
-claim: /* claim_slot */
+claim: /* stint_claim_slot */
     atomic {
         i = 0;
         if
@@ -572,7 +572,7 @@ claim: /* claim_slot */
 #endif
     }
 
-    /* claim_resolve, by the claimer or by who met the claim */
+    /* stint_claim_resolve, by the claimer or by who met the claim */
 resolve:
 #ifdef WRONG_WATERMARK_BEFORE_LOOK
     atomic { tick = watermark }
@@ -696,7 +696,7 @@ commit:
         WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
         OPENED(at)
     }
-table_full: /* decide_full: a stated outcome, G */
+table_full: /* stint_decide_full: a stated outcome, G */
 #if !REPLACE
     atomic { assert(PROMISE_G_was_crowded(me)); goto next }
 #else
@@ -732,7 +732,7 @@ least_next:
         :: else -> goto next /* admitted */
         fi
     }
-replace: /* claim_slot */
+replace: /* stint_claim_slot */
     atomic {
         if
         :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
@@ -750,7 +750,7 @@ replace: /* claim_slot */
     }
 #endif
 
-    /* claim_short: neither the home line nor the next has got the key */
+    /* stint_claim_short: neither the home line nor the next has got the key */
 short_tag: /* line_match: which is never used? */
     atomic {
         if
@@ -826,7 +826,7 @@ short_commit:
     }
 
 #if REFUND || RESET
-    /* find_committed, slot_refund, slot_reset */
+    /* stint_find_committed, stint_slot_refund, stint_slot_reset */
 committed_tag:
     atomic {
         tag = slot[i].tag;

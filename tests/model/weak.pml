@@ -83,7 +83,7 @@ active proctype take() {
 #endif
 
 #ifdef ADDED
-/* slot_added_ours: the addition was to another window than the one that was loaded. Was it K's? */
+/* stint_slot_added_ours: the addition was to another window than the one that was loaded. Was it K's? */
 #define ADDITION 1
 #define TAG      2
 #define STATE    4
