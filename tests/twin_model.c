@@ -22,79 +22,22 @@
  *  - When the clock was stepped back, a key is not asked about while it is open whether it still
  *    has the slot of a window that was counted before the step.
  */
-#ifndef STINT_TESTS_TWIN_MODEL_H
-#define STINT_TESTS_TWIN_MODEL_H
+#include "twin.h"
 
-#include "fixture.h"
-#include "naive.h"
+struct twin m;
 
-enum { KEYS = 4096, POLICIES = 5 };
-
-struct pair {
-    bool known;  /* it was given a slot */
-    bool unsure; /* whether it still has it, or what it says, was left open */
-    bool
-        may_have_gone; /* a caller was there when the slot was free, by the policy as it was then */
-    bool refused;      /* it had its first refusal in this window */
-    bool lowered;      /* striped: the limit was lowered in this window, or changed after more was
-                        * charged: some stripes may be above their share, others below */
-    uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
-    uint32_t previous; /* smooth: tokens of the window before */
-    uint64_t window;   /* its end, ns */
-    uint64_t doubt_end; /* unsure: until when, ns */
-};
-
-/* What a verdict told about a key and policy for good. */
-struct lesson {
-    uint64_t phase;         /* STINT_START_PER_KEY: how much later its windows start, ns */
-    uint64_t jitter_window; /* end of the window of the last jitter seen; 0: none yet */
-    uint64_t jitter;        /* that jitter, ns */
-};
-
-static struct {
-    struct stint_limiter *limiter;
-    stint_key keys[KEYS];
-    struct stint_policy policies[POLICIES];
-    bool refusals_counted[POLICIES]; /* at some time */
-    uint32_t largest[POLICIES];    /* capacity that there ever was, of the policy or of a request: a
-                                 * refund takes no more than this for granted */
-    bool may_be_largest[POLICIES]; /* a charge that took nothing may have raised that */
-    struct stint_policy_stats counts[POLICIES];
-    struct pair pairs[KEYS][POLICIES];
-    struct lesson lessons[KEYS][POLICIES];
-    uint32_t key_count, policy_count;
-    uint32_t on_full;
-    uint64_t certain;     /* live slots that are placed for certain */
-    uint64_t most_slots;  /* that all pairs can take */
-    bool one_line;        /* of four slots, and a fifth is not placed */
-    uint64_t highest;     /* latest time that a caller has shown since the last step back */
-    uint64_t highest_yet; /* and before it */
-    uint64_t untracked, replaced, unknown_policy, bad_requests;
-    bool stepped; /* the clock was stepped back in this round */
-    uint64_t round_start;
-    uint64_t seed, round, operation, compared;
-} m;
-
-static void note_capacity(uint32_t id, uint32_t capacity) {
+void note_capacity(uint32_t id, uint32_t capacity) {
     if (capacity > STINT_LIMIT_MAX)
         capacity = STINT_LIMIT_MAX;
     if (capacity > m.largest[id])
         m.largest[id] = capacity;
 }
 
-/* A key under a policy. */
-struct subject {
-    uint32_t key, id;
-    const struct stint_policy *policy;
-    struct pair *pair;
-    struct lesson *lesson;
-};
-
-static struct subject subject_of(uint32_t key, uint32_t id) {
+struct subject subject_of(uint32_t key, uint32_t id) {
     return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
 }
 
-static void note_request(const struct stint_request *request, const struct stint_verdict *v) {
+void note_request(const struct stint_request *request, const struct stint_verdict *v) {
     if (makes_charge(request)) {
         if (v->granted > 0)
             note_capacity(request->policy, count_most(&m.policies[request->policy]));
@@ -108,8 +51,7 @@ static void note_request(const struct stint_request *request, const struct stint
     note_capacity(request->policy, room < STINT_LIMIT_MAX ? (uint32_t)room : STINT_LIMIT_MAX);
 }
 
-/* What the header says about policies, for those that this test makes. */
-static bool is_valid(const struct stint_policy *policy) {
+bool is_valid(const struct stint_policy *policy) {
     bool count_refused = policy->flags & STINT_COUNT_REFUSED;
     if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX || policy->near_limit > 100 ||
         policy->jitter > 100)
@@ -128,7 +70,7 @@ static bool is_valid(const struct stint_policy *policy) {
     return true;
 }
 
-static uint64_t window_end(const struct subject *s, uint64_t now) {
+uint64_t window_end(const struct subject *s, uint64_t now) {
     return window_end_at(s->policy, s->lesson->phase, now);
 }
 
@@ -136,13 +78,11 @@ static struct count count_of(const struct pair *pair) {
     return (struct count){pair->used, pair->previous, pair->window};
 }
 
-/* The time from which the slot says no more than its absence would. */
-static uint64_t free_at(const struct subject *s) {
+uint64_t free_at(const struct subject *s) {
     return count_free_at(s->policy, count_of(s->pair));
 }
 
-/* Too far ahead for a slot of this policy, unless the clock was stepped back. */
-static bool far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
+bool far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
     return window > now && window - now > policy->window + ALLOWANCE;
 }
 
@@ -157,8 +97,7 @@ static bool starts_anew(const struct subject *s, uint64_t now) {
            far_ahead(s->policy, s->pair->window, test_time);
 }
 
-/* A caller was there when the slot was free, so it may have gone. */
-static bool may_be_lost(const struct subject *s) {
+bool may_be_lost(const struct subject *s) {
     return s->pair->may_have_gone || free_at(s) <= m.highest;
 }
 
@@ -166,7 +105,7 @@ static bool is_unsure(const struct subject *s, uint64_t now) {
     return s->pair->unsure && now < s->pair->doubt_end;
 }
 
-static void make_unsure(const struct subject *s, uint64_t until) {
+void make_unsure(const struct subject *s, uint64_t until) {
     s->pair->unsure = true;
     if (s->pair->doubt_end < until)
         s->pair->doubt_end = until;
@@ -258,15 +197,11 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair, now);
 }
 
-/* A caller so late that a live slot may be too far ahead of it may be decided at the clock's time.
- */
-static bool is_very_late(uint64_t now) {
+bool is_very_late(uint64_t now) {
     return now + ALLOWANCE < m.highest_yet;
 }
 
-/* Whether the contract says what a request will do. */
-static bool is_decided(const struct stint_request *request, uint32_t key, uint64_t now,
-                       uint64_t more) {
+bool is_decided(const struct stint_request *request, uint32_t key, uint64_t now, uint64_t more) {
     return is_decided_at(request, key, now, more) &&
            (!is_very_late(now) || is_decided_at(request, key, test_time, more));
 }
@@ -451,7 +386,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     return v;
 }
 
-static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
+void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
     if (merely_looks(request))
         return;
     m.replaced += !!(v->flags & STINT_REPLACED);
@@ -463,10 +398,8 @@ static void count_verdict(const struct stint_request *request, const struct stin
     count(&m.counts[request->policy], v);
 }
 
-/* What the request must get, `got` being what it got, and its effect on the model. Where the
- * contract leaves two answers and it got the second, that one. */
-static struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
-                                   const struct stint_verdict *got) {
+struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
+                            const struct stint_verdict *got) {
     struct subject s = subject_of(key, request->policy);
     bool peek = takes_nothing(request);
     struct stint_verdict v;
@@ -518,7 +451,7 @@ static struct stint_verdict expect(const struct stint_request *request, uint32_t
     return v;
 }
 
-static void explain(const struct stint_request *request, uint64_t now, const char *what) {
+void explain(const struct stint_request *request, uint64_t now, const char *what) {
     const struct stint_policy *policy = &m.policies[request->policy];
     print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": policy %" PRIu32
                 " (limit %" PRIu32 ", capacity %" PRIu32 ", max_reserved %" PRIu32
@@ -532,7 +465,7 @@ static void explain(const struct stint_request *request, uint64_t now, const cha
                 request->cost, request->limit, request->flags, now, test_time, m.on_full);
 }
 
-static void show(uint64_t now) {
+void show(uint64_t now) {
     if (now > m.highest)
         m.highest = now;
     if (now > m.highest_yet)
@@ -547,8 +480,8 @@ static bool is_decided_by_clock(const struct stint_request *request, uint32_t ke
     return (untracked ? window_end(&s, test_time) : got->window) - got->reset_after == test_time;
 }
 
-static void compare(const struct stint_request *request, uint32_t key, uint64_t now,
-                    const struct stint_verdict *got, const char *what) {
+void compare(const struct stint_request *request, uint32_t key, uint64_t now,
+             const struct stint_verdict *got, const char *what) {
     struct pair before = m.pairs[key][request->policy];
     if (is_very_late(now) && is_decided_by_clock(request, key, got))
         now = test_time;
@@ -567,5 +500,3 @@ static void compare(const struct stint_request *request, uint32_t key, uint64_t 
     print_verdict("got     ", got);
     fail();
 }
-
-#endif

@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Copyright (c) 2026 The stint authors
- *
- * Drawn operations under policies of all kinds, on a limiter and on its naive twin: start_round(),
- * do_operation() as often as wanted, end_round(). Who includes this says where the draws come from. */
-#ifndef STINT_TESTS_TWIN_OPERATIONS_H
-#define STINT_TESTS_TWIN_OPERATIONS_H
-
-#include "twin_model.h"
+ * Copyright (c) 2026 The stint authors */
+#include "twin.h"
 
 enum { BATCH = 20, WHOLE = 6, GROUPS = 3 };
-
-/* 64 bits of a secret. */
-static uint64_t random_bits(void);
-
-/* A draw from [0, n). */
-static uint64_t below(uint64_t n);
 
 static bool once_in(uint64_t n) {
     return below(n) == 0;
@@ -595,7 +583,7 @@ static void learn_phase(uint32_t key, uint32_t id) {
     assert_true(window_end(&s, test_time) == v.window);
 }
 
-static void start_round(void) {
+void start_round(void) {
     /* A table of one line, one that is often as full as was promised, one that never is. */
     static const struct {
         uint64_t max_keys, certain;
@@ -656,7 +644,7 @@ static void start_round(void) {
             learn_phase(k, p);
 }
 
-static void end_round(void) {
+void end_round(void) {
     struct stint_stats stats = get_stats(m.limiter);
     assert_int_equal(stats.untracked, m.untracked);
     assert_int_equal(stats.replaced, m.replaced);
@@ -693,7 +681,7 @@ static void end_round(void) {
     stint_close(m.limiter);
 }
 
-static void do_operation(void) {
+void do_operation(void) {
     switch (below(64)) {
     case 0:
     case 1:
@@ -727,5 +715,3 @@ static void do_operation(void) {
         do_decide();
     }
 }
-
-#endif
