@@ -53,7 +53,7 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    if (LIKELY((request->flags | request->limit) == 0))
+    if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
     return decide(limiter, request, now, verdict);
 }
@@ -87,7 +87,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             hot = policy < limiter->max_policies &&
                   window_hot(&limiter->policies[policy], now, &found.end);
         }
-        if (LIKELY(hot) && LIKELY((request->flags | request->limit) == 0 && request->cost == 1))
+        if (LIKELY(hot) && LIKELY((request->flags | request->limit | request->reserved) == 0 &&
+                                  request->cost == 1))
             allowed += take_home(limiter, policy, request->key, now, verdict, found);
         else
             allowed += stint_decide(limiter, request, now, verdict);
@@ -207,8 +208,8 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
 /* The long way of a request. It is built here, so that the path keeps its registers. */
 static ALWAYS_INLINE bool leave(struct stint_limiter *limiter, const struct stint_request *request,
                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request rest = {request->key, request->policy, request->cost, request->limit,
-                                       request->flags};
+    const struct stint_request rest = {request->key,   request->policy, request->cost,
+                                       request->limit, request->flags,  request->reserved};
     return stint_slot_decide(limiter, &rest, now, verdict);
 }
 
@@ -272,11 +273,12 @@ static ALWAYS_INLINE bool decide(struct stint_limiter *limiter, const struct sti
     uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
     if (UNLIKELY(traits_striped(traits)))
         return stint_stripe_decide(limiter, request, now, verdict);
-    if (LIKELY(request->flags == 0))
+    if (LIKELY((request->flags | request->reserved) == 0))
         return traits == (TRAIT_EXISTS | TRAIT_PLAIN)
                    ? decide_plain(limiter, request, now, verdict)
                    : decide_policy(limiter, request, now, verdict);
-    if (request->flags == STINT_PEEK && traits == (TRAIT_EXISTS | TRAIT_PLAIN))
+    if (((request->flags ^ STINT_PEEK) | request->reserved) == 0 &&
+        traits == (TRAIT_EXISTS | TRAIT_PLAIN))
         return decide_look(limiter, request, now, verdict);
     return decide_any(limiter, request, now, verdict);
 }
