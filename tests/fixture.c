@@ -48,7 +48,7 @@ struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full
 }
 
 uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy) {
-    int id = stint_policy_add(limiter, policy);
+    int id = policy_added(limiter, policy);
     if (id < 0)
         fail_msg("policy \"%s\": %s", policy->name, stint_reason());
     return (uint32_t)id;
@@ -74,13 +74,13 @@ void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit) {
 
 struct stint_stats get_stats(struct stint_limiter *limiter) {
     struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
     return stats;
 }
 
 struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter, uint32_t id) {
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(limiter, id, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(limiter, id, &stats), 0);
     return stats;
 }
 
@@ -123,7 +123,8 @@ bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) 
     return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
            a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
            a->window == b->window && a->reset_after == b->reset_after &&
-           a->retry_after == b->retry_after;
+           a->retry_after == b->retry_after && a->reserved[0] == b->reserved[0] &&
+           a->reserved[1] == b->reserved[1];
 }
 
 void print_verdict(const char *label, const struct stint_verdict *v) {

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "policy_id.h"
 #include "stint.h"
 
 #define MS     UINT64_C(1000000)
