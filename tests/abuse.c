@@ -125,8 +125,7 @@ static void check_flood(enum stint_on_full on_full, struct random *random) {
     stint_close(limiter);
 }
 
-static void test_flood_spares_all_kinds(void **state) {
-    (void)state;
+TEST(test_flood_spares_all_kinds) {
     struct random random = {test_seed()};
     check_flood(STINT_FULL_ADMIT, &random);
     check_flood(STINT_FULL_REFUSE, &random);
@@ -171,8 +170,7 @@ static void check_noisy(enum stint_on_full on_full) {
     stint_close(limiter);
 }
 
-static void test_noisy_beside_quiet(void **state) {
-    (void)state;
+TEST(test_noisy_beside_quiet) {
     check_noisy(STINT_FULL_ADMIT);
     check_noisy(STINT_FULL_REFUSE);
     check_noisy(STINT_FULL_REPLACE);
@@ -261,8 +259,7 @@ static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
     stint_close(limiter);
 }
 
-static void test_chosen_keys(void **state) {
-    (void)state;
+TEST(test_chosen_keys) {
     uint64_t page_lines = (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_LINE;
     for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
         check_chosen((enum stint_on_full)on_full, 0);                        /* first of a page */
@@ -271,8 +268,7 @@ static void test_chosen_keys(void **state) {
 }
 
 /* I: against another secret the same names are as good as any: each finds a line of its own. */
-static void test_chosen_keys_of_another_secret(void **state) {
-    (void)state;
+TEST(test_chosen_keys_of_another_secret) {
     uint64_t names[CHOSEN];
     choose_names(100, names, CHOSEN, 0);
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -339,8 +335,7 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
 /* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
  * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
  * lines, that of one. */
-static void test_flood_costs(void **state) {
-    (void)state;
+TEST(test_flood_costs) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
     skip();
@@ -405,8 +400,7 @@ enum { EDGES = sizeof edges / sizeof edges[0] };
  * granted is no more than the cost, and adds up to what is used; that never passes what 2^28 tokens allow,
  * nor spills into the bits beside it, so the key stays in its window, and its neighbours in the line keep
  * theirs. */
-static void test_cost_edges(void **state) {
-    (void)state;
+TEST(test_cost_edges) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
@@ -448,8 +442,7 @@ static void test_cost_edges(void **state) {
 
 /* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they give back
  * is granted once more, no more than that: whatever is refunded, a key never has more than its capacity. */
-static void test_refunds_never_taken(void **state) {
-    (void)state;
+TEST(test_refunds_never_taken) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
@@ -546,8 +539,7 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
 
 /* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all that it had
  * got; where it fits, it opens. */
-static void test_address_space_limits(void **state) {
-    (void)state;
+TEST(test_address_space_limits) {
 #if defined(STINT_BUILTIN_ATOMICS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
     skip();
@@ -640,8 +632,7 @@ static int use_small_file_system(void) {
 
 /* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
  * harm, as all blocks of a table were reserved when it was made. */
-static void test_full_file_system(void **state) {
-    (void)state;
+TEST(test_full_file_system) {
     test_time = T0;
     fflush(NULL);
     pid_t child = fork();
@@ -658,8 +649,7 @@ static void test_full_file_system(void **state) {
 }
 
 /* `ulimit -f`: likewise, without any right to mount. */
-static void test_file_size_limit(void **state) {
-    (void)state;
+TEST(test_file_size_limit) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -681,8 +671,7 @@ static void test_file_size_limit(void **state) {
 
 /* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
  * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
-static void test_truncated_in_use(void **state) {
-    (void)state;
+TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);
     struct stint_limiter *limiter = NULL, *other = NULL;

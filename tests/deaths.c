@@ -242,8 +242,7 @@ static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_
     return granted;
 }
 
-static void test_death_at_each_step(void **state) {
-    (void)state;
+TEST(test_death_at_each_step) {
     uint64_t deaths = 0;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         const struct act *act = &acts[i];
@@ -289,8 +288,7 @@ static void test_death_at_each_step(void **state) {
 }
 
 /* A change is made whole or not at all, and what comes after it finds one or the other. */
-static void test_death_in_change(void **state) {
-    (void)state;
+TEST(test_death_in_change) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -325,8 +323,7 @@ static void test_death_in_change(void **state) {
 }
 
 /* A reset is one step: the key is as it was, or new. */
-static void test_death_in_reset(void **state) {
-    (void)state;
+TEST(test_death_in_reset) {
     struct scene scene;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
@@ -393,8 +390,7 @@ static void close_after_maker(struct scene *scene, uint32_t taken) {
     stint_close(scene->limiter);
 }
 
-static void test_death_in_making(void **state) {
-    (void)state;
+TEST(test_death_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -412,8 +408,7 @@ static void test_death_in_making(void **state) {
 }
 
 /* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
-static void test_stop_in_making(void **state) {
-    (void)state;
+TEST(test_stop_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;

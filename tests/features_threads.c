@@ -241,34 +241,28 @@ static void check_kind(enum kind kind) {
     check_turning(kind, false, true);
 }
 
-static void test_rolling(void **state) {
-    (void)state;
+TEST(test_rolling) {
     check_kind(ROLLING);
 }
 
-static void test_reserving(void **state) {
-    (void)state;
+TEST(test_reserving) {
     check_kind(RESERVING);
 }
 
-static void test_smooth(void **state) {
-    (void)state;
+TEST(test_smooth) {
     check_kind(SMOOTH);
 }
 
-static void test_per_key(void **state) {
-    (void)state;
+TEST(test_per_key) {
     check_kind(PER_KEY);
 }
 
-static void test_striped(void **state) {
-    (void)state;
+TEST(test_striped) {
     check_kind(STRIPED);
 }
 
 /* Four slots for four keys and a flood of others: a slot that carries must not change hands. */
-static void test_crowded(void **state) {
-    (void)state;
+TEST(test_crowded) {
     check_turning(ROLLING, true, false);
     check_turning(RESERVING, true, false);
     check_turning(SMOOTH, true, false);
@@ -299,8 +293,7 @@ static void hot_body(unsigned member, void *shared) {
 }
 
 /* However the threads meet, the limit is granted to the token. */
-static void test_hot_key(void **state) {
-    (void)state;
+TEST(test_hot_key) {
     for (uint64_t round = 0; round < test_rounds(400); round++) {
         struct hot hot = {.limiter = open_anywhere(1000), .cost = 1};
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -324,8 +317,7 @@ static void test_hot_key(void **state) {
 }
 
 /* Costs that are gathered from several stripes, given back where they do not fit. */
-static void test_hot_key_gathers(void **state) {
-    (void)state;
+TEST(test_hot_key_gathers) {
     for (uint64_t round = 0; round < test_rounds(400); round++) {
         struct hot hot = {.limiter = open_anywhere(1000), .cost = 3 + (uint32_t)(round % 40)};
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -381,8 +373,7 @@ static void beside_body(unsigned member, void *shared) {
 }
 
 /* B: who fits is not refused for those who never do. */
-static void test_striped_beside_too_dear(void **state) {
-    (void)state;
+TEST(test_striped_beside_too_dear) {
     for (uint32_t stripes = 2; stripes <= 8; stripes *= 2) {
         struct beside beside = {.limiter = open_anywhere(1000)};
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -434,8 +425,7 @@ static void charged_body(unsigned member, void *shared) {
 }
 
 /* No charge is lost, and what is granted beside them is no more than the limit. */
-static void test_charges(void **state) {
-    (void)state;
+TEST(test_charges) {
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(200); round++) {
         struct charged charged = {
@@ -498,8 +488,7 @@ static void debtors_body(unsigned member, void *shared) {
 
 /* Threads that race for the last token of a plain policy count past the limit, which hides that.
  * When the policy becomes one that carries, it is nobody's debt in the next window. */
-static void test_plain_to_rolling(void **state) {
-    (void)state;
+TEST(test_plain_to_rolling) {
     for (uint64_t round = 0; round < test_rounds(6); round++) {
         struct debtors debtors = {.limiter = open_anywhere(10000)};
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -575,8 +564,7 @@ static void several_body(unsigned member, void *shared) {
 }
 
 /* Nothing is over-admitted, and nothing stays charged for what was refused. */
-static void test_all_or_nothing(void **state) {
-    (void)state;
+TEST(test_all_or_nothing) {
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(600); round++) {
         struct several several = {.limiter = open_anywhere(1000), .seed = seed + round * 100};

@@ -27,6 +27,9 @@
 #include "policy_id.h"
 #include "stint.h"
 
+/* A test of cmocka that needs no state. */
+#define TEST(name) static void name(__attribute__((unused)) void **state)
+
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define MINUTE (60 * SECOND)

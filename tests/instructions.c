@@ -106,8 +106,7 @@ static void interrupt_all(uint64_t max_keys, uint64_t held, uint64_t key, uint64
                   at);
 }
 
-static void test_every_instruction(void **state) {
-    (void)state;
+TEST(test_every_instruction) {
     if (emulated("trap flag"))
         skip();
     struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
@@ -196,8 +195,7 @@ static void interrupt_threads(void *memory, size_t size) {
     print_message("%lu instructions\n", bed.at - 1);
 }
 
-static void test_every_instruction_of_first(void **state) {
-    (void)state;
+TEST(test_every_instruction_of_first) {
     if (emulated("trap flag"))
         skip();
     struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;

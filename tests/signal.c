@@ -138,14 +138,12 @@ static void check_random_instants(uint64_t max_keys) {
     stint_close(bed.limiter);
 }
 
-static void test_random_instants(void **state) {
-    (void)state;
+TEST(test_random_instants) {
     check_random_instants(100);
 }
 
 /* Five keys in one line of four slots: slots change hands under the interrupted thread. */
-static void test_random_instants_crowded(void **state) {
-    (void)state;
+TEST(test_random_instants_crowded) {
     check_random_instants(2);
 }
 
@@ -192,13 +190,11 @@ static void check_worst_instants(uint64_t max_keys) {
     stint_close(bed.limiter);
 }
 
-static void test_worst_instants(void **state) {
-    (void)state;
+TEST(test_worst_instants) {
     check_worst_instants(100);
 }
 
-static void test_worst_instants_crowded(void **state) {
-    (void)state;
+TEST(test_worst_instants_crowded) {
     check_worst_instants(2);
 }
 

@@ -128,20 +128,17 @@ static void check_turning(uint64_t max_keys, bool mixed) {
                   (unsigned long long)full);
 }
 
-static void test_turning_windows(void **state) {
-    (void)state;
+TEST(test_turning_windows) {
     check_turning(1000, false);
 }
 
 /* One line of four slots for five keys: slots change hands at every boundary. A key without a slot
  * is refused. */
-static void test_turning_windows_crowded(void **state) {
-    (void)state;
+TEST(test_turning_windows_crowded) {
     check_turning(2, false);
 }
 
-static void test_turning_windows_mixed(void **state) {
-    (void)state;
+TEST(test_turning_windows_mixed) {
     check_turning(1000, true);
 }
 
@@ -207,8 +204,7 @@ static unsigned run_races(unsigned races) {
     return wrong;
 }
 
-static void test_claim_race(void **state) {
-    (void)state;
+TEST(test_claim_race) {
     stint_test_hook = yield_at_claims;
     unsigned wrong = run_races((unsigned)test_rounds(20000));
     stint_test_hook = NULL;
@@ -216,8 +212,7 @@ static void test_claim_race(void **state) {
 }
 
 /* The same test must fail when a claim is counted in without a look at the other slots. */
-static void test_claim_race_needs_pending(void **state) {
-    (void)state;
+TEST(test_claim_race_needs_pending) {
     unsigned wrong = 0;
 
     stint_test_hook = yield_at_claims;
@@ -298,15 +293,13 @@ static void check_stopped_claimer(enum stint_test_instant instant) {
     stint_close(stopped.limiter);
 }
 
-static void test_stopped_claimer(void **state) {
-    (void)state;
+TEST(test_stopped_claimer) {
     check_stopped_claimer(INSTANT_CLAIMED);
     check_stopped_claimer(INSTANT_LOOKED);
 }
 
 /* H: one that is let go windows later counts in the window of those who went on. */
-static void test_late_claimer(void **state) {
-    (void)state;
+TEST(test_late_claimer) {
     struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOOKED};
     stopped.policy = add_policy(stopped.limiter, "", 1, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -321,8 +314,7 @@ static void test_late_claimer(void **state) {
 
 /* A fetch-add that comes after its window counts in the key's next one, if the slot still is its.
  */
-static void test_late_add_same_key(void **state) {
-    (void)state;
+TEST(test_late_add_same_key) {
     struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOADED};
     stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -341,8 +333,7 @@ static void test_late_add_same_key(void **state) {
 
 /* The exception of B: another key has the slot by then. Its owner loses a token, is counted, and
  * nobody is admitted who should not be. */
-static void test_stray_add(void **state) {
-    (void)state;
+TEST(test_stray_add) {
     struct stopped stopped = {.limiter = open_anywhere(2), .key = 77, .instant = INSTANT_LOADED};
     stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -376,8 +367,7 @@ static void *counting_main(void *argument) {
     return NULL;
 }
 
-static void test_counters(void **state) {
-    (void)state;
+TEST(test_counters) {
     enum { MANY = 150, AT_ONCE = 10 };
     struct race race = {.limiter = open_anywhere(100), .key = 5};
     race.policy = add_policy(race.limiter, "", 1000, 60 * TICK, 0, 0);
@@ -421,8 +411,7 @@ static void *number_of_new_thread(void *argument) {
     return (void *)(uintptr_t)stint_thread_number;
 }
 
-static void test_decisions_of_destructors(void **state) {
-    (void)state;
+TEST(test_decisions_of_destructors) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: to the thread sanitizer a thread ends before its last destructors\n");
     skip();

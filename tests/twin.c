@@ -23,8 +23,7 @@ uint64_t below(uint64_t n) {
     return random_below(&draws, n);
 }
 
-static void test_twin(void **state) {
-    (void)state;
+TEST(test_twin) {
     m.seed = environment_number("STINT_TEST_SEED", 1);
     uint64_t rounds = environment_number("STINT_TEST_ROUNDS", 2000);
     print_message("STINT_TEST_SEED=%" PRIu64 " STINT_TEST_ROUNDS=%" PRIu64 "\n", m.seed, rounds);
