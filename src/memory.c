@@ -75,6 +75,10 @@ void stint_memory_free(struct memory *memory) {
 
 /* ---- Files ------------------------------------------------------------------------------------- */
 
+#ifndef STINT_HAVE_STRERRORDESC
+#define strerrordesc_np strerror /* musl's are constants, too */
+#endif
+
 static int failed_file(const char *what, const char *path) {
     int error = errno;
     return stint_failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
