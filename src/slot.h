@@ -784,7 +784,12 @@ void stint_slot_settle(struct decision *decision);
 /* Likewise, of a striped policy too, and ends it. */
 bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
 
-/* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
+/* Any request but those of take.c's short paths, by a policy id below max_policies: decide.c. `now` is no
+ * STINT_NOW. */
+bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict);
+
+/* Likewise, a request from its beginning to its verdict, the long way: where the paths leave. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 

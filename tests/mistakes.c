@@ -428,6 +428,21 @@ static void play_old_window_any(enum part part) {
     }
 }
 
+/* Likewise, a cost. */
+static void play_old_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_old_window_any(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
+}
+
+static void play_new_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_new_window(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
+}
+
 static void play_old_window_striped(enum part part) {
     switch (part) {
     case BEFORE:
@@ -1088,6 +1103,9 @@ const struct mistake mistakes[] = {
     {"window of the last request", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0, play_old_window},
     {"window of the last request, any", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
      play_old_window_any},
+    {"swap in a window that is over", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0, play_new_window_cost},
+    {"window of the last request, a cost", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
+     play_old_window_cost},
     {"window of the last request, striped", GUARD_STRIPE_WINDOW, ONLY(STRIPE_WINDOW), 0,
      play_old_window_striped},
     {"swap past the capacity", GUARD_JUDGE_ROOM, ONLY(JUDGE_ROOM), 0, play_swap_full},
