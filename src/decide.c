@@ -51,9 +51,10 @@ bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
     if (UNLIKELY(traits_striped(traits)))
         return stint_stripe_decide(limiter, request, now, verdict);
-    if (request->flags == 0)
+    if ((request->flags | request->reserved) == 0)
         return decide_policy(limiter, request, now, verdict);
-    if (request->flags == STINT_PEEK && traits == (TRAIT_EXISTS | TRAIT_PLAIN))
+    if (((request->flags ^ STINT_PEEK) | request->reserved) == 0 &&
+        traits == (TRAIT_EXISTS | TRAIT_PLAIN))
         return decide_look(limiter, request, now, verdict);
     return decide_any(limiter, request, now, verdict);
 }

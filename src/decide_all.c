@@ -159,7 +159,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     struct part *part = &parts[n];
     struct decision decision;
 
-    if (LIKELY(request->cost == 1 && (request->flags | request->limit) == 0) &&
+    if (LIKELY(request->cost == 1 && (request->flags | request->limit | request->reserved) == 0) &&
         LIKELY(request->policy < limiter->max_policies) &&
         LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
         return true;

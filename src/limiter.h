@@ -213,6 +213,9 @@ void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
  * lanes, each read at an instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
+/* Reads what stint_stats_get tells; without a scan, `used` and `live` are 0. */
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
+
 /* Adds one to a counter of the table. */
 static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
     limiter_count(limiter, limiter->max_policies, counter);

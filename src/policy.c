@@ -197,7 +197,8 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                                                         : NULL;
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
+static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *added_id) {
     uint32_t id = limiter_policy_count(limiter);
     char name[STINT_NAME_SIZE];
 
@@ -205,12 +206,13 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     int old = find_name(limiter, id, name);
     if (old >= 0) {
         const char *what = difference(limiter, (uint32_t)old, policy);
-        return what == NULL
-                   ? old
-                   : stint_failed_with(EEXIST,
-                                       "a policy named %s exists with another %s: if that is to be "
-                                       "changed, stint_policy_change does it",
-                                       name, what);
+        if (what != NULL)
+            return stint_failed_with(EEXIST,
+                                     "a policy named %s exists with another %s: if that is to be "
+                                     "changed, stint_policy_change does it",
+                                     name, what);
+        *added_id = (uint32_t)old;
+        return 0;
     }
     if (id == limiter->max_policies)
         return stint_failed(ENOSPC, "options.max_policies policies have been added");
@@ -230,10 +232,14 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     limiter_latest(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
-    return (int)id;
+    *added_id = id;
+    return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy) {
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t ignored;
+
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
@@ -241,9 +247,9 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         error = stint_limiter_lock(limiter);
     if (error != 0)
         return error;
-    int id = add_locked(limiter, policy);
+    error = add_locked(limiter, policy, id == NULL ? &ignored : id);
     stint_limiter_unlock(limiter);
-    return id;
+    return error;
 }
 
 /* Whether what stays as it is in a policy that exists is the same in another. */
@@ -342,11 +348,15 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     }
 }
 
-int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
+int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
-    int id = find_name(limiter, limiter_policy_count(limiter), name);
-    return id >= 0 ? id : stint_failed(ENOENT, "there is no policy of that name");
+    int found = find_name(limiter, limiter_policy_count(limiter), name);
+    if (found < 0)
+        return stint_failed(ENOENT, "there is no policy of that name");
+    if (id != NULL)
+        *id = (uint32_t)found;
+    return 0;
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,

@@ -395,7 +395,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY(request->policy >= limiter->max_policies))
         return STINT_UNKNOWN_POLICY;
     const uint32_t flags = known.flags ? known.of_request : request->flags;
-    if (UNLIKELY(!request_good(flags, request->limit)))
+    const uint64_t reserved = known.flags ? 0 : request->reserved;
+    if (UNLIKELY(reserved != 0 || !request_good(flags, request->limit)))
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
@@ -695,6 +696,8 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, flags) == 4 &&
                   offsetof(struct stint_verdict, capacity) == 8,
               "the first two fields fill a word");
+static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
+              "they can grow into their reserved words");
 
 /* The one writer of verdicts: counts the decision and tells it. Returns verdict.allowed. */
 static ALWAYS_INLINE bool decision_end(const struct decision *decision,
@@ -756,6 +759,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = wait;
+    verdict->reserved[0] = verdict->reserved[1] = 0;
     return allowed;
 }
 

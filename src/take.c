@@ -63,14 +63,15 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    if (LIKELY((request->flags | request->limit) == 0))
+    if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
     if (UNLIKELY(request->policy >= limiter->max_policies))
         return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
     struct line *home = home_of(&limiter->table, request->key);
     now = now_fetching(limiter, home, now);
-    return request->flags == 0 ? take_tokens(limiter, request, now, verdict, home)
-                               : stint_decide_more(limiter, request, now, verdict);
+    return (request->flags | request->reserved) == 0
+               ? take_tokens(limiter, request, now, verdict, home)
+               : stint_decide_more(limiter, request, now, verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -102,7 +103,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             hot = policy < limiter->max_policies &&
                   window_hot(&limiter->policies[policy], now, &found.end);
         }
-        if (LIKELY(hot) && LIKELY((request->flags | request->limit) == 0 && request->cost == 1))
+        if (LIKELY(hot) && LIKELY((request->flags | request->limit | request->reserved) == 0 &&
+                                  request->cost == 1))
             allowed += take_home(limiter, policy, request->key, now, verdict, found);
         else
             allowed += stint_decide(limiter, request, now, verdict);
@@ -258,8 +260,10 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
             }
         }
     }
-    const struct stint_request same = {request->key, request->policy, request->cost, request->limit,
-                                       request->flags};
+    const struct stint_request same = {.key = request->key,
+                                       .policy = request->policy,
+                                       .cost = request->cost,
+                                       .limit = request->limit};
     return traits_striped(traits) ? stint_stripe_decide(limiter, &same, now, verdict)
                                   : stint_decide_more(limiter, &same, now, verdict);
 }
