@@ -348,7 +348,7 @@ int main(void) {{
         call(program)
 
     def test_links(self):
-        """What a document refers to in the repository is there, the headings too."""
+        """What a document links to or names in the repository is there, the headings too."""
         for document in documents():
             for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text()):
                 name, _, anchor = link.partition("#")
@@ -357,6 +357,9 @@ int main(void) {{
                     self.assertTrue(target.exists())
                     if anchor:
                         self.assertIn(anchor, anchors(target))
+            for name in re.findall(r"`((?:src|tests|bench|include|doc)/[\w./-]+)", document.read_text()):
+                with self.subTest(document=document.name, name=name):
+                    self.assertTrue((SOURCE / name).exists())
         for name in "bench/run", "tests/run", "tests/data/access.log.gz":
             self.assertTrue((SOURCE / name).exists(), name)
 
