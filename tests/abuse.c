@@ -275,8 +275,7 @@ TEST(test_chosen_keys_of_another_secret) {
     options.max_keys = TABLE_KEYS;
     options.clock = test_clock;
     test_time = T0;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     unsigned apart = 0;
     for (unsigned i = 0; i < CHOSEN; i++) {
@@ -675,7 +674,7 @@ TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);
     struct stint_limiter *limiter = NULL, *other = NULL;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
     const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
     for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -704,7 +703,7 @@ TEST(test_truncated_in_use) {
 #endif
     }
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(stint_open(&options, &other), 0);
+    other = open_with(&options);
     assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
     assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
     stint_close(other);

@@ -222,7 +222,7 @@ TEST(test_keyed) {
     options.max_keys = 10;
     options.secret = secret;
     struct stint_limiter *other;
-    assert_int_equal(stint_open(&options, &other), 0);
+    other = open_with(&options);
     static const char *const texts[] = {"192.0.2.1", "2001:db8::1"};
     for (size_t i = 0; i < 2; i++) {
         struct sockaddr *address = make_address(texts[i], 53);

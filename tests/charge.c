@@ -127,7 +127,7 @@ TEST(test_near_limit_of_charges) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
     policy.near_limit = 50;
-    uint32_t id = (uint32_t)policy_added(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
@@ -206,7 +206,7 @@ TEST(test_stripes) {
             uint32_t limit = stripes + (uint32_t)random_below(&random, 3 * stripes);
             struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
             policy.stripes = stripes;
-            uint32_t id = (uint32_t)policy_added(limiter, &policy);
+            uint32_t id = add_made(limiter, &policy);
             uint32_t used = 0;
             test_time = T0;
             for (int i = 0; i < 30; i++) {

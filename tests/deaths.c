@@ -20,15 +20,6 @@ enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
 static void *memory;
 static size_t size;
 
-static struct stint_options options_of(enum stint_on_full on_full) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = MAX_KEYS;
-    options.on_full = on_full;
-    options.clock = test_clock;
-    options.secret = test_secret();
-    return options;
-}
-
 struct scene {
     struct stint_limiter *limiter;
     uint32_t plain, striped, carries;
@@ -36,7 +27,7 @@ struct scene {
 };
 
 static struct stint_limiter *attach(enum stint_on_full on_full) {
-    struct stint_options options = options_of(on_full);
+    struct stint_options options = fixture_options(MAX_KEYS, on_full);
     struct stint_limiter *limiter;
     if (stint_open_in(&options, memory, size, &limiter) != 0)
         fail_msg("%s", stint_reason());
@@ -47,10 +38,10 @@ static void add_policies(struct scene *scene) {
     scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    scene->striped = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->striped = add_made(scene->limiter, &policy);
     policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
     policy.capacity = 2 * LIMIT;
-    scene->carries = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->carries = add_made(scene->limiter, &policy);
 }
 
 static void take(const struct scene *scene) {
@@ -351,7 +342,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
 /* ---- Makers of a table ----------------------------------------------------------------------- */
 
 static struct stint_limiter *make_or_attach(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     options.secret = NULL;
     options.flags = STINT_PREFAULT;
     struct stint_limiter *limiter;
@@ -451,7 +442,7 @@ TEST(test_stop_in_making) {
 }
 
 int main(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {

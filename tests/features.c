@@ -483,13 +483,9 @@ static struct stint_limiter *open_with_secret(unsigned char filler) {
     memcpy(secret, test_secret(), sizeof secret);
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] ^= (unsigned char)(filler * i); /* not alike: XXH3 xors parts of it */
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 20000;
-    options.clock = test_clock;
+    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
     options.secret = secret;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    return limiter;
+    return open_with(&options);
 }
 
 TEST(test_windows_per_key) {

@@ -207,10 +207,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
         for (unsigned key = 0; key < KEYS; key++) {
             turning.policies[key] = policy_of(kind, key, round);
             snprintf(turning.policies[key].name, STINT_NAME_SIZE, "%u", key);
-            int id = policy_added(turning.limiter, &turning.policies[key]);
-            if (id < 0)
-                fail_msg("%s", stint_reason());
-            turning.ids[key] = (uint32_t)id;
+            turning.ids[key] = add_made(turning.limiter, &turning.policies[key]);
             turning.keys[key] = stint_key_of(turning.limiter, &key, sizeof(key));
             for (unsigned w = 0; w < WINDOWS; w++)
                 turning.seen[key][w].least_left = turning.seen[key][w].least_refused_left =
@@ -221,7 +218,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
             strcpy(policy.name, "flood");
             policy.limit = 1;
             policy.window = TICK;
-            turning.flood = (uint32_t)policy_added(turning.limiter, &policy);
+            turning.flood = add_made(turning.limiter, &policy);
         }
         lose_cores(round % 2 == 1);
         run_team(turning_body, &turning);
@@ -438,10 +435,7 @@ TEST(test_charges) {
             policy.capacity = policy.limit + 8000; /* more than all that is charged */
         if (policy.max_reserved != 0)
             policy.max_reserved = 8000;
-        int id = policy_added(charged.limiter, &policy);
-        if (id < 0)
-            fail_msg("%s", stint_reason());
-        charged.policy = (uint32_t)id;
+        charged.policy = add_made(charged.limiter, &policy);
         set_time(EPOCH);
         lose_cores(round % 4 < 2);
         run_team(charged_body, &charged);

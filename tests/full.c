@@ -262,10 +262,10 @@ TEST(test_untracked_stripes) {
             struct stint_limiter *limiter = open_full_line(on_full, &id);
             struct stint_policy policy = make_policy("plain", 100, MINUTE, 0, shadow);
             policy.near_limit = 50;
-            uint32_t plain = (uint32_t)policy_added(limiter, &policy);
+            uint32_t plain = add_made(limiter, &policy);
             strcpy(policy.name, "striped");
             policy.stripes = 4;
-            uint32_t striped = (uint32_t)policy_added(limiter, &policy);
+            uint32_t striped = add_made(limiter, &policy);
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
                 for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
                     for (uint32_t limit = 0; limit <= 60; limit += 30) {
@@ -300,7 +300,7 @@ TEST(test_refused_stripes_replace_nobody) {
     uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
+    uint32_t striped = add_made(limiter, &policy);
     for (uint64_t k = 0; k < LINE - 1; k++)
         take(limiter, id, k, 5);
     assert_int_equal(take(limiter, striped, 100, 2).granted, 2); /* all of one stripe */

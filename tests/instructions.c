@@ -152,7 +152,7 @@ static void open_bed(void *memory, size_t size) {
     options.max_keys = 1000;
     options.clock = test_clock;
     if (memory == NULL) {
-        assert_int_equal(stint_open(&options, &bed.limiter), 0);
+        bed.limiter = open_with(&options);
     } else {
         memset(memory, 0, size);
         assert_int_equal(stint_open_in(&options, memory, size, &bed.limiter), 0);

@@ -408,7 +408,7 @@ static void add_striped(uint32_t limit, uint32_t stripes) {
     about.limit = limit;
     about.stripes = stripes;
     about.window = 20000 * SECOND;
-    striped = (uint32_t)policy_added(limiter, &about);
+    striped = add_made(limiter, &about);
 }
 
 static void take_all_stripes(void) {
@@ -469,7 +469,7 @@ static void check_refuses_nobody(const struct stint_policy *about,
                                  const struct stint_request *requests, size_t n, const char *what) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)policy_added(limiter, about);
+        striped = add_made(limiter, about);
         assert_int_equal(striped, requests[0].policy);
         for (unsigned i = 0; i < 4; i++)
             assert_true(stint_take(limiter, striped, KEY, 1, test_time, NULL));
@@ -536,7 +536,7 @@ TEST(test_stripes_lose_no_token) {
         played = 0;
         for (unsigned second = 0, others = 1; others != 0; second += 3) {
             open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-            striped = (uint32_t)policy_added(limiter, &about);
+            striped = add_made(limiter, &about);
             others_allowed = 0;
             then_stops_at = second;
             stint_thread_number =
@@ -612,7 +612,7 @@ TEST(test_stripes_charge_in_one_window) {
     const struct stint_policy about = eight_tokens(2);
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)policy_added(limiter, &about);
+        striped = add_made(limiter, &about);
         others_allowed = 0;
         const struct stint_request charge = {KEY, striped, 6, 0, STINT_CHARGE, 0};
         struct stint_verdict verdict;

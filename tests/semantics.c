@@ -550,7 +550,7 @@ TEST(test_late_without_a_slot) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t ids[POLICIES];
     for (size_t p = 0; p < POLICIES; p++)
-        ids[p] = (uint32_t)policy_added(limiter, &policies[p]);
+        ids[p] = add_made(limiter, &policies[p]);
     test_time = T0 + 40 * DAY + 17 * SECOND;
     uint64_t number = 0;
     assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);

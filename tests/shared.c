@@ -387,8 +387,7 @@ TEST(test_rule_of_no_policy) {
 TEST(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    struct stint_limiter *limiter = open_with(&options);
     for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
         struct stint_options other = options;
         other.max_keys = 101;
@@ -417,7 +416,7 @@ TEST(test_other_options) {
             stint_close(limiter);
         else
             break;
-        assert_int_equal(stint_open(&options, &limiter), 0);
+        limiter = open_with(&options);
     }
     stint_close(limiter);
 }
@@ -729,7 +728,7 @@ TEST(test_stripes_without_lanes) {
     struct stint_limiter *limiter = open_shared(1000);
     struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
     policy.stripes = LANES_MAX;
-    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
+    uint32_t striped = add_made(limiter, &policy);
     for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
     for (unsigned i = 0; i < USERS; i++) {

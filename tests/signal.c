@@ -51,7 +51,7 @@ static void open_bed(uint64_t max_keys) {
     options.on_full = STINT_FULL_REFUSE;
     options.clock = bed_clock;
     bed.time = T0;
-    assert_int_equal(stint_open(&options, &bed.limiter), 0);
+    bed.limiter = open_with(&options);
     for (unsigned i = 0; i < KEYS; i++)
         bed.policies[i] =
             add_policy(bed.limiter, "", limits[i], lengths[i] * STINT_TICK_NS, (int64_t)T0, 0);
