@@ -58,11 +58,27 @@ def header():
     return (SOURCE / "include" / "stint.h").read_text()
 
 
+def project_version():
+    return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+
+
+def interface():
+    """What two versions must have in common to be exchanged: in the soname, and in symbols."""
+    major, minor, _ = project_version().split(".")
+    return f"0.{minor}" if major == "0" else major
+
+
 def public_functions():
     """What stint.h declares."""
     found = re.findall(r"^STINT_API\b[^;(]*?(\w+)\(", header(), re.MULTILINE)
     assert len(found) == len(re.findall(r"^STINT_API\b", header(), re.MULTILINE))
     return sorted(found)
+
+
+def plain_constants():
+    """Numbers that stint.h defines, and their text."""
+    found = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(), re.MULTILINE)
+    return {name: value for name, value in found if re.match(r"[\d(]", value)}
 
 
 def documents():
@@ -138,9 +154,7 @@ class Header(Case):
 
     def test_constants_are_plain(self):
         """Generators of bindings read numbers, not casts or macros of C."""
-        constants = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(),
-                               re.MULTILINE)
-        constants = {name: value for name, value in constants if re.match(r"[\d(]", value)}
+        constants = plain_constants()
         self.assertEqual(constants["STINT_NEVER"], "18446744073709551615ULL")
         self.assertGreater(len(constants), 15)
         for name, value in constants.items():
@@ -152,8 +166,8 @@ class Header(Case):
                                ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
                                ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
                                ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
-                               ("stint_close(NULL); stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);",
-                                None)):
+                               ("stint_close(NULL);", None),
+                               ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None)):
             source = self.write("call.c", "#include <stint.h>\nvoid call(void);\n"
                                 f"void call(void) {{ {call_} }}\n")
             done = subprocess.run([*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include",
@@ -176,6 +190,8 @@ class Header(Case):
         for name in initialisers:
             text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
             text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
+        for name in plain_constants():
+            text += f"    if ({name} + 1 < 1)\n        std::puts(\"{name} is the largest\");\n"
         for name in names:
             text += f"    function = reinterpret_cast<void (*)()>(&{name});\n"
             text += '    std::printf("%d\\n", function != nullptr);\n'
@@ -186,17 +202,20 @@ class Header(Case):
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
         for standard in "c++11", "c++17", "c++20":
-            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I",
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-Wold-style-cast", "-I",
                  SOURCE / "include", source, "-o", program, BUILD / "src" / "libstint.a",
                  "-pthread")
-            self.assertEqual(call(program), "1\n" * len(names))
+            self.assertEqual(call(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
 
 
 class Symbols(Case):
     def test_shared_library_has_the_functions_of_the_header_and_nothing_else(self):
         lines = call("nm", "-D", "--defined-only", BUILD / "src" / "libstint.so").splitlines()
-        exported = sorted(line.split()[-1] for line in lines)
-        self.assertEqual(exported, public_functions())
+        names = [line.split()[-1] for line in lines]
+        version = "STINT_" + interface()
+        self.assertIn(version, names)
+        exported = sorted(name for name in names if name != version)
+        self.assertEqual(exported, [f"{name}@@{version}" for name in public_functions()])
         self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
 
     def test_static_library_takes_no_name_of_its_users(self):
@@ -221,26 +240,23 @@ class Install(Case):
         call(*shlex.split(CC), "-std=c11", *STRICT, *static, source, "-o", program, *flags)
         return program
 
-    def version(self):
-        return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
-
     def test_files(self):
         self.install()
-        version = self.version()
+        version = project_version()
         names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
         nginx = ["ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[0]).exists():
             nginx = []
         self.assertEqual(names, sorted(nginx + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
-            f"libstint.so.{version.split('.')[0]}", f"libstint.so.{version}"]))
+            f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
         self.assertEqual(installed.read_text(), header())
 
     def test_shared(self):
         environment = self.install()
         program = self.build(environment)
-        soname = "libstint.so." + self.version().split(".")[0]
+        soname = "libstint.so." + interface()
         self.assertIn(f"[{soname}]", call("readelf", "-d", program))
         self.assertRegex(call("readelf", "-d", self.libraries / soname),
                          rf"SONAME.*\[{re.escape(soname)}\]")
@@ -255,9 +271,9 @@ class Install(Case):
     def test_version(self):
         numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
                              re.MULTILINE)
-        self.assertEqual(".".join(numbers), self.version())
+        self.assertEqual(".".join(numbers), project_version())
         environment = self.install()
-        self.assertEqual(self.pkg_config(environment, "--modversion"), [self.version()])
+        self.assertEqual(self.pkg_config(environment, "--modversion"), [project_version()])
         source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
                             "int main(void) { puts(stint_version());\n"
                             "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
@@ -265,7 +281,7 @@ class Install(Case):
         program = self.directory / "version"
         call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
              "-I", SOURCE / "include")
-        self.assertEqual(call(program), self.version() + "\n")
+        self.assertEqual(call(program), project_version() + "\n")
 
 
 class Readme(Case):
@@ -299,14 +315,19 @@ class Readme(Case):
         self.assertEqual(programs, 5)
 
     def test_examples_in_cxx(self):
-        """Those of README.md are C++, too."""
+        """Those of README.md are C++20, the first C++11."""
         cxx = os.environ.get("CXX", "g++")
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
-        for language, example in blocks(SOURCE / "README.md"):
-            if language == "c":
-                call(*shlex.split(cxx), "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
-                     "-I", SOURCE / "include", self.write("example.cc", example))
+
+        def check(example, *options):
+            call(*shlex.split(cxx), *options, "-I", SOURCE / "include", "-fsyntax-only",
+                 self.write("example.cc", example))
+
+        examples = [text for language, text in blocks(SOURCE / "README.md") if language == "c"]
+        check(examples[0], "-std=c++11", *STRICT)
+        for example in examples:
+            check(example, "-std=c++20", "-Wall", "-Werror")
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
@@ -425,6 +446,63 @@ class Subproject(Case):
         call(MESON, "compile", "-C", build, env=environment)
         self.assertTrue((build / "src" / "libstint.so").exists())
         self.assertFalse((build / "tests").exists() or (build / "bench").exists())
+
+    def installed(self, *options):
+        """What the parent installs, a program of its own among it."""
+        self.outer("project('outer', 'c', default_options: 'optimization=3')\n"
+                   "executable('main', 'main.c', install: true,\n"
+                   "  dependencies: dependency('stint'))\n")
+        self.build(*options)
+        destination = self.directory / "destination"
+        call(MESON, "install", "-C", self.directory / "build", "--quiet", "--destdir", destination)
+        return sorted(path.name for path in destination.rglob("*") if not path.is_dir())
+
+    def test_decisions_are_inlined(self):
+        """The parent links the static library, and link-time optimisation sees into it."""
+        self.assertEqual(self.installed("-Db_lto=true"), ["main"])  # stint is not installed with it
+        main = self.directory / "build" / "main"
+        self.assertNotIn("libstint", call("readelf", "-d", main))
+        functions = re.findall(r" [tT] (stint_\w+)$", call("nm", main), re.MULTILINE)
+        self.assertNotIn("stint_take", functions)
+        shared = f"libstint.so.{project_version()}"
+        self.assertEqual(list((self.directory / "build").rglob(shared)), [])
+
+    def test_shared_and_installed_if_asked(self):
+        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
+        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
+                             set(installed))
+        self.assertIn("libstint", call("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Builds(Case):
+    """The library with other compilers, C libraries and options than the tests have."""
+
+    def build(self, *options, **environment):
+        build = self.directory / "build"
+        call(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", "-Dwerror=true",
+             *options, env={**os.environ, "CC": CC, **environment})
+        call(MESON, "compile", "-C", build, env={**os.environ, **environment})
+        return build / "src" / "libstint.a"
+
+    def test_for_debugging(self):
+        self.build("-Dbuildtype=custom", "-Doptimization=g")
+
+    def test_musl(self):
+        """ConcurrencyKit and xxHash are used as headers, which any C library will do for."""
+        if shutil.which("musl-gcc") is None:
+            self.skipTest("there is no musl-gcc")
+        headers = self.directory / "headers"
+        headers.mkdir()
+        system = Path("/usr/include")
+        for path in [*system.glob("ck_*.h"), system / "gcc", system / "spinlock",
+                     system / "xxhash.h"]:
+            (headers / path.name).symlink_to(path)
+        library = self.build(f"-Dc_args=-isystem {headers}", CC="musl-gcc")
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        call("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
+             SOURCE / "include", library, "-pthread")
+        self.assertEqual(call(program), ANSWER)
 
 
 class Commands(Case):
