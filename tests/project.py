@@ -387,6 +387,16 @@ int main(void) {{
             self.assertTrue((SOURCE / name).exists(), name)
 
 
+    def test_packages(self):
+        """Why tests/run installs a package is said in one of the documents beside what needs it."""
+        lists = re.findall(r"packages\+?=\((.*?)\)$", (SOURCE / "tests" / "run").read_text(),
+                           re.MULTILINE | re.DOTALL)
+        packages = " ".join(lists).split()
+        self.assertGreater(len(packages), 25)
+        said = "".join((SOURCE / name / "README.md").read_text() for name in ("tests", "bench"))
+        self.assertEqual([name for name in packages if name not in said], [])
+
+
 class Subproject(Case):
     """Inside another project, as the README says."""
 
