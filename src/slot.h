@@ -310,8 +310,6 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
  * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
 static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t state,
                                     uint64_t next) {
-    if (!GUARDED(SWAP_TAG))
-        tag = atomic_load_relaxed(&slot->tag);
     const uint64_t expected[2] = {tag, state}, desired[2] = {tag, next};
     return atomic_cas2_seq(slot, expected, desired);
 }
