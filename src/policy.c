@@ -153,9 +153,9 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
-/* Ids by name, so that many policies are not compared with each other. Names are written once, in the
- * order of ids, by any process: whoever looks puts in what came since. At most half of the places are
- * taken. */
+/* Ids by name, so that many policies are not compared with each other. Names are written once, in
+ * the order of ids, by any process: whoever looks puts in what came since. At most half of the
+ * places are taken. */
 struct names {
     pthread_mutex_t lock;
     uint32_t known; /* ids below are in */
