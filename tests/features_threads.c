@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Promises A and B under threads for what is more than a plain window: roll-over, reservations,
- * smooth windows, windows per key, stripes, several limits as one. (turning.h says what is checked.) */
+ * smooth windows, windows per key, stripes, several limits as one. (What is checked: turning.h.) */
 #include "turning.h"
 
 /* ---- Few keys, all windows turning ----------------------------------------------------------- */
@@ -286,7 +286,7 @@ TEST(test_plain_to_rolling) {
     }
 }
 
-/* ---- Several limits as one -------------------------------------------------------------------- */
+/* ---- Several limits as one ------------------------------------------------------------------- */
 
 enum { LIMITS = 5 };
 
