@@ -103,6 +103,9 @@ enum trait {
 };
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
 
+/* Stripes of a key at most. */
+#define STRIPES_OF_KEY_MAX 64
+
 static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
     return UINT32_C(1) << (traits >> TRAIT_STRIPES & 7);
 }
@@ -289,6 +292,11 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
     x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
     return x ^ x >> 31;
+}
+
+/* The hash by which a stripe of a key is found. */
+static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
+    return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
 /* A part of `whole` that a hash picks: uniform in [0, whole). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A key without a slot: claim one, look at the others, commit. Read the protocol in slot.h first ("Claim"). */
-#include "search.h"
+#include "claim.h"
 
 /* ---- The short way -------------------------------------------------------------------------- */
 
@@ -219,28 +219,9 @@ bool stint_claim_slot(struct decision *decision, struct place *place) {
     return true;
 }
 
-enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
-    if (decision->end == 0)
-        decision->end = window_anew(decision);
-    decision->flags = flags;
-    return DONE;
-}
-
-enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending) {
-    decision->charge = judge(&decision->terms, 0, 0);
-    if (leaves_nothing(decision)) {
-        /* A claim may stand, for a while, beside the slot that the key has. */
-        if (pending &&
-            stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
-            return stint_decide_found(decision, place);
-        return stint_decide_nothing(decision, 0);
-    }
-    if (!pending) {
-        INSTANT(INSTANT_ABSENT);
-        if (place->tag != 0)
-            watermark_raise(decision);
-        if (!stint_claim_slot(decision, place))
-            return STALE;
-    }
-    return stint_claim_resolve(decision, place, 0);
+bool stint_claim_free(struct decision *decision, struct place *place) {
+    INSTANT(INSTANT_ABSENT);
+    if (place->tag != 0)
+        watermark_raise(decision);
+    return stint_claim_slot(decision, place);
 }

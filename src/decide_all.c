@@ -8,6 +8,8 @@
  * What cannot be judged so (a key without a slot near its home, a claim, a later window, stripes) makes the
  * whole group go the long way: a look at each part, then a decision on each. So does what lost a race; and if
  * a part is refused then, what the others took is given back. */
+#include "refund.h"
+#include "settle.h"
 #include "stripes.h"
 
 /* What part_judge found, and part_charge does about it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A full table: the key has no slot, and may claim none. Read the protocol in slot.h first ("A full table"). */
-#include "search.h"
+ * The key has no slot, and gets none: it needs none, or the table is full. Read the protocol in slot.h first ("A full table"). */
+#include "full.h"
 
 /* All slots were live, and stay so at this now (I1). But the key may have got the last of them
  * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
@@ -74,6 +74,13 @@ static enum least_used find_least_used(const struct decision *decision, struct p
         enough = used_at_least(table, decision->tag, fewest);
     }
     return fewest != UINT64_MAX ? LEAST : NONE;
+}
+
+enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
+    if (decision->end == 0)
+        decision->end = window_anew(decision);
+    decision->flags = flags;
+    return DONE;
 }
 
 enum progress stint_decide_full(struct decision *decision) {

@@ -9,6 +9,7 @@
 #include <limits.h>
 
 #include "limiter.h"
+#include "message.h"
 #include "text.h"
 
 #define SECOND UINT64_C(1000000000) /* ns */

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <time.h>
 
 #include <stint.h>
@@ -46,9 +45,6 @@ struct policy {
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
 
-/* Stripes of a key at most. */
-#define STRIPES_OF_KEY_MAX 64
-
 /* The rest of a policy. */
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
@@ -58,7 +54,7 @@ struct policy_record {
 /* More than any request was ever allowed to count up to. */
 #define LARGEST_MAX (2 * (uint64_t)STINT_LIMIT_MAX)
 
-/* Counters. Threads do not share lines: each of the first LANES_MAX - 1 threads that use a table
+/* Counters (counters.h). Threads do not share lines: each of the first LANES_MAX - 1 threads that use a table
  * has a lane of its own, to which it adds without a lock prefix; those after it share lane 0. A
  * lane has one line for each policy, and one for the table. Readers sum the lanes. */
 enum {
@@ -88,7 +84,7 @@ struct counters {
 /* Lanes of the counters at most. */
 #define LANES_MAX 64
 
-/* The start of the mapping. Made once; what attaches later checks it (limiter.c), and nobody
+/* The start of the mapping. Made once; what attaches later checks it (open.c), and nobody
  * changes it but for what stands after the secret. Its makers write up to the lock. */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
@@ -163,60 +159,8 @@ struct stint_limiter {
 
     /* Set-up and monitoring. */
     struct memory memory;
-    struct stint_limiter *next; /* of those whose table is shared (stats.c) */
+    struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
-
-/* Number of this thread in the process.
- * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
- * with dlopen too. */
-extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
-
-/* Once in a process, before the first decision. */
-void stint_limiter_thread_numbers_begin(void);
-
-/* The slow half of limiter_add: a thread's first count, or one that has no lane of its own. */
-void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
-                                uint64_t number);
-
-/* Adds to a counter of a policy, or of the table (row max_policies). */
-static ALWAYS_INLINE void limiter_add(const struct stint_limiter *limiter, uint32_t row,
-                                      uint32_t counter, uint64_t number) {
-    struct counters *rows = limiter->own->rows[stint_thread_number];
-    if (UNLIKELY(rows == NULL))
-        stint_limiter_count_shared(limiter, row, counter, number);
-    else
-        atomic_add_own(&rows[row].count[counter], number);
-}
-
-static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uint32_t row,
-                                        uint32_t counter) {
-    limiter_add(limiter, row, counter, 1);
-}
-
-/* Where this thread begins among the stripes of a key, before the remainder: a number that
- * threads of all processes share with as few others as can be. It stays the same: a decision may
- * ask again. */
-uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
-
-/* Gives each thread number a lane of a private table. Children after fork will look for lanes of
- * the dead in a shared one. */
-void stint_limiter_lanes_begin(struct stint_limiter *limiter);
-
-/* Gives back the lanes that this process has, when it closes the table. */
-void stint_limiter_lanes_release(struct stint_limiter *limiter);
-
-/* Makes the lanes of processes that are gone free again: of all others, if nobody else is
- * `alone`. */
-void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
-
-/* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
- * lanes, each read at an instant of its own. */
-uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
-
-/* Adds one to a counter of the table. */
-static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
-    limiter_count(limiter, limiter->max_policies, counter);
-}
 
 static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     struct timespec time;
@@ -293,36 +237,21 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* How long a set-up call waits for another one, of another process perhaps, before it says -EBUSY: policies
- * are added in microseconds. It tries again and again, so that one that was stopped is told. */
-#define SET_UP_WAIT  10 /* s */
-#define SET_UP_TRIES (SET_UP_WAIT * 1000)
+/* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
+int stint_limiter_shards_check(const struct stint_limiter *limiter);
 
-static inline void set_up_pause(void) {
-    const struct timespec pause = {.tv_nsec = SET_UP_WAIT * INT64_C(1000000000) / SET_UP_TRIES};
-    (void)nanosleep(&pause, NULL);
-}
+/* A lock for set-up as a new table has it. */
+void stint_limiter_lock_make(pthread_mutex_t *lock);
 
-/* The table's lock, for set-up, which takes lanes of the dead back on the way. Returns 0; -EBUSY if
- * somebody has held it for too long, -EPROTO. */
+/* Takes the table's lock for set-up. Returns 0; EOWNERDEAD: whoever held it died, and who has it now looks at
+ * what he left (stint_policies_lock, which all but this file use); -EBUSY if somebody has held it for too long,
+ * -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
+
+/* Gives the lock back. */
 void stint_limiter_unlock(struct stint_limiter *limiter);
 
-/* Notes why a set-up call failed, for stint_reason. Returns -error. */
-int stint_failed(int error, const char *reason);
-
-/* Likewise, formatted as printf does, cut to 255 characters. */
-int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
- * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
-int stint_struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
-
-#define WRONG_SIZE                                                                                 \
-    "start from the _INIT macro, and compile with the stint.h of this library or an older one"
-
-/* Writes a caller's struct whose size was checked: it keeps that size, and what is not known is 0.
- */
-void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size);
+/* After EOWNERDEAD: what it guards is whole again. A lock that is given back without is of no more use. */
+void stint_limiter_lock_mend(struct stint_limiter *limiter);
 
 #endif

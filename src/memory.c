@@ -10,7 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "limiter.h"
+#include <stint.h>
+
+#include "atomic.h"
+#include "memory.h"
+#include "message.h"
 
 /* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or a file's.
  */
@@ -178,21 +182,4 @@ int stint_memory_file_share(struct memory *memory) {
     if (error == 0)
         memory->alone = false;
     return error;
-}
-
-/* ---- What is the process's own ----------------------------------------------------------------- */
-
-struct own_lanes *stint_own_lanes_map(bool shared) {
-    struct own_lanes *own =
-        mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED)
-        return NULL;
-    /* Where the kernel cannot (before 4.14), all threads share a lane. */
-    if (shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
-        own->left = LANES_GIVEN;
-    return own;
-}
-
-void stint_own_lanes_unmap(struct own_lanes *own) {
-    munmap(own, sizeof(*own));
 }

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "limiter.h"
+#include "counters.h"
+#include "message.h"
 #include "text.h"
 
 struct family {

@@ -5,7 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "counters.h"
+#include "message.h"
+#include "notation.h"
 #include "policy.h"
+#include "policy_check.h"
 
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){
@@ -72,76 +76,6 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     policy_heat(policy, rule);
 }
 
-/* Checks what goes with what. */
-static int check_together(const struct stint_policy *policy) {
-    uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
-    bool refused = (policy->flags & STINT_COUNT_REFUSED) != 0;
-    bool carries = capacity > policy->limit || policy->max_reserved > 0;
-
-    if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return stint_failed(
-            EINVAL, "policy.capacity and policy.max_reserved must be at most 2^28 together");
-    if (refused && carries)
-        return stint_failed(EINVAL,
-                            "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
-                            "with max_reserved");
-    if ((policy->flags & STINT_START_PER_KEY) != 0 && policy->start != 0)
-        return stint_failed(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
-    if ((policy->flags & STINT_SMOOTH) != 0) {
-        if (policy->limit > SMOOTH_MAX)
-            return stint_failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
-        if (capacity != policy->limit || policy->max_reserved != 0)
-            return stint_failed(EINVAL,
-                                "STINT_SMOOTH does not go with policy.capacity or max_reserved");
-        if (refused)
-            return stint_failed(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
-    }
-    if (policy->stripes <= 1)
-        return 0;
-    if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return stint_failed(EINVAL, "policy.stripes must be a power of two, at most 64");
-    if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return stint_failed(EINVAL, "policy.stripes must be at most the limit and the capacity");
-    if (carries || refused || (policy->flags & (STINT_SMOOTH | STINT_START_PER_KEY)) != 0)
-        return stint_failed(EINVAL,
-                            "policy.stripes goes with plain policies only: no capacity above the "
-                            "limit, max_reserved, smooth, start per key or count-refused");
-    return 0;
-}
-
-int stint_policy_check(const struct stint_policy *policy) {
-    if (policy == NULL)
-        return stint_failed(EINVAL, "policy is NULL");
-    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
-                                   "policy.size is wrong: " WRONG_SIZE);
-    if (error != 0)
-        return error;
-    if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
-        return stint_failed(EINVAL,
-                            "policy.name has no terminating NUL: it may have 63 characters");
-    for (const char *at = policy->name; *at != '\0'; at++)
-        if (*at < 0x20 || *at > 0x7E)
-            return stint_failed(EINVAL, "policy.name has a character that is not printable ASCII");
-    if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX)
-        return stint_failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
-    if (policy->window < STINT_WINDOW_MIN || policy->window > STINT_WINDOW_MAX)
-        return stint_failed(EINVAL, "policy.window must be 10 ms to 366 days");
-    if (policy->window % STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.window must be a multiple of 10 ms");
-    if (policy->start % (int64_t)STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");
-    if ((policy->flags &
-         ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
-        return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
-    if (policy->near_limit > 100)
-        return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
-    if (policy->jitter > 100)
-        return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
-    if (policy->reserved != 0)
-        return stint_failed(EINVAL, "policy.reserved must be 0");
-    return check_together(policy);
-}
-
 /* The name that the policy will have: its own, or its rate in the text notation. */
 static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
     memset(name, 0, STINT_NAME_SIZE);
@@ -197,6 +131,14 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                                                         : NULL;
 }
 
+/* Takes the lock, and on the way takes lanes of the dead back. */
+static int set_up_begin(struct stint_limiter *limiter) {
+    int error = stint_policies_lock(limiter);
+    if (error == 0)
+        stint_limiter_lanes_reclaim(limiter, false);
+    return error;
+}
+
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
     uint32_t id = limiter_policy_count(limiter);
     char name[STINT_NAME_SIZE];
@@ -238,7 +180,7 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
     if (error == 0)
-        error = stint_limiter_lock(limiter);
+        error = set_up_begin(limiter);
     if (error != 0)
         return error;
     int id = add_locked(limiter, policy);
@@ -278,7 +220,7 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
         return stint_failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
         return stint_failed(EINVAL, "policy.start cannot change: add another policy");
-    error = stint_limiter_lock(limiter);
+    error = set_up_begin(limiter);
     if (error != 0)
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
@@ -340,6 +282,23 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
         memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
     }
+}
+
+int stint_policies_lock(struct stint_limiter *limiter) {
+    int error = stint_limiter_lock(limiter);
+
+    if (error != EOWNERDEAD)
+        return error;
+    error = stint_limiter_shards_check(limiter);
+    if (error == 0)
+        error = stint_policies_check(limiter);
+    if (error == 0) {
+        stint_policies_repair(limiter);
+        stint_limiter_lock_mend(limiter);
+    } else { /* the lock is of no more use, and says so from now on */
+        stint_limiter_unlock(limiter);
+    }
+    return error;
 }
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name) {

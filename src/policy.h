@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * What policy.c shares with notation.c and limiter.c. */
+ * The policies of a table, as set-up sees them. */
 #ifndef STINT_POLICY_H
 #define STINT_POLICY_H
 
 #include "limiter.h"
 
-/* 0, or -EINVAL with a reason. */
-int stint_policy_check(const struct stint_policy *policy);
+/* Takes the table's lock for set-up. If its last holder died, it looks at the table, and finishes or takes back
+ * what he left half done. Returns 0; -EBUSY if somebody has held it for too long, -EPROTO. It is given back by
+ * stint_limiter_unlock. */
+int stint_policies_lock(struct stint_limiter *limiter);
 
 /* Looks at all policies of a table that somebody else wrote: 0, or -EPROTO with a reason. Under the lock. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
 /* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
-
-/* Writes "100/minute" or "100/15 minutes" as snprintf does. */
-int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size);
 
 #endif

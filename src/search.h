@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the long way share: slot.c (find), claim.c (a key without a slot), full.c (no room).
- * Read slot.h first. */
+ * The slots that a key may be in, and the search in them. Read slot.h first. */
 #ifndef STINT_SEARCH_H
 #define STINT_SEARCH_H
 
@@ -129,6 +128,12 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct place *place);
 
+enum found { FOUND, ABSENT, FULL };
+
+/* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is the
+ * first slot that it may claim. FULL: it may claim none; whether it has one is to be looked at again. */
+enum found stint_slot_find(struct decision *decision, struct place *place);
+
 /* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
  * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
  * closer look for nothing. */
@@ -161,38 +166,5 @@ tick_t stint_decision_read_clock(struct decision *decision);
 /* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
  * `length` is that of the window it ends. May move decision->now. */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length);
-
-/* ---- What a decision comes to where it finds no slot of its key ----------------------------- */
-
-/* The key is in a slot. */
-enum progress stint_decide_found(struct decision *decision, struct place *place);
-
-/* Tries the short way of a new key while the table is young. */
-enum progress stint_claim_short(struct decision *decision);
-
-/* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that
- * somebody has not resolved yet. */
-enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending);
-
-/* Claims the slot seen at `place` with one double-width CAS. */
-bool stint_claim_slot(struct decision *decision, struct place *place);
-
-/* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
-                                  uint32_t flags);
-
-/* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
-enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
-
-/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The charge is
- * what was judged of a count of 0. */
-static inline bool leaves_nothing(const struct decision *decision) {
-    const struct charge *charge = &decision->charge;
-    return (charge->count == 0 || is_look(&decision->terms)) &&
-           (charge->fits || !refusal_marked(&decision->terms));
-}
-
-/* The key may claim no slot, and has none: the outcome that the user chose (G). */
-enum progress stint_decide_full(struct decision *decision);
 
 #endif

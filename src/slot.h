@@ -272,7 +272,9 @@
 #ifndef STINT_SLOT_H
 #define STINT_SLOT_H
 
-#include "limiter.h"
+#include <string.h>
+
+#include "counters.h"
 #include "testing.h"
 
 #define USED_BITS     29
@@ -775,32 +777,12 @@ static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct si
     return true;
 }
 
-/* ---- The long way -------------------------------------------------------------------------------- */
-
-/* Decides whatever it is: the key is not in its first lines, or its slot changed, is pending or in another
- * window than it should be. What came of it is in the decision. */
-void stint_slot_settle(struct decision *decision);
-
-/* Likewise, of a striped policy too, and ends it. */
-bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
-
-/* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
-bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                       uint64_t now, struct stint_verdict *verdict);
-
-/* Decides on a request of cost 1 whose fetch-add on `slot` returned `added`, after a load that had shown
- * the window of `seen`: `added` is of another window, or shows no room. */
-void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
-                             uint64_t added);
-
-/* Whether that fetch-add counted for the key of the decision; if not, it went astray. */
+/* Whether a fetch-add on `slot` that returned `added`, after a load that had shown the window of `seen`, counted
+ * for the key of the decision; if not, it went astray. */
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                            uint64_t added);
 
-/* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is) while its
- * slot is in the window `id` (smooth: or in the next one). Returns how many. */
-uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                           uint32_t stripe, uint64_t id, uint32_t tokens);
+/* ---- Give back ----------------------------------------------------------------------------------- */
 
 /* Tokens that are given back. */
 struct giving {
@@ -846,9 +828,6 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
     return slot_swap(slot, giving->tag, state,
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
-
-/* Sets what a key has used to 0. Returns whether it had a slot. */
-bool stint_slot_reset(const struct table *table, uint64_t hash, uint64_t tag);
 
 /* Whether what is left of a window that is over may still matter to its key. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {

@@ -3,6 +3,9 @@
  * a request needs them: its own stripe; a look at all; what several give; a refusal. */
 #include "stripes.h"
 
+#include "refund.h"
+#include "settle.h"
+
 /* What a request has come to on several stripes. */
 struct gathered {
     uint32_t taken[2 * STRIPES_OF_KEY_MAX]; /* as many as 3 bits can say, in a damaged table */
@@ -320,7 +323,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     return true;
 }
 
-bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
+/* Decides on a key of a striped policy. */
+static bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
     const struct terms *terms = &whole->terms;
     const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
@@ -332,18 +336,21 @@ bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict)
     return decision_end(whole, verdict);
 }
 
-/* ---- Give back ----------------------------------------------------------------------------------- */
+/* ---- Any request: the long way ------------------------------------------------------------------- */
 
-uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                          uint32_t tokens, uint64_t window) {
-    if (policy_id >= limiter->max_policies ||
-        GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
-        return 0;
-    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
-    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
+bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict) {
+    if (traits_striped(decision->terms.traits))
+        return stripes_decide(decision, verdict);
+    stint_slot_settle(decision);
+    return decision_end(decision, verdict);
+}
 
-    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
-        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
-                                  id_of(tick_of_end(window)), tokens - back);
-    return back;
+bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict) {
+    struct decision decision;
+    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+
+    if (UNLIKELY(why != 0))
+        return stint_decision_void(limiter, why, verdict);
+    return stint_decision_settle(&decision, verdict);
 }

@@ -12,8 +12,9 @@
  * decide() is that text. take() is what is left of it for one token by a plain policy: the same steps,
  * with all but the capacity constant, and one atomic add to charge, because an overshoot of one is
  * harmless where every request is for one token. What finds no slot in the key's first two lines, or
- * another window or claim in it than it should, leaves by one exit: stint_slot_decide, the long way (slot.c).
+ * another window or claim in it than it should, leaves by one exit: stint_slot_decide, the long way (stripes.c, settle.c).
  * Striped policies are stripes.c's, several requests as one decide_all.c's. */
+#include "settle.h"
 #include "slot.h"
 #include "stripes.h"
 

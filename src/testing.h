@@ -38,7 +38,7 @@ enum stint_test_instant {
     X(STRIPE_ADDED, "striped: what the fetch-add returned is not looked at")                       \
     /* Every swap: slot.h */                                                                       \
     X(SWAP_TAG, "a commit, or another swap, that compares the state alone")                        \
-    /* Find: slot.c */                                                                             \
+    /* Find: search.c */                                                                           \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
     X(REUSE_TOMBSTONE, "a tombstone is reused within its own window")                              \
     X(FULL_LATE, "a late thread that became punctual does not search again")                       \

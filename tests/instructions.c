@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-#include "limiter.h"
+#include "counters.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "limiter.h" /* for the number of the thread */
+#include "counters.h" /* for the number of the thread */
 #include "mistakes.h"
 #include "stint.h"
 #include "testing.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
  * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
-#include "limiter.h" /* before cmocka, which defines fail() as well */
+#include "counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
 

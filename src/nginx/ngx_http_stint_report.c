@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Decision -> variables and response fields; table -> metrics. */
-#include "ngx_http_stint_module.h"
+#include "ngx_http_stint.h"
 
 #define SECOND        UINT64_C(1000000000) /* ns */
 #define FIELDS_TEXT   1024  /* bytes; fields of a few limits. More are formatted twice */

@@ -13,7 +13,7 @@
  * nobody uses. */
 #include <errno.h>
 
-#include "ngx_http_stint_module.h"
+#include "ngx_http_stint.h"
 
 #define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
