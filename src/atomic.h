@@ -244,9 +244,9 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
 }
 #endif
 
-/* What atomic_all4 asks of the two words of a pair: of the low half of each, that (half ^ flip) & mask < below,
+/* What atomic_all_match asks of the two words of a pair: of the low half of each, that (half ^ flip) & mask < below,
  * where mask and below are less than 2^31; of the high half, that it is base .. base + range - 1, mod 2^32. */
-struct all4 {
+struct slot_pattern {
     uint32_t flip[2], mask[2], below[2], base[2], range[2];
 };
 
@@ -254,12 +254,12 @@ struct all4 {
  * is not loaded before its first (every x86-64 with AVX loads the two at once; others in effect do). Each word is
  * whole in itself. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
-static inline __m128i all4_lanes(const uint32_t value[2]) {
+static inline __m128i pattern_lanes(const uint32_t value[2]) {
     return _mm_set_epi32((int)value[1], (int)value[0], (int)value[1], (int)value[0]);
 }
 
 /* All ones where two pairs, a quarter each, are as asked. */
-static inline __m128i all4_half(const uint64_t *pairs, const struct all4 *asked) {
+static inline __m128i pattern_half(const uint64_t *pairs, const struct slot_pattern *asked) {
     __m128 one = _mm_load_ps((const float *)(const void *)pairs);
     __m128 two = _mm_load_ps((const float *)(const void *)(pairs + 2));
     /* Loaded once: low and high halves of one instant. */
@@ -268,20 +268,20 @@ static inline __m128i all4_half(const uint64_t *pairs, const struct all4 *asked)
     __m128i high = _mm_castps_si128(_mm_shuffle_ps(one, two, _MM_SHUFFLE(3, 1, 3, 1)));
     /* SSE2 compares signed numbers only: both sides are moved by 2^31. */
     __m128i sign = _mm_set1_epi32(INT32_MIN);
-    __m128i ahead = _mm_sub_epi32(high, _mm_xor_si128(all4_lanes(asked->base), sign));
-    __m128i range = _mm_xor_si128(all4_lanes(asked->range), sign);
+    __m128i ahead = _mm_sub_epi32(high, _mm_xor_si128(pattern_lanes(asked->base), sign));
+    __m128i range = _mm_xor_si128(pattern_lanes(asked->range), sign);
     __m128i part =
-        _mm_and_si128(_mm_xor_si128(low, all4_lanes(asked->flip)), all4_lanes(asked->mask));
-    return _mm_and_si128(_mm_cmpgt_epi32(all4_lanes(asked->below), part),
+        _mm_and_si128(_mm_xor_si128(low, pattern_lanes(asked->flip)), pattern_lanes(asked->mask));
+    return _mm_and_si128(_mm_cmpgt_epi32(pattern_lanes(asked->below), part),
                          _mm_cmpgt_epi32(range, ahead));
 }
 
-static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
-    __m128i all = _mm_and_si128(all4_half(line, asked), all4_half(line + 4, asked));
+static inline bool atomic_all_match(const uint64_t *line, const struct slot_pattern *asked) {
+    __m128i all = _mm_and_si128(pattern_half(line, asked), pattern_half(line + 4, asked));
     return _mm_movemask_epi8(all) == 0xffff;
 }
 #else
-static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
+static inline bool atomic_all_match(const uint64_t *line, const struct slot_pattern *asked) {
     for (uint32_t i = 0; i < 8; i++) {
         uint64_t word = atomic_load_acquire(&line[i]);
         if ((((uint32_t)word ^ asked->flip[i % 2]) & asked->mask[i % 2]) >= asked->below[i % 2] ||
@@ -366,15 +366,16 @@ static inline uint32_t atomic_match4_stepped(const uint64_t *line, uint64_t valu
 }
 #define atomic_match4(line, value) atomic_match4_stepped(line, value)
 
-static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *asked) {
+static inline bool atomic_all_match_stepped(const uint64_t *line,
+                                            const struct slot_pattern *asked) {
     _Alignas(CACHE_LINE) uint64_t seen[8];
     if (stint_test_step == NULL)
-        return atomic_all4(line, asked);
+        return atomic_all_match(line, asked);
     for (uint32_t i = 0; i < 8; i++)
         seen[i] = atomic_load_acquire(&line[i]);
-    return atomic_all4(seen, asked);
+    return atomic_all_match(seen, asked);
 }
-#define atomic_all4(line, asked) atomic_all4_stepped(line, asked)
+#define atomic_all_match(line, asked) atomic_all_match_stepped(line, asked)
 #endif
 
 /* ---- Runs of lines: eight words each, from `line` on to before `end` ---- */
@@ -382,21 +383,21 @@ static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_all4_run is, for who has AVX2: half the instructions. Each word is loaded whole, and on all such
+/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole, and on all such
  * processors each pair at once (but nothing depends on that). */
-ATOMIC_RUNS_AVX2 static inline __m256i all4_lanes_avx2(const uint32_t value[2]) {
-    return _mm256_broadcastsi128_si256(all4_lanes(value));
+ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
+    return _mm256_broadcastsi128_si256(pattern_lanes(value));
 }
 
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
-all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *asked) {
+run_all_match_avx2(const uint64_t *line, const uint64_t *end, const struct slot_pattern *asked) {
     const __m256i sign = _mm256_set1_epi32(INT32_MIN);
-    const __m256i flip = all4_lanes_avx2(asked->flip), mask = all4_lanes_avx2(asked->mask);
-    const __m256i below = all4_lanes_avx2(asked->below);
-    const __m256i base = _mm256_xor_si256(all4_lanes_avx2(asked->base), sign);
-    const __m256i range = _mm256_xor_si256(all4_lanes_avx2(asked->range), sign);
+    const __m256i flip = pattern_lanes_avx2(asked->flip), mask = pattern_lanes_avx2(asked->mask);
+    const __m256i below = pattern_lanes_avx2(asked->below);
+    const __m256i base = _mm256_xor_si256(pattern_lanes_avx2(asked->base), sign);
+    const __m256i range = _mm256_xor_si256(pattern_lanes_avx2(asked->range), sign);
 
-    for (; line != end; line += 8) { /* all4_half has what each step is for */
+    for (; line != end; line += 8) { /* pattern_half has what each step is for */
         __m256 one = _mm256_load_ps((const float *)(const void *)line);
         __m256 two = _mm256_load_ps((const float *)(const void *)(line + 4));
         __asm__("" : "+x"(one), "+x"(two));
@@ -413,9 +414,9 @@ all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *aske
     return line;
 }
 
-/* Likewise atomic_match4_run. */
+/* Likewise atomic_run_match4. */
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
-match4_run_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
+run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
     const __m256i wanted = _mm256_set1_epi64x((long long)value);
 
     for (; line != end; line += 8) {
@@ -454,28 +455,28 @@ static inline bool atomic_runs_avx2(void) {
     return has;
 }
 
-/* The first line of which not all four pairs of words are as asked (atomic_all4); `end` if there is none. `avx2`
+/* The first line of which not all four pairs of words are as asked (atomic_all_match); `end` if there is none. `avx2`
  * is what atomic_runs_avx2 says. */
-static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64_t *end,
-                                              const struct all4 *asked, bool avx2) {
+static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const uint64_t *end,
+                                                   const struct slot_pattern *asked, bool avx2) {
     (void)avx2;
 #ifdef ATOMIC_RUNS_AVX2
     if (avx2 && atomic_runs_long(line, end))
-        return all4_run_avx2(line, end, asked);
+        return run_all_match_avx2(line, end, asked);
 #endif
-    while (line != end && atomic_all4(line, asked))
+    while (line != end && atomic_all_match(line, asked))
         line += 8;
     return line;
 }
 
 /* The first line that has the value among its first, third, fifth and seventh word (atomic_match4); `end` if there
  * is none. */
-static inline const uint64_t *atomic_match4_run(const uint64_t *line, const uint64_t *end,
+static inline const uint64_t *atomic_run_match4(const uint64_t *line, const uint64_t *end,
                                                 uint64_t value, bool avx2) {
     (void)avx2;
 #ifdef ATOMIC_RUNS_AVX2
     if (avx2 && atomic_runs_long(line, end))
-        return match4_run_avx2(line, end, value);
+        return run_match4_avx2(line, end, value);
 #endif
     while (line != end && atomic_match4(line, value) == 0)
         line += 8;

@@ -24,8 +24,8 @@ enum part_flags {
     PART_REFUSED =
         1 << 0,          /* refuse whatever is left: the whole was refused on account of this one */
     PART_QUIET = 1 << 1, /* count it in the statistics only if it is refused */
-    PART_SILENT = 1 << 2, /* do not count it, nor mark its refusal (unless PART_REFUSED) */
-    PART_HERE = 1 << 3,   /* do nothing if the key is in a later window (decision.here) */
+    PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
 };
 
 /* What may change of a policy. */

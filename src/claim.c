@@ -26,7 +26,7 @@ enum progress stint_claim_short(struct decision *decision) {
         decision->end = window_anew(decision);
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     if (!decision->charge.fits || decision->charge.count == 0 || is_look(&decision->terms) ||
-        (decision->terms.part & PART_HERE) != 0)
+        (decision->terms.part & PART_SAME_WINDOW) != 0)
         return STALE;
     struct slot *slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
     /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
@@ -118,7 +118,7 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
 
 /* Deals with another slot of the sequence that had the key's tag. Returns whether the claim may
  * still stand; if not, it has been cancelled. */
-static bool claim_outranks(const struct decision *decision, const struct place *claim,
+static bool claim_outranks(const struct decision *decision, const struct snapshot *claim,
                            struct slot *other, uint32_t position) {
     while (atomic_load_acquire(&other->tag) == decision->tag) {
         uint64_t state = atomic_load_acquire(&other->state);
@@ -138,7 +138,7 @@ static bool claim_outranks(const struct decision *decision, const struct place *
 
 /* Looks at the other slots of the sequence for the key. Returns whether this claim may be
  * committed; if not, it has been cancelled. Later claims have been cancelled then. */
-static bool claim_stands(const struct decision *decision, const struct place *claim) {
+static bool claim_stands(const struct decision *decision, const struct snapshot *claim) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
@@ -166,7 +166,7 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
 }
 
 /* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
+enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
 
@@ -180,7 +180,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
                                     decision->hash, tick);
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
-    if (UNLIKELY((decision->terms.part & PART_HERE) != 0 && decision->end != decision->here)) {
+    if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&
+                 decision->end != decision->only_end)) {
         *charge = (struct charge){0};
         first_refusal = false;
     }
@@ -200,28 +201,28 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
     return DONE;
 }
 
-/* Claims the slot seen at `place` with one double-width CAS. */
-bool stint_claim_slot(struct decision *decision, struct place *place) {
+/* Claims the slot seen at `snapshot` with one double-width CAS. */
+bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot) {
     if (GUARDED(REACH_RAISE))
         atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                     place->position / LINE_SLOTS);
+                     snapshot->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
-    const uint64_t expected[2] = {place->tag, place->state};
+    const uint64_t expected[2] = {snapshot->tag, snapshot->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
 
-    if (!atomic_cas2_seq(place->slot, expected, claim))
+    if (!atomic_cas2_seq(snapshot->slot, expected, claim))
         return false;
-    place->tag = claim[0];
-    place->state = claim[1];
-    if (UNLIKELY(place->stepped))
+    snapshot->tag = claim[0];
+    snapshot->state = claim[1];
+    if (UNLIKELY(snapshot->stepped))
         limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
     limiter_count_table(decision->limiter, COUNT_PLACED);
     return true;
 }
 
-bool stint_claim_free(struct decision *decision, struct place *place) {
+bool stint_claim_free(struct decision *decision, struct snapshot *snapshot) {
     INSTANT(INSTANT_ABSENT);
-    if (place->tag != 0)
+    if (snapshot->tag != 0)
         watermark_raise(decision);
-    return stint_claim_slot(decision, place);
+    return stint_claim_slot(decision, snapshot);
 }

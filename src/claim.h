@@ -8,14 +8,14 @@
 /* Tries the short way of a new key while the table is young. */
 enum progress stint_claim_short(struct decision *decision);
 
-/* Claims the slot seen at `place` with one double-width CAS: a live one, too (STINT_FULL_REPLACE). */
-bool stint_claim_slot(struct decision *decision, struct place *place);
+/* Claims the slot seen at `snapshot` with one double-width CAS: a live one, too (STINT_FULL_REPLACE). */
+bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot);
 
 /* Likewise one that is free: what its last key may still need of it is seen to. */
-bool stint_claim_free(struct decision *decision, struct place *place);
+bool stint_claim_free(struct decision *decision, struct snapshot *snapshot);
 
 /* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
+enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags);
 
 #endif

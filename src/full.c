@@ -14,21 +14,22 @@ static bool found_again(const struct decision *decision) {
 }
 
 /* Tokens that a slot of a key holds. */
-static uint64_t slot_tokens(const struct decision *decision, const struct place *place) {
-    const struct policy *policy = limiter_tag_policy(decision->limiter, place->tag);
+static uint64_t slot_tokens(const struct decision *decision, const struct snapshot *snapshot) {
+    const struct policy *policy = limiter_tag_policy(decision->limiter, snapshot->tag);
     if (policy == NULL)
         return 0;
-    uint64_t count = state_used(place->state);
+    uint64_t count = state_used(snapshot->state);
     if (LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0)) /* as smooth ones do */
         return count;
     struct rule rule = policy_rule(policy);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 
-/* What atomic_all4 asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
+/* What atomic_all_match asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
  * Nothing of the ids, but that a range that has all of them cannot be written. */
-static inline struct all4 used_at_least(const struct table *table, uint64_t tag, uint64_t fewest) {
-    struct all4 asked = others_of(table, tag);
+static inline struct slot_pattern used_at_least(const struct table *table, uint64_t tag,
+                                                uint64_t fewest) {
+    struct slot_pattern asked = others_of(table, tag);
     asked.flip[1] = (uint32_t)USED_MASK;
     asked.mask[1] = (uint32_t)(STATE_PENDING | USED_MASK);
     asked.below[1] = fewest <= USED_MASK ? (uint32_t)(USED_MASK - fewest) + 1 : 0;
@@ -41,23 +42,23 @@ static inline struct all4 used_at_least(const struct table *table, uint64_t tag,
 enum least_used { LEAST, NONE, OWN };
 
 /* Finds the slot of the sequence with the fewest tokens used. */
-static enum least_used find_least_used(const struct decision *decision, struct place *place) {
+static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
     /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
-    struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
+    struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
 
     atomic_fence_acquire();
     for (uint32_t i = 0; i < table->probe_lines; i++) {
         if (counts)
-            i = sequence_all4(&sequence, i, table->probe_lines, &enough);
+            i = sequence_all_match(&sequence, i, table->probe_lines, &enough);
         if (i == table->probe_lines)
             break;
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-            struct place seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
+            struct snapshot seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
             seen.tag = atomic_load_acquire(&seen.slot->tag);
             seen.state = atomic_load_acquire(&seen.slot->state);
             if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
@@ -68,7 +69,7 @@ static enum least_used find_least_used(const struct decision *decision, struct p
             uint64_t tokens = slot_tokens(decision, &seen);
             if (tokens < fewest) {
                 fewest = tokens;
-                *place = seen;
+                *snapshot = seen;
             }
         }
         enough = used_at_least(table, decision->tag, fewest);
@@ -92,13 +93,13 @@ enum progress stint_decide_full(struct decision *decision) {
     const bool nothing = leaves_nothing(decision);
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
-        struct place place;
-        enum least_used found = find_least_used(decision, &place);
-        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &place)))
+        struct snapshot snapshot;
+        enum least_used found = find_least_used(decision, &snapshot);
+        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &snapshot)))
             return STALE;
         if (found == LEAST) {
             limiter_count_table(decision->limiter, COUNT_REPLACED);
-            return stint_claim_resolve(decision, &place, STINT_REPLACED);
+            return stint_claim_resolve(decision, &snapshot, STINT_REPLACED);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */
     } else {

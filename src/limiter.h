@@ -101,9 +101,10 @@ struct header {
     pthread_mutex_t lock;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
-    uint64_t longest_glanced; /* ticks: the longest window of all policies, GLANCED_MOST at most */
-    uint64_t smooth;          /* a policy is smooth: counts of slots are not tokens */
-    uint64_t latest;          /* no window of a slot begins after this tick (limiter_latest) */
+    uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
+    uint64_t smooth;      /* a policy is smooth: counts of slots are not tokens */
+    uint64_t
+        latest_begin; /* no window of a slot begins after this tick (limiter_raise_latest_begin) */
     /* A search of the whole table, some lines at a time, for slots that keep latest up (latest_sweep). */
     uint64_t swept;      /* lines */
     uint64_t swept_from; /* latest when it began */
@@ -173,9 +174,9 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 
 /* Longer windows are looked at slot by slot in a full table: so a slot left over from 2^33 ticks ago is not
  * taken for a live one for longer than this. */
-#define GLANCED_MOST (7 * 86400 * TICKS_IN_SECOND)
+#define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
 
-/* Ticks by which header.latest is raised further than it must be, so that it is written every 30 s only. */
+/* Ticks by which header.latest_begin is raised further than it must be, so that it is written every 30 s only. */
 #ifdef STINT_TESTING
 #define LATEST_STEP ((tick_t)0) /* whoever does not raise it is found out */
 #else
@@ -185,8 +186,8 @@ static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing
 
 /* To be called before a window that begins at a tick, or earlier, is opened in a slot, or becomes a policy's
  * current_end, by which others open it. */
-static inline void limiter_latest(const struct stint_limiter *limiter, tick_t begin) {
-    uint64_t *latest = &limiter->header->latest;
+static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
+    uint64_t *latest = &limiter->header->latest_begin;
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE))
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }

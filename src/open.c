@@ -272,7 +272,7 @@ static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     uint64_t used;
 
-    if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest) <= latest))
+    if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest_begin) <= latest))
         return;
     uint64_t ahead = slots_ahead(limiter, clock, false, &used);
     if (ahead > used / 2 + AHEAD_FEW)
@@ -284,7 +284,7 @@ static void latest_lower(struct stint_limiter *limiter) {
     }
     /* By a hint that begins later, a window would be opened without telling. */
     stint_limiter_hints_reset(limiter, latest);
-    atomic_store_relaxed(&limiter->header->latest, (uint64_t)latest);
+    atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
 /* Looks at what decisions trust. */

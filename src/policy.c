@@ -44,8 +44,8 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
-    atomic_raise(&limiter->header->longest_glanced,
-                 (uint64_t)(policy->length < GLANCED_MOST ? policy->length : GLANCED_MOST));
+    atomic_raise(&limiter->header->bulk_window,
+                 (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
     return atomic_load_relaxed(refusals) != 0;
 }
 
@@ -169,7 +169,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
      * ns, which begins before them and ends after. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
-    limiter_latest(limiter, (tick_t)added->current_end - added->length);
+    limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
     return (int)id;

@@ -12,15 +12,15 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
                                   .stripe = stripe,
                                   .tag = table_tag(&limiter->table, hash, policy_id),
                                   .id = id};
-    struct place place;
+    struct snapshot snapshot;
     uint32_t back;
 
     INSTANT(INSTANT_REFUND);
     do {
-        if (!stint_find_committed(&limiter->table, hash, giving.tag, &place))
+        if (!stint_find_committed(&limiter->table, hash, giving.tag, &snapshot))
             return 0;
         back = tokens;
-    } while (!slot_give_back(&giving, place.slot, place.state, &back));
+    } while (!slot_give_back(&giving, snapshot.slot, snapshot.state, &back));
     return back;
 }
 
@@ -71,10 +71,10 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 
 /* Sets what a key has used to 0. Returns whether it had a slot. */
 static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
-    struct place place;
+    struct snapshot snapshot;
 
-    while (stint_find_committed(table, hash, tag, &place))
-        if (slot_swap(place.slot, tag, place.state, place.state & ~USED_MASK))
+    while (stint_find_committed(table, hash, tag, &snapshot))
+        if (slot_swap(snapshot.slot, tag, snapshot.state, snapshot.state & ~USED_MASK))
             return true;
     return false;
 }

@@ -54,7 +54,7 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
         atomic_load_relaxed(&header->swept_from) == latest) {
         /* By a hint that begins later, a window would be opened without telling (I7). */
         stint_limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
-        (void)atomic_cas_seq(&header->latest, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
+        (void)atomic_cas_seq(&header->latest_begin, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
     }
     atomic_store_relaxed(&header->swept, 0);
 }
@@ -63,7 +63,7 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
  * ahead of it: the clock tells. A thread that is late by more than the allowance is not late any more after
  * this. Returns whether now has moved. */
 static bool latest_recover(struct decision *decision) {
-    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest);
+    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin);
     uint64_t clock = limiter_now(decision->limiter);
     tick_t most = tick_of(clock) + ALLOWANCE_TICKS;
 
@@ -80,19 +80,19 @@ static bool latest_recover(struct decision *decision) {
 
 /* Whether a used slot can be taken over: it says no more than its absence would, whoever's it is.
  */
-static bool slot_reusable(struct decision *decision, struct place *place) {
+static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
-    bool key = place->tag != table_tombstone(table) && !state_pending(place->state);
-    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, place->tag) : NULL;
+    bool key = snapshot->tag != table_tombstone(table) && !state_pending(snapshot->state);
+    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, snapshot->tag) : NULL;
     tick_t now = tick_of(decision->now);
 
-    if (end_of(state_id(place->state), now) <= now)
-        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, place->state, now));
-    if (!GUARDED(REUSE_TOMBSTONE) && place->tag == table_tombstone(table))
+    if (end_of(state_id(snapshot->state), now) <= now)
+        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, snapshot->state, now));
+    if (!GUARDED(REUSE_TOMBSTONE) && snapshot->tag == table_tombstone(table))
         return true;
-    place->stepped =
-        stint_beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
-    return place->stepped;
+    snapshot->stepped = stint_beyond_clock(decision, state_id(snapshot->state),
+                                           policy == NULL ? 1 : policy->length);
+    return snapshot->stepped;
 }
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live; sequence_length if
@@ -151,9 +151,9 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 /* Likewise, and that all are live, whatever their policies: by a window of `longest` ticks. Of an id it compares
  * all but the last bit: those from the first even one behind that of now on, as far as the odd ones are not
  * beyond what a live slot may be ahead. */
-static inline struct all4 plainly_live(const struct table *table, uint64_t tag, tick_t longest,
-                                       tick_t now) {
-    struct all4 asked = others_of(table, tag);
+static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
+                                               tick_t longest, tick_t now) {
+    struct slot_pattern asked = others_of(table, tag);
     asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
     asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
     return asked;
@@ -165,14 +165,13 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
     const struct sequence sequence = sequence_of(table, hash);
     /* What is ahead by the allowance at most is live by any window. */
     const bool beyond = latest_beyond(limiter, now);
-    const tick_t longest =
-        beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->longest_glanced);
-    const struct all4 plain = plainly_live(table, tag, longest, now);
+    const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
+    const struct slot_pattern plain = plainly_live(table, tag, longest, now);
     uint32_t i = 0;
 
     /* Most searches end in the home line, unless the table is full. */
-    if (atomic_all4(&sequence.home->slots[0].tag, &plain))
-        i = sequence_all4(&sequence, 1, table->probe_lines, &plain);
+    if (atomic_all_match(&sequence.home->slots[0].tag, &plain))
+        i = sequence_all_match(&sequence, 1, table->probe_lines, &plain);
     atomic_fence_acquire(); /* latest is loaded again after the glances (M8) */
     if (i == table->probe_lines)
         return (struct search){NULL, i};
@@ -186,26 +185,27 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
     return rest.slot != NULL ? rest : (struct search){NULL, i};
 }
 
-static struct place place_found(const struct search *search, uint64_t tag) {
+static struct snapshot snapshot_of(const struct search *search, uint64_t tag) {
     struct slot *slot = search->slot;
     uint32_t number = (uint32_t)((uintptr_t)slot % sizeof(struct line) / sizeof(*slot));
-    return (struct place){.slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
+    return (struct snapshot){
+        .slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
 }
 
-enum found stint_slot_find(struct decision *decision, struct place *place) {
+enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     uint64_t now = decision->now;
     tick_t tick = tick_of(now);
     struct search search = slot_search(decision->limiter, decision->hash, decision->tag, tick);
 
     if (search.slot != NULL) {
-        *place = place_found(&search, decision->tag);
+        *snapshot = snapshot_of(&search, decision->tag);
         return FOUND;
     }
     /* Loaded after the glances: this thread may have slept in between. */
     if (UNLIKELY(GUARD(LATEST_AGAIN, latest_beyond(decision->limiter, tick)))) {
         if (latest_recover(decision))
-            return stint_slot_find(decision, place);
+            return stint_slot_find(decision, snapshot);
         search.line = 0; /* what was glanced at is looked at slot by slot */
     }
     struct sequence sequence = sequence_of(table, decision->hash);
@@ -213,29 +213,29 @@ enum found stint_slot_find(struct decision *decision, struct place *place) {
     for (uint32_t i = search.line * LINE_SLOTS;
          (i = next_not_live(decision, &sequence, i, tick)) < end; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
-        *place =
-            (struct place){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
-        place->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
-        if (place->tag == 0 || slot_reusable(decision, place)) {
+        *snapshot =
+            (struct snapshot){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
+        snapshot->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
+        if (snapshot->tag == 0 || slot_reusable(decision, snapshot)) {
             /* It is a while since that search, and two claims of a key use up a slot until the next tick.
              * Another thread's is likely to be in a slot that this one would have taken: before this one. */
             search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
             if (search.slot == NULL)
                 return ABSENT;
-            *place = place_found(&search, decision->tag);
+            *snapshot = snapshot_of(&search, decision->tag);
             return FOUND;
         }
         tick = tick_of(decision->now); /* it may have moved */
     }
     if (GUARD(FULL_LATE, decision->now != now))
         /* this thread was late, and judged the first slots by a `now` of then */
-        return stint_slot_find(decision, place);
+        return stint_slot_find(decision, snapshot);
     return FULL;
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most), or none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                          struct place *place) {
+                          struct snapshot *snapshot) {
     struct sequence sequence = sequence_of(table, hash);
 
     for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
@@ -247,7 +247,7 @@ bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag
             continue;
         uint64_t state = atomic_load_acquire(&slot->state);
         if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
-            *place = (struct place){.slot = slot, .tag = tag, .state = state, .position = i};
+            *snapshot = (struct snapshot){.slot = slot, .tag = tag, .state = state, .position = i};
             return true;
         }
     }

@@ -58,11 +58,11 @@ static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
 
 /* The number of the first line from number `from` on whose slots are not all as asked; `lines` if there is
  * none before it. */
-static inline uint32_t sequence_all4(const struct sequence *sequence, uint32_t from, uint32_t lines,
-                                     const struct all4 *asked) {
+static inline uint32_t sequence_all_match(const struct sequence *sequence, uint32_t from,
+                                          uint32_t lines, const struct slot_pattern *asked) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_all4_run(run.line, run.end, asked, sequence->avx2);
+        const uint64_t *found = atomic_run_all_match(run.line, run.end, asked, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -75,7 +75,7 @@ static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t 
                                       uint32_t lines, uint64_t tag) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_match4_run(run.line, run.end, tag, sequence->avx2);
+        const uint64_t *found = atomic_run_match4(run.line, run.end, tag, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -100,7 +100,7 @@ static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) 
 }
 
 /* A slot as it was seen. */
-struct place {
+struct snapshot {
     struct slot *slot; /* NULL: none */
     uint64_t tag;
     uint64_t state;
@@ -126,21 +126,21 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 
 /* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                          struct place *place);
+                          struct snapshot *snapshot);
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key. FOUND: `place` is its slot, of which only the tag was seen. ABSENT: `place` is the
+/* Looks for the key. FOUND: `snapshot` is its slot, of which only the tag was seen. ABSENT: `snapshot` is the
  * first slot that it may claim. FULL: it may claim none; whether it has one is to be looked at again. */
-enum found stint_slot_find(struct decision *decision, struct place *place);
+enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot);
 
-/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
+/* What atomic_all_match asks of the slots of a line that needs no closer look: that all are keys', not pending, and
  * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
  * closer look for nothing. */
-static inline struct all4 others_of(const struct table *table, uint64_t tag) {
+static inline struct slot_pattern others_of(const struct table *table, uint64_t tag) {
     const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
 
-    return (struct all4){
+    return (struct slot_pattern){
         .flip[0] = policy_mask, /* mask - x < mask: x is not 0, as never used and tombstones are */
         .mask[0] = policy_mask,
         .below[0] = policy_mask,
@@ -156,7 +156,7 @@ static inline struct all4 others_of(const struct table *table, uint64_t tag) {
 /* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
  * is late. */
 static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
-    return (tick_t)atomic_load_relaxed(&limiter->header->latest) - now > ALLOWANCE_TICKS;
+    return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) - now > ALLOWANCE_TICKS;
 }
 
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not

@@ -7,9 +7,10 @@
 #include "full.h"
 #include "search.h"
 
-/* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that somebody has not
+/* The key has no slot, but may claim the one at `snapshot`; or (pending) has a claim there that somebody has not
  * resolved yet. */
-static enum progress decide_absent(struct decision *decision, struct place *place, bool pending);
+static enum progress decide_absent(struct decision *decision, struct snapshot *snapshot,
+                                   bool pending);
 
 /* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or the clock was
  * stepped back, and the slot starts anew. Returns whether the slot is to be looked at again. */
@@ -39,17 +40,17 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
 }
 
 /* The key is in a slot. */
-static enum progress decide_found(struct decision *decision, struct place *place) {
+static enum progress decide_found(struct decision *decision, struct snapshot *snapshot) {
     struct sight sight;
     enum look look;
 
-    place->state = atomic_load_acquire(&place->slot->state);
+    snapshot->state = atomic_load_acquire(&snapshot->slot->state);
     do {
-        look = slot_look(decision, place->slot, place->state, &sight);
+        look = slot_look(decision, snapshot->slot, snapshot->state, &sight);
         if (look == LOOK_STALE)
             return STALE;
         if (look == LOOK_PENDING)
-            return decide_absent(decision, place, true);
+            return decide_absent(decision, snapshot, true);
     } while (look == LOOK_AHEAD && look_ahead(decision, &sight));
     uint64_t left = tick_ns(decision->end) - decision->now;
     decision->charge = judge(&decision->terms, sight.count, left);
@@ -60,35 +61,36 @@ static enum progress decide_found(struct decision *decision, struct place *place
     return DONE;
 }
 
-static enum progress decide_absent(struct decision *decision, struct place *place, bool pending) {
+static enum progress decide_absent(struct decision *decision, struct snapshot *snapshot,
+                                   bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(decision)) {
         /* A claim may stand, for a while, beside the slot that the key has. */
-        if (pending &&
-            stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
-            return decide_found(decision, place);
+        if (pending && stint_find_committed(&decision->limiter->table, decision->hash,
+                                            decision->tag, snapshot))
+            return decide_found(decision, snapshot);
         return stint_decide_nothing(decision, 0);
     }
     if (!pending) {
-        if (!stint_claim_free(decision, place))
+        if (!stint_claim_free(decision, snapshot))
             return STALE;
     }
-    return stint_claim_resolve(decision, place, 0);
+    return stint_claim_resolve(decision, snapshot, 0);
 }
 
 void stint_slot_settle(struct decision *decision) {
-    struct place place;
+    struct snapshot snapshot;
     enum progress progress = stint_claim_short(decision);
 
     /* Each round that ends STALE saw another thread's write, or moved its own now to the clock's. */
     while (UNLIKELY(progress == STALE)) {
         decision->end = window_of(decision);
-        switch (stint_slot_find(decision, &place)) {
+        switch (stint_slot_find(decision, &snapshot)) {
         case FOUND:
-            progress = decide_found(decision, &place);
+            progress = decide_found(decision, &snapshot);
             break;
         case ABSENT:
-            progress = decide_absent(decision, &place, false);
+            progress = decide_absent(decision, &snapshot, false);
             break;
         default:
             progress = stint_decide_full(decision);

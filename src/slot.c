@@ -16,7 +16,7 @@ tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy 
     if ((flags & STINT_START_PER_KEY) != 0) /* whole ticks later, from the hash alone */
         start += (tick_t)part_of(mix(hash, 1), (uint64_t)length);
     tick_t end = window_end(tick, start, length);
-    limiter_latest(limiter, end - length);
+    limiter_raise_latest_begin(limiter, end - length);
     return end;
 }
 

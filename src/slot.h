@@ -139,7 +139,7 @@
  * Short claim. While the table is young a key without a slot claims a never-used slot of its first
  * two lines, looks at these, and commits (stint_claim_short). Every request that would leave a count
  * tries it, but one whose now is so late that the clock must be asked ("Latest"), and a stripe's
- * that must stay in its window (PART_HERE). The claim's state has the refused bit, too: it is the
+ * that must stay in its window (PART_SAME_WINDOW). The claim's state has the refused bit, too: it is the
  * first of its slot. No later claim has it, so whoever finds that state in the slot finds that
  * claim, whose key has the tag, and the commit compares the state alone, which on some processors
  * costs half of a double-width CAS. Without the mark it could commit another key's claim of the
@@ -148,7 +148,7 @@
  * seen room in this slot before.
  *
  * Latest. It is raised before a window is opened that begins later, and before such a window
- * becomes a policy's hint (limiter_latest). A decision looks at it to see whether a glance is
+ * becomes a policy's hint (limiter_raise_latest_begin). A decision looks at it to see whether a glance is
  * enough ("A full table"), and whether a key without a slot is asked for so late that the clock
  * decides on its window (stint_claim_short, slot_find). Somebody's now far ahead would make both slow for
  * good, so it is lowered, never below the clock + 60 s, and the hints with it:
@@ -329,7 +329,7 @@ struct decision {
     tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
     uint32_t stripe; /* of a striped policy's key: the hash is that stripe's */
-    tick_t here;     /* PART_HERE: the end of the only window to do anything in */
+    tick_t only_end; /* PART_SAME_WINDOW: the end of the only window to do anything in */
     struct terms terms;
     /* What came of it, in the window that ends at `end`. */
     struct charge charge;
@@ -539,7 +539,7 @@ struct sight {
 static ALWAYS_INLINE uint64_t count_granted(const struct decision *decision, uint64_t count) {
     const struct policy *policy = decision->policy;
     const uint32_t traits = decision->terms.traits, stripes = traits_stripes(traits);
-    if (!GUARDED(BELIEVED) || (traits & STINT_SMOOTH) != 0)
+    if (!GUARDED(COUNT_GRANTED) || (traits & STINT_SMOOTH) != 0)
         return count; /* two counts in one */
     uint64_t largest = atomic_load_relaxed(&policy->largest);
     if (LIKELY(count <= largest) && stripes == 1)
@@ -631,7 +631,7 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct sigh
         !charge->fits && GUARD(FOUND_MARK, sight->refused == 0) && refusal_marked(terms);
     bool writes = !is_look(terms) && (charge->count != sight->count || sight->cut);
 
-    if (UNLIKELY((terms->part & PART_HERE) != 0 && decision->end != decision->here)) {
+    if (UNLIKELY((terms->part & PART_SAME_WINDOW) != 0 && decision->end != decision->only_end)) {
         *charge = (struct charge){.count = sight->count, .used = sight->count};
         first_refusal = writes = false;
     }

@@ -155,16 +155,16 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
  * all was given back, if a stripe is in a newer one, because a window has just turned or because this
  * thread is late: whole->now is in that one then. `now` is as for move_on.
  *
- * Nothing is taken in the newer window on the way (PART_HERE): who came between that and the giving back
+ * Nothing is taken in the newer window on the way (PART_SAME_WINDOW): who came between that and the giving back
  * could be refused the last token for nothing. So a request for one token gives none back, ever. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
-    const uint32_t here = GUARDED(STRIPES_HERE) ? PART_HERE : 0;
+    const uint32_t same = GUARDED(STRIPES_SAME_WINDOW) ? PART_SAME_WINDOW : 0;
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
 
-    whole->here = whole->end;
+    whole->only_end = whole->end;
     *gathered = (struct gathered){0};
     /* What a charge has left when all shares are filled goes to stripe 0: once more round. */
     for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
@@ -175,17 +175,17 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             rest = rest < most ? rest : most;
         }
         struct decision part =
-            stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, here);
+            stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, same);
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
             gathered->seen += part.terms.capacity; /* of nothing that this key could be given */
             continue;
         }
-        if (GUARD(STRIPES_WINDOW, part.end != whole->here)) {
+        if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
             give_back(whole, gathered);
             *gathered = (struct gathered){0};
-            gathered->taken[stripe] = part.charge.granted; /* none, but for STRIPES_HERE */
+            gathered->taken[stripe] = part.charge.granted; /* none, but for STRIPES_SAME_WINDOW */
             move_on(whole, &part, now);
             give_back(whole, gathered);
             return false;
@@ -219,15 +219,15 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const bool drain = (terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN;
     const uint32_t parts = drain ? traits_stripes(terms->traits) : is_decision(terms) ? 1 : 0;
 
-    whole->here = whole->end;
+    whole->only_end = whole->end;
     whole->flags = 0;
     for (uint32_t i = 0; i < parts; i++) {
         struct decision part =
-            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_HERE);
+            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_SAME_WINDOW);
         stint_slot_settle(&part);
         if (i > 0)
             continue;
-        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->here) {
+        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
             move_on(whole, &part, now);
             return false;
         }

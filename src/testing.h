@@ -50,7 +50,7 @@ enum stint_test_instant {
     X(KEY_PENDING, "the end of a claim is taken for that of a window of the key's own")            \
     X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
     X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
-    X(BELIEVED, "refused requests that a fetch-add counted stay counted")                          \
+    X(COUNT_GRANTED, "refused requests that a fetch-add counted stay counted")                     \
     X(OVERSHOT_CUT, "a refusal leaves what refused requests have added in the slot")               \
     X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
     X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \
@@ -96,7 +96,7 @@ enum stint_test_instant {
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
-    X(STRIPES_HERE, "one token is taken from a stripe in a later window, and given back")          \
+    X(STRIPES_SAME_WINDOW, "one token is taken from a stripe in a later window, and given back")   \
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")
 

@@ -185,7 +185,7 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
         return "a tombstone is pending";
     if (now->tag != tombstone && now->tag != 0 && !state_pending(now->state)) {
         tick_t length = limiter_tag_policy(h.limiter, now->tag)->length;
-        tick_t latest = (tick_t)h.limiter->header->latest;
+        tick_t latest = (tick_t)h.limiter->header->latest_begin;
         if (end_of(end, tick_of(h.time)) - length > latest)
             return "I7: a slot's window begins later than was told";
     }

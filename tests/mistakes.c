@@ -1044,7 +1044,7 @@ static void play_stripes_back(enum part part) {
 
 /* The window turns while a request goes round: its own stripe had no token left, the next one is in the new
  * window by now. Somebody asks for that one's last token, and then that window is over, too. */
-static void play_stripes_here(enum part part) {
+static void play_stripes_same_window(enum part part) {
     switch (part) {
     case BEFORE:
         take(STRIPED, KEY);
@@ -1147,8 +1147,8 @@ const struct mistake mistakes[] = {
     {"two threads and one token, a group", GUARD_PARTS_ADDED, ONLY(PARTS_ADDED), 1,
      play_parts_added},
     {"group keeps what it took", GUARD_PARTS_BACK, ONLY(PARTS_BACK), 1, play_parts_back},
-    {"token of the next window, given back", GUARD_STRIPES_HERE, ONLY(STRIPES_HERE), 2,
-     play_stripes_here},
+    {"token of the next window, given back", GUARD_STRIPES_SAME_WINDOW, ONLY(STRIPES_SAME_WINDOW),
+     2, play_stripes_same_window},
     {"stripes keep what they gave", GUARD_STRIPES_BACK, ONLY(STRIPES_BACK), 1, play_stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);

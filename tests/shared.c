@@ -727,15 +727,15 @@ static bool latest_covers(const struct stint_limiter *limiter) {
     for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
         const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
         const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
-        if (policy != NULL &&
-            end_of(state_id(slot->state), now) - policy->length > (tick_t)limiter->header->latest)
+        if (policy != NULL && end_of(state_id(slot->state), now) - policy->length >
+                                  (tick_t)limiter->header->latest_begin)
             return false;
     }
     return true;
 }
 
 static bool latest_sane(const struct stint_limiter *limiter) {
-    return (tick_t)limiter->header->latest <= tick_of(test_time) + ALLOWANCE_TICKS;
+    return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
 }
 
 /* Takes by a `now` of its own. */
