@@ -6,7 +6,7 @@
  * races that are none and misses real ones. So sanitizer builds (STINT_BUILTIN_ATOMICS) use the
  * compiler's builtins, with the same names and the same orders.
  *
- * The contract, on which slot.h ("Memory order") builds:
+ * The contract, on which ordering.md builds:
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
  *   acquire   the load is done before all loads and stores that follow in the program.
  *   release   all loads and stores that precede in the program are done before the store.

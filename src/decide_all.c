@@ -5,9 +5,20 @@
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one add or swap, if all fit
  *
- * What cannot be judged so (a key without a slot near its home, a claim, a later window, stripes) makes the
- * whole group go the long way: a look at each part, then a decision on each. So does what lost a race; and if
- * a part is refused then, what the others took is given back. */
+ * Every part is judged by a state that was loaded, before any is charged. Then each is charged by an
+ * add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
+ * nothing, or does not fit, is confirmed when it is judged.
+ *
+ * Of parts that share a slot only the first is judged by a load. The others are judged by what the
+ * one before will make of the slot, if that is the same key's. Such a predicted state is only used
+ * with a swap, which succeeds only if it has come true. It is never added to: if the earlier part
+ * loses its race, the slot may be another key's, whose window ends at the same end, and what the
+ * add returns would not tell.
+ *
+ * Some parts cannot be judged so: of a key without a slot near its home, a claim, a later window,
+ * stripes. They make the whole group go the long way: a look at each part, then a decision on each.
+ * A part that loses its race is decided alone, the long way, too. If it is refused then, what the
+ * others took is given back, each into its own window (all_give_back). */
 #include "refund.h"
 #include "settle.h"
 #include "stripes.h"
@@ -92,6 +103,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     const struct part *earlier = part_of_slot(parts, n, slot);
     if (UNLIKELY(earlier != NULL && earlier->tag != decision->tag))
         return false; /* it has gone from that key to this one since */
+    /* M1: slot_look loads the tag again. */
     uint64_t state = earlier != NULL ? earlier->next : atomic_load_acquire(&slot->state), next;
     if (UNLIKELY(slot_look(decision, slot, state, &sight) != LOOK_GOOD))
         return false;
@@ -126,17 +138,20 @@ static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
                                            struct part *parts, size_t n,
                                            struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[request->policy];
+    /* Hints (I7): another window, or a policy that is not hot, leaves. */
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     const uint64_t left = tick_ns(end) - now, window = state_of(end, 0);
     const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
 
+    /* M10: a limit by which it is charged was raised before. */
     if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left))))
         return false;
     struct slot *slot = slot_near(&limiter->table, request->key, tag);
     if (UNLIKELY(slot == NULL) || UNLIKELY(part_of_slot(parts, n, slot) != NULL))
         return false;
+    /* M10. The state, then the tag again (M1), then the add (M2). */
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
-    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1;
+    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1; /* M1 */
     if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
         return false;
@@ -217,6 +232,7 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
         return true;
     case PART_ADD: {
         INSTANT(INSTANT_LOADED);
+        /* M2, M3 */
         uint64_t added = atomic_fetch_add_seq(&part->slot->state, 1);
         return LIKELY(added == part->state) ||
                part_added(limiter, request, part, now, added, verdict);

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * The key has no slot, and gets none: it needs none, or the table is full. Read the protocol in slot.h first ("A full table"). */
+ * The key has no slot, and gets none: it needs none, or the table is full. Read slot.h first.
+ *
+ * One search compared the tags, and saw all slots to be live (search.c, slot_search). Now that no
+ * slot may be claimed, the tags are compared again: the key may have got the last free slot behind
+ * the first search's back. found_again does that; where a slot is to be replaced, find_least_used
+ * does it on its way. */
 #include "full.h"
 
-/* All slots were live, and stay so at this now (I1). But the key may have got the last of them
- * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
+/* All slots were live, and stay so at this now (I1). But the key may have got the last free one
+ * since it was looked for: without a second look, a key that has a slot is treated as if it had
+ * none. */
 static bool found_again(const struct decision *decision) {
     const struct table *table = &decision->limiter->table;
 
-    atomic_fence_acquire();
+    atomic_fence_acquire(); /* M9 */
     uint32_t lines = sequence_reach(table, decision->hash);
     return GUARD(FULL_AGAIN,
                  stint_find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
@@ -46,11 +52,11 @@ static enum least_used find_least_used(const struct decision *decision, struct s
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
     /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
-    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
+    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
 
-    atomic_fence_acquire();
+    atomic_fence_acquire(); /* M9 */
     for (uint32_t i = 0; i < table->probe_lines; i++) {
         if (counts)
             i = sequence_all_match(&sequence, i, table->probe_lines, &enough);
@@ -59,8 +65,9 @@ static enum least_used find_least_used(const struct decision *decision, struct s
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
             struct snapshot seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
-            seen.tag = atomic_load_acquire(&seen.slot->tag);
-            seen.state = atomic_load_acquire(&seen.slot->state);
+            seen.tag = atomic_load_acquire(&seen.slot->tag); /* M15 */
+            seen.state =
+                atomic_load_acquire(&seen.slot->state); /* I1: what replaces it compares both */
             if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
                 return OWN;
             if (seen.tag == 0 || GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) ||

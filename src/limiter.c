@@ -43,6 +43,7 @@ int stint_limiter_shards_check(const struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        /* I6 */
         if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines)
             return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
                                      (unsigned long long)shard);
@@ -53,6 +54,7 @@ void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         struct policy *policy = &limiter->policies[id];
         tick_t first = window_end(0, policy->start, policy->length) + policy->length;
+        /* I7: before latest_begin is lowered. */
         if ((tick_t)atomic_load_relaxed(&policy->current_end) - policy->length > latest)
             atomic_store_relaxed(&policy->current_end, (uint64_t)first); /* as of a new policy */
     }

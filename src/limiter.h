@@ -184,10 +184,12 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 #endif
 static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
 
-/* To be called before a window that begins at a tick, or earlier, is opened in a slot, or becomes a policy's
- * current_end, by which others open it. */
+/* Raises latest_begin (I7; search.c, latest_sweep). It is called before a window that begins at a
+ * tick, or earlier, is opened in a slot. And before such a window becomes a policy's current_end,
+ * by which others open it. */
 static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
     uint64_t *latest = &limiter->header->latest_begin;
+    /* I7: raised, or seen high enough, then the window is opened (M7). */
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE))
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
@@ -197,7 +199,7 @@ void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
 /* Policies that were added. Never more than there can be, even if the table was scribbled over. */
 static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
-    uint64_t count = atomic_load_acquire(&limiter->header->policy_count);
+    uint64_t count = atomic_load_acquire(&limiter->header->policy_count); /* M15 */
     return count < limiter->max_policies ? (uint32_t)count : limiter->max_policies;
 }
 
@@ -206,7 +208,7 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     if (UNLIKELY(id >= limiter->max_policies))
         return NULL;
     struct policy *policy = &limiter->policies[id];
-    return atomic_load_acquire(&policy->version) == 0 ? NULL : policy;
+    return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
 }
 
 /* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table explains. */
@@ -217,10 +219,10 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
 /* What must be known at a glance of a policy as it is now; 0: there is no such policy. One word, so it is of one
  * rule. */
 static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
-    uint64_t version = atomic_load_acquire(&policy->version);
+    uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))
         return 0;
-    return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]);
+    return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
 /* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
@@ -231,9 +233,9 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     uint64_t version;
 
     do {
-        version = atomic_load_acquire(&policy->version);
-        words[0] = atomic_load_acquire(&policy->rules[version % 2][0]);
-        words[1] = atomic_load_acquire(&policy->rules[version % 2][1]);
+        version = atomic_load_acquire(&policy->version);                /* M15 */
+        words[0] = atomic_load_acquire(&policy->rules[version % 2][0]); /* M13 */
+        words[1] = atomic_load_acquire(&policy->rules[version % 2][1]); /* M13 */
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return rule_unpack(words);
 }

@@ -166,13 +166,14 @@ static int table_make(struct header *header, const struct stint_options *options
 
     const uint64_t making = making_of(words, options->secret != NULL);
     if (header_empty(header))
+        /* The magic that is being made, then each word (M15), then the magic (M12). */
         (void)atomic_cas_seq(&header->magic, 0, making);
     if (atomic_load_acquire(&header->magic) != making)
         return 0;
     for (size_t i = 1; i < MADE_WORDS; i++)
         if (words[i] != 0)
-            (void)atomic_cas_seq(&there[i], 0, words[i]);
-    (void)atomic_cas_seq(&header->magic, making, HEADER_MAGIC);
+            (void)atomic_cas_seq(&there[i], 0, words[i]);       /* M12 */
+    (void)atomic_cas_seq(&header->magic, making, HEADER_MAGIC); /* M12 */
     return 0;
 }
 
@@ -195,7 +196,7 @@ static bool lock_whole(const pthread_mutex_t *lock) {
 /* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
 static int header_check(const struct header *header, size_t size,
                         const struct stint_options *options, const struct shape *shape) {
-    uint64_t magic = atomic_load_acquire(&header->magic);
+    uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
 
     if (magic == __builtin_bswap64(HEADER_MAGIC))
         return stint_failed(EPROTO,
@@ -243,6 +244,7 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
     uint64_t ahead = 0;
 
     for (*used = 0; slot < last; slot++) {
+        /* Nobody else uses the table: I1 and I7 are restored. */
         uint64_t tag = atomic_load_relaxed(&slot->tag), state = atomic_load_relaxed(&slot->state);
         tick_t over = end_of(state_id(state), clock), length = 1;
         *used += tag != 0;
@@ -256,6 +258,7 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
         ahead++;
         tick_t windows = (over - clock + length - 1) / length;
         if (end)
+            /* I1 does not hold across a step of the clock. */
             atomic_store_relaxed(&slot->state,
                                  state_of(over - windows * length, state & STATE_PENDING));
     }
@@ -265,13 +268,14 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
 /* Slots that may be ahead of the clock whatever the others are. */
 #define AHEAD_FEW 8
 
-/* Brings latest back (I7) after a clock, or somebody's `now`, was far ahead. Nobody else uses the
+/* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead. Nobody else uses the
  * table. If most slots are ahead, it is rather this clock that is behind, as when a machine has
  * just started: then all stays, for keys that nobody asks for before it is right. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     uint64_t used;
 
+    /* I7 */
     if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest_begin) <= latest))
         return;
     uint64_t ahead = slots_ahead(limiter, clock, false, &used);
@@ -282,7 +286,7 @@ static void latest_lower(struct stint_limiter *limiter) {
         atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
                            ahead);
     }
-    /* By a hint that begins later, a window would be opened without telling. */
+    /* By a hint that begins later, a window would be opened without telling (I7). */
     stint_limiter_hints_reset(limiter, latest);
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
@@ -491,10 +495,12 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
 
     /* First: whoever cannot have the memory has not begun to make a table of it. */
     error = prefault(&memory, options);
+    /* M15 */
     if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
         error = table_make(header, options, &shape);
     if (error != 0)
         return error;
+    /* M15 */
     for (unsigned tries = 0; atomic_load_acquire(&header->magic) >> 32 == HEADER_MAKING; tries++) {
         if (tries == SET_UP_TRIES)
             return stint_failed(

@@ -41,12 +41,14 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
 
+    /* M10: all of these before the rule is stored. */
     atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
+    /* M10 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
-    return atomic_load_relaxed(refusals) != 0;
+    return atomic_load_relaxed(refusals) != 0; /* M10 */
 }
 
 /* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two counts in one or
@@ -54,6 +56,7 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
 static void policy_heat(struct policy *policy, const struct rule *rule) {
     bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
                !rule_carries(rule) && rule->near_limit == 0;
+    /* M10: the largest limit was raised before. */
     atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
 }
@@ -64,15 +67,17 @@ static void policy_heat(struct policy *policy, const struct rule *rule) {
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t words[RULE_WORDS];
+    /* Under the lock: M12, M14 are for those who read. */
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits_of(rule, policy_raise(limiter, id, rule));
+    /* Not hot while the rule is written, M14 and M12. */
     atomic_store_relaxed(&policy->hot_capacity, 0);
     atomic_store_relaxed(&policy->hot_window, 0);
     for (uint32_t i = 0; i < RULE_WORDS; i++)
-        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
-    atomic_store_release(&policy->version, version);
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
+    atomic_store_release(&policy->version, version);                    /* M12 */
     policy_heat(policy, rule);
 }
 
@@ -171,7 +176,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
     limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
-    atomic_store_release(&limiter->header->policy_count, id + 1);
+    atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
     return (int)id;
 }
 
@@ -236,6 +241,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
+    /* M15 */
     if (atomic_load_acquire(&policy->version) == 0 || policy->largest > LARGEST_MAX ||
         record->name[0] == '\0' || policy->length < 1 ||
         policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
@@ -257,6 +263,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 int stint_policies_check(const struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
+    /* Under the lock, as its writer (M12). */
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
     for (uint32_t id = 0; id < count; id++)
@@ -272,11 +279,13 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         struct rule rule = policy_rule(&limiter->policies[id]);
         struct policy *policy = &limiter->policies[id];
+        /* M10: after what policy_raise raises. */
         atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
                              traits_of(&rule, policy_raise(limiter, id, &rule)));
         policy_heat(policy, &rule);
     }
     for (uint32_t id = count; id < limiter->max_policies; id++) {
+        /* Under the lock, as its writer (M12). */
         if (atomic_load_relaxed(&limiter->policies[id].version) == 0)
             continue;
         memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));

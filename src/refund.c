@@ -58,7 +58,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
                                       .traits = traits & TRAIT_CARRIES,
                                       .tag = tag,
                                       .id = id_of(tick_of_end(window))};
-        uint64_t state = atomic_load_acquire(&slot->state);
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
         if (UNLIKELY(GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag)) ||
             UNLIKELY(state_pending(state)) ||
             UNLIKELY(!slot_give_back(&giving, slot, state, &back)))

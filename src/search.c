@@ -13,6 +13,11 @@ tick_t stint_decision_read_clock(struct decision *decision) {
     return tick_of(clock);
 }
 
+/* A slot whose end is ahead of now by more than its policy's window and the allowance is either met
+ * by a late thread, or was written before the clock stepped back. The clock, read after the slot
+ * was loaded, tells. If the slot is too far ahead of the clock, too, no thread can have written it
+ * by the clock as it is now, and it counts as over. Windows are then counted again, and ends fall:
+ * I1, and with it promises A and B, hold between steps of the clock, not across them. */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
     tick_t now = tick_of(decision->now);
     if (LIKELY(end_of(id, now) - now <= length + ALLOWANCE_TICKS))
@@ -24,17 +29,34 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
 /* Lines that a decision sweeps on its way. */
 #define SWEPT_LINES 8
 
-/* Somebody's now was far ahead of the clock, or the clock was stepped back: latest is too late, and decisions on a
- * full table have to look at every slot, to find those that count as over for it. When they have all been taken,
- * which a sweep of the table shows, latest comes back to the clock and the allowance. Each such decision sweeps
- * some lines. (A window that is opened behind the sweep, by a now as far ahead, is not found: a full table may be
- * called full although that slot could be taken.) */
+/* Lowers latest_begin to the clock and the allowance, if no slot needs it any more. Each decision on
+ * a full table sweeps some lines; the last one lowers it.
+ *
+ * latest_begin is raised before a window is opened that begins later, and before such a window
+ * becomes a policy's hint (limiter_raise_latest_begin). A decision compares it with its now, to see
+ * whether the bulk check of lines is enough (slot_search), and whether the clock must decide on the
+ * window of a key without a slot (stint_claim_short, stint_slot_find). If somebody's now was far
+ * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
+ * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
+ * window would be opened without telling (I7). Two do that:
+ *   - whoever opens a table that nobody else uses (open.c), with the slots beyond it;
+ *   - this function, once no slot of the table counts as over for being so far ahead.
+ *
+ * After the second a slot may have a window that begins later than latest_begin says:
+ *   - one that was opened behind the sweep, by a now far ahead of the clock;
+ *   - one in lines whose sweeper slept;
+ *   - if the last sweeper slept between the clock and its CAS, one that was opened meanwhile.
+ * Where such a slot counts as over (stint_beyond_clock), the bulk check shows it to be live: a full
+ * table may be called full although that slot could be taken. And a thread that is late by more
+ * than 60 s may not notice. No count depends on latest_begin: promises A and B hold. */
 static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
     const struct table *table = &limiter->table;
     struct header *header = limiter->header;
+    /* I7: the sweep, then the CAS below. What it has found so far is added up relaxed. */
     uint64_t line = atomic_fetch_add_seq(&header->swept, SWEPT_LINES), last = line + SWEPT_LINES;
 
     if (line == 0) {
+        /* I7: the CAS is from what was seen when the sweep began. */
         atomic_store_relaxed(&header->swept_from, latest);
         atomic_store_relaxed(&header->strays, 0);
     }
@@ -42,28 +64,30 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
             const struct slot *slot = &table->lines[line].slots[i];
             const struct policy *policy =
+                /* M15 */
                 limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
             tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
             if (policy != NULL && end - clock > policy->length + ALLOWANCE_TICKS)
-                atomic_add_relaxed(&header->strays, 1);
+                atomic_add_relaxed(&header->strays, 1); /* I7 */
         }
     }
     if (last < table->line_count)
         return;
+    /* I7: the hints first, then latest_begin, unless somebody has raised it since. */
     if (atomic_load_relaxed(&header->strays) == 0 &&
         atomic_load_relaxed(&header->swept_from) == latest) {
-        /* By a hint that begins later, a window would be opened without telling (I7). */
         stint_limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
+        /* I7 */
         (void)atomic_cas_seq(&header->latest_begin, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
     }
-    atomic_store_relaxed(&header->swept, 0);
+    atomic_store_relaxed(&header->swept, 0); /* I7 */
 }
 
-/* Some window begins so late that this thread is late, or the clock was stepped back, or somebody's now was
- * ahead of it: the clock tells. A thread that is late by more than the allowance is not late any more after
- * this. Returns whether now has moved. */
+/* Some window begins so late that one of three things is so: this thread is late, the clock was
+ * stepped back, or somebody's now was ahead of it. The clock tells. A thread that is late by more
+ * than the allowance is not late any more after this. Returns whether now has moved. */
 static bool latest_recover(struct decision *decision) {
-    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin);
+    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
     uint64_t clock = limiter_now(decision->limiter);
     tick_t most = tick_of(clock) + ALLOWANCE_TICKS;
 
@@ -95,9 +119,9 @@ static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) 
     return snapshot->stepped;
 }
 
-/* The first slot of the sequence, from number `position` on, that is not plainly live; sequence_length if
- * there is none. Plainly live is a slot that slot_reusable would find live by its policy's window alone: those
- * of a full table nearly all are. */
+/* The first slot of the sequence, from number `position` on, that is not plainly live;
+ * sequence_length if there is none. Plainly live is a slot that slot_reusable would find live by
+ * its policy's window alone. Nearly all slots of a full table are. */
 static uint32_t next_not_live(const struct decision *decision, const struct sequence *sequence,
                               uint32_t position, tick_t now) {
     const struct table *table = &decision->limiter->table;
@@ -111,8 +135,8 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
     while (position < length) {
         do {
             const struct slot *slot = &line->slots[position % LINE_SLOTS];
-            uint64_t tag = atomic_load_acquire(&slot->tag);
-            uint64_t state = atomic_load_acquire(&slot->state);
+            uint64_t tag = atomic_load_acquire(&slot->tag);     /* M15 */
+            uint64_t state = atomic_load_acquire(&slot->state); /* M9 */
             uint64_t policy = (tag & policy_mask) - 1; /* no number: never used, tombstone */
             if (UNLIKELY(policy >= max_policies || state_pending(state)))
                 return position;
@@ -148,9 +172,9 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* Likewise, and that all are live, whatever their policies: by a window of `longest` ticks. Of an id it compares
- * all but the last bit: those from the first even one behind that of now on, as far as the odd ones are not
- * beyond what a live slot may be ahead. */
+/* Likewise, and all are live by a window of `longest` ticks. The pattern compares ids without their
+ * last bit, in the high half of a state. So the range begins at the first even id behind that of
+ * now. It ends where an odd id, too, is no further ahead than a live slot may be. */
 static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
                                                tick_t longest, tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
@@ -159,20 +183,32 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
     return asked;
 }
 
+/* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
+ *
+ * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them had
+ * been seen when the last one was. One bulk check of a line shows its slots to be live, whatever
+ * their policies, if they end after now. But a step of the clock may have left slots that count as
+ * over although they end later (stint_beyond_clock), and this thread may have slept so long that
+ * the clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
+ * allowance of now (I7). What a bulk check does not show is looked at slot by slot, by the policy
+ * of each (next_not_live).
+ *
+ * The tags found here are only hints. So it does not matter which of them were seen before which
+ * bulk check. */
 static struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, uint64_t tag,
                                  tick_t now) {
     const struct table *table = &limiter->table;
     const struct sequence sequence = sequence_of(table, hash);
-    /* What is ahead by the allowance at most is live by any window. */
+    /* What is ahead by the allowance at most is live by any window. Longer ones are told first (M10). */
     const bool beyond = latest_beyond(limiter, now);
     const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
     const struct slot_pattern plain = plainly_live(table, tag, longest, now);
     uint32_t i = 0;
 
-    /* Most searches end in the home line, unless the table is full. */
+    /* Most searches end in the home line, unless the table is full. What is live stays so (I1). */
     if (atomic_all_match(&sequence.home->slots[0].tag, &plain))
         i = sequence_all_match(&sequence, 1, table->probe_lines, &plain);
-    atomic_fence_acquire(); /* latest is loaded again after the glances (M8) */
+    atomic_fence_acquire(); /* M8: latest_begin is loaded again after the checks */
     if (i == table->probe_lines)
         return (struct search){NULL, i};
     struct line *line = sequence_line(&sequence, i);
@@ -202,20 +238,20 @@ enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot)
         *snapshot = snapshot_of(&search, decision->tag);
         return FOUND;
     }
-    /* Loaded after the glances: this thread may have slept in between. */
+    /* Loaded after the bulk checks (M8): this thread may have slept in between. */
     if (UNLIKELY(GUARD(LATEST_AGAIN, latest_beyond(decision->limiter, tick)))) {
         if (latest_recover(decision))
             return stint_slot_find(decision, snapshot);
-        search.line = 0; /* what was glanced at is looked at slot by slot */
+        search.line = 0; /* look slot by slot at what was checked in bulk, too */
     }
     struct sequence sequence = sequence_of(table, decision->hash);
     uint32_t end = sequence_length(table);
-    for (uint32_t i = search.line * LINE_SLOTS;
+    for (uint32_t i = search.line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
          (i = next_not_live(decision, &sequence, i, tick)) < end; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
-        *snapshot =
-            (struct snapshot){.slot = slot, .tag = atomic_load_acquire(&slot->tag), .position = i};
-        snapshot->state = atomic_load_acquire(&slot->state); /* 0 with tag 0, but of nonsense */
+        *snapshot = (struct snapshot){.slot = slot, .position = i};
+        snapshot->tag = atomic_load_acquire(&slot->tag);     /* M15 */
+        snapshot->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
         if (snapshot->tag == 0 || slot_reusable(decision, snapshot)) {
             /* It is a while since that search, and two claims of a key use up a slot until the next tick.
              * Another thread's is likely to be in a slot that this one would have taken: before this one. */
@@ -240,12 +276,12 @@ bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag
 
     for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
-        uint64_t seen = atomic_load_acquire(&slot->tag);
+        uint64_t seen = atomic_load_acquire(&slot->tag); /* I5 */
         if (seen == 0)
             return false;
         if (seen != tag)
             continue;
-        uint64_t state = atomic_load_acquire(&slot->state);
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
         if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
             *snapshot = (struct snapshot){.slot = slot, .tag = tag, .state = state, .position = i};
             return true;

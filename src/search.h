@@ -62,6 +62,7 @@ static inline uint32_t sequence_all_match(const struct sequence *sequence, uint3
                                           uint32_t lines, const struct slot_pattern *asked) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
+        /* No order: what is seen live stays so (I1). */
         const uint64_t *found = atomic_run_all_match(run.line, run.end, asked, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
@@ -75,6 +76,7 @@ static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t 
                                       uint32_t lines, uint64_t tag) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
+        /* A hint, which M1 and M2 check. */
         const uint64_t *found = atomic_run_match4(run.line, run.end, tag, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
@@ -156,6 +158,7 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
 /* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
  * is late. */
 static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
+    /* I7, M8 */
     return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) - now > ALLOWANCE_TICKS;
 }
 

@@ -44,7 +44,7 @@ static enum progress decide_found(struct decision *decision, struct snapshot *sn
     struct sight sight;
     enum look look;
 
-    snapshot->state = atomic_load_acquire(&snapshot->slot->state);
+    snapshot->state = atomic_load_acquire(&snapshot->slot->state); /* M1, M6 */
     do {
         look = slot_look(decision, snapshot->slot, snapshot->state, &sight);
         if (look == LOOK_STALE)

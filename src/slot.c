@@ -26,6 +26,7 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the other. */
     if ((flags & STINT_START_PER_KEY) == 0 && end >= policy->length &&
         end <= (tick_t)(UINT64_MAX / STINT_TICK_NS) &&
+        /* I7: latest_begin first, then the hint (M7). */
         (uint64_t)end != atomic_load_relaxed(&policy->current_end))
         atomic_store_release(&policy->current_end, (uint64_t)end);
     return end;
@@ -39,14 +40,14 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
         return true;
     if (GUARD(ADDED_PENDING, state_pending(added))) /* the commit drops it */
         return false;
-    /* Tag, then state: if both are the key's with the end that was added to, it was the key's when
+    /* Tag (M3), then state (M4): if both are the key's with the end that was added to, it was the key's when
      * it was added to (I1). */
     if (!GUARD(ADDED_TAG, atomic_load_acquire(&slot->tag) != decision->tag) &&
         !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
     if (!GUARDED(ADDED_STAYS))
-        (void)atomic_fetch_add_seq(&slot->state, (uint64_t)-1);
+        (void)atomic_fetch_add_seq(&slot->state, (uint64_t)-1); /* a mistake: I4 */
     return false;
 }
 

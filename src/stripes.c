@@ -65,13 +65,14 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
     const uint64_t share =
         (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    /* A hint, whose begin latest_begin has (I7). */
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
         cost == 0 || (request->flags | request->limit) != 0)
         return stint_slot_decide(limiter, request, now, verdict);
-    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state);
+    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
     uint64_t used = state - window + cost;
     if (GUARD(STRIPE_ROOM, state - window > share || used > share) ||
         GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag))
@@ -81,7 +82,7 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
             return stint_slot_decide(limiter, request, now, verdict);
     } else {
         INSTANT(INSTANT_LOADED);
-        uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
+        uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
             if (!own_added(limiter, request, now, slot, added, &end))

@@ -101,20 +101,21 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
 /* Steps 4 to 6: the key's tag was seen in the slot. */
 static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                   uint64_t now, struct stint_verdict *verdict, struct found found) {
-    const uint64_t capacity = atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity);
+    const uint64_t capacity =
+        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
     const uint64_t window = state_of(found.end, 0);
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
-    /* The state, then the tag again (slot.h, "Find"; M1, M2). A state of this window, neither pending nor
-     * refused, is `used` when its window is subtracted; any other is far more than a limit. */
-    uint64_t state = atomic_load_acquire(&found.slot->state);
+    /* A state of this window, neither pending nor refused, is `used` when its window is subtracted;
+     * any other is far more than a limit. */
+    uint64_t state = atomic_load_acquire(&found.slot->state); /* M1: then the tag again (M2) */
     if (UNLIKELY(GUARD(TAKE_ROOM, state - window >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&found.slot->tag, tag)))) {
         const struct found left = {found.home, found.end, found.slot, 0};
         return take_settled(limiter, policy_id, key, now, verdict, &left);
     }
     INSTANT(INSTANT_LOADED);
-    uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1);
+    uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1); /* M2, M3 */
     uint64_t used = added - window + 1;
     if (UNLIKELY(GUARD(TAKE_ADDED, used - 1 >= capacity))) {
         const struct found left = {found.home, found.end, found.slot, added};
@@ -127,8 +128,8 @@ static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy
 
 /* Step 2: whether the hot path is for a policy, and its hint is of the window of now, which ends at `end`. */
 static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
-    *end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    /* end > now >= end - window, or the hint is of another window, or of no hot policy. */
+    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
     uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
@@ -180,6 +181,7 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
     bool allowed;
 
     decision.tag = table_tag(&limiter->table, key, policy_id);
+    /* M1 */
     if (LIKELY((traits & TRAIT_PLAIN) != 0) &&
         LIKELY(slot_look(&decision, found->slot, atomic_load_acquire(&found->slot->state),
                          &sight) == LOOK_GOOD)) {
@@ -224,7 +226,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
         return leave(limiter, request, now, verdict);
     struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(slot == NULL) ||
+    if (UNLIKELY(slot == NULL) || /* M1 */
         UNLIKELY(slot_look(&decision, slot, atomic_load_acquire(&slot->state), &sight) !=
                  LOOK_GOOD))
         return leave(limiter, request, now, verdict);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The source as its readers get it: which file stands on which.
+"""The source as its readers get it: which file stands on which, and what the protocol says of the code.
 
     structure.py SOURCE [TEST...]
 """
@@ -115,6 +115,62 @@ class Layers(unittest.TestCase):
         texts = {"a.h": "void low(void);\n", "a.c": '#include "b.h"\nint top(void) {\n    return 0;\n}\n',
                  "b.h": "int top(void);\n", "b.c": '#include "b.h"\nvoid low(void) {\n    top();\n}\n'}
         self.assertEqual(circle(edges(texts)), ["a.c includes b.h", "b.c calls top"])
+
+
+# Where atomic operations keep no slot, policy or header whole: they are defined, count, or only touch pages.
+OTHERS = {"atomic.h", "counters.c", "counters.h", "stats.c", "metrics.c", "memory.c"}
+ATOMIC = re.compile(r"\batomic_(?!runs_)\w+\((?!word|line)")
+
+
+class Protocol(unittest.TestCase):
+    """The table of src/slot.h and the orders of src/ordering.md are those of the code."""
+
+    def setUp(self):
+        self.texts = files("src")
+        self.head = self.texts["slot.h"].split("#ifndef")[0]
+        orders = (SOURCE / "src" / "ordering.md").read_text()
+        self.orders = set(re.findall(r"^\| (M\d+) \|", orders, re.MULTILINE))
+        self.invariants = set(re.findall(r"^ \*   (I\d+)  ", self.head, re.MULTILINE))
+
+    def test_head_is_short(self):
+        self.assertLessEqual(self.head.count("\n"), 100)
+        for state in "NEVER", "PENDING", "COMMITTED", "TOMBSTONE":
+            self.assertRegex(self.head, rf"(?m)^ \*     {state} +tag = ")
+
+    def test_functions_of_the_table_exist(self):
+        table = self.head[self.head.index("from        to"):self.head.index("Invariants")]
+        functions = {name: set(re.findall(r"^[a-z][\w *]*?\b(\w+)\([^;{}]*\) \{$",
+                                          without_comments(text), re.MULTILINE))
+                     for name, text in self.texts.items()}
+        self.assertLessEqual({"stint_claim_short", "claim_cancel"}, functions["claim.c"])
+        named = set()
+        for name, rest in re.findall(r"\b(\w+\.c), (\w+(?:,\s+(?:\*\s+)?\w+_\w+)*)", table):
+            for function in re.findall(r"\w+", rest):
+                self.assertIn(function, functions[name], name)
+                named.add(function)
+        for function in re.findall(r"\bslot_(?:charge|give_back)\b", table):
+            self.assertIn(function, functions["slot.h"])
+        self.assertGreater(len(named), 8)
+
+    def test_each_atomic_operation_cites_its_order(self):
+        """In its line, or within the three before: an M of ordering.md, or an I of slot.h."""
+        self.assertEqual(self.orders, {f"M{n}" for n in range(1, 16)})
+        self.assertEqual(self.invariants, {f"I{n}" for n in range(1, 8)})
+        cited, bare, count = set(), [], 0
+        for name, text in self.texts.items():
+            lines = text.split("\n")
+            for number, line in enumerate(lines):
+                if name in OTHERS or not ATOMIC.search(line) or "counters[" in line:
+                    continue
+                count += 1
+                near = set(re.findall(r"\b[MI]\d+\b", "\n".join(lines[max(0, number - 3):number + 1])))
+                cited |= near
+                if not near:
+                    bare.append(f"{name}:{number + 1}: {line.strip()}")
+        self.assertGreater(count, 100)
+        self.assertEqual(bare, [])
+        self.assertLessEqual(cited, self.orders | self.invariants)
+        self.assertLessEqual(self.orders, cited)
 
 
 if __name__ == "__main__":
