@@ -76,7 +76,7 @@ static bool open_limiter(struct fleet *fleet, uint64_t room) {
     simulated_now = instant_of(fleet, 0);
     int error = stint_open(&options, &fleet->limiter);
     if (error == 0)
-        error = stint_policy_add(fleet->limiter, &policy);
+        error = stint_policy_add(fleet->limiter, &policy, NULL);
     if (error < 0)
         fprintf(stderr, "stint-bench fleet: no table: %s (%s)\n", stint_strerror(error),
                 stint_reason());

@@ -10,16 +10,16 @@
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
  *   acquire   the load is done before all loads and stores that follow in the program.
  *   release   all loads and stores that precede in the program are done before the store.
- *   seq       all that precedes is done before the operation, which is done before all that follows,
- *             also when a compare-and-swap fails: a full barrier. That is more than C11's seq_cst gives,
- *             whose operations order nothing against relaxed loads: on aarch64 a load may be done
- *             before the store of an earlier ldaxr/stlxr.
+ *   seq       all that precedes is done before the operation, which is done before all that
+ *             follows, also when a compare-and-swap fails: a full barrier. That is more than C11's
+ *             seq_cst gives, whose operations order nothing against relaxed loads: on aarch64 a
+ *             load may be done before the store of an earlier ldaxr/stlxr.
  *
- * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the fences
- * here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write operations are
- * loops of ldxr/stxr, of no order at all, so each stands between two fences, both `dmb ish`: a full
- * barrier, as are its acquire and release fences. (Its variants for LSE do not compile in 0.7.1; the
- * loops are right on processors that have LSE, too.) */
+ * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the
+ * fences here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write
+ * operations are loops of ldxr/stxr, of no order at all, so each stands between two fences, both
+ * `dmb ish`: a full barrier, as are its acquire and release fences. (Its variants for LSE do not
+ * compile in 0.7.1; the loops are right on processors that have LSE, too.) */
 #ifndef STINT_ATOMIC_H
 #define STINT_ATOMIC_H
 
@@ -44,7 +44,8 @@
 
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
 
-/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says so. */
+/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
+ * so. */
 
 #ifdef STINT_BUILTIN_ATOMICS
 
@@ -139,8 +140,8 @@ static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
 
 #endif
 
-/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences: loads
- * on which it must see plain accesses depend are acquires. */
+/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences:
+ * loads on which it must see plain accesses depend are acquires. */
 static inline void atomic_fence_acquire(void) {
     ck_pr_fence_acquire();
 }
@@ -160,20 +161,20 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
 }
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
- * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others. No
- * order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on every
- * x86-64).
+ * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others.
+ * No order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on
+ * every x86-64).
  *
- * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers that
- * run out first while the processor works ahead of a miss. */
+ * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
+ * that run out first while the processor works ahead of a miss. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
     __m128i low = _mm_unpacklo_epi64(_mm_load_si128(pair), _mm_load_si128(pair + 1));
     __m128i high = _mm_unpacklo_epi64(_mm_load_si128(pair + 2), _mm_load_si128(pair + 3));
-    /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a word is
-     * equal where both are all ones: four bits of the mask. */
+    /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a
+     * word is equal where both are all ones: four bits of the mask. */
     __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
     return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi32(halves, _mm_set1_epi32(-1)));
 }
@@ -185,7 +186,8 @@ static inline uint32_t match4_index(uint32_t match) {
 /* The same in bytes. */
 static inline size_t match4_offset(uint32_t match) {
 #if defined(__x86_64__)
-    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a register. */
+    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a
+     * register. */
     uint64_t index;
     __asm__("rep bsfq %1, %0" : "=r"(index) : "r"((uint64_t)match) : "cc");
     return index * 4;
@@ -220,8 +222,8 @@ static inline uint32_t match4_rest(uint32_t match) {
 }
 #endif
 
-/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one instruction, which
- * needs no integer register. */
+/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one
+ * instruction, which needs no integer register. */
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline int atomic_differs(const uint64_t *word, uint64_t value) {
     int differs;
@@ -244,15 +246,16 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
 }
 #endif
 
-/* What atomic_all_match asks of the two words of a pair: of the low half of each, that (half ^ flip) & mask < below,
- * where mask and below are less than 2^31; of the high half, that it is base .. base + range - 1, mod 2^32. */
+/* What atomic_all_match asks of the two words of a pair: of the low half of each, that (half ^
+ * flip) & mask < below, where mask and below are less than 2^31; of the high half, that it is base
+ * .. base + range - 1, mod 2^32. */
 struct slot_pattern {
     uint32_t flip[2], mask[2], below[2], base[2], range[2];
 };
 
-/* Whether all four pairs of words of a cache line are as asked. No order, but that the second word of a pair
- * is not loaded before its first (every x86-64 with AVX loads the two at once; others in effect do). Each word is
- * whole in itself. */
+/* Whether all four pairs of words of a cache line are as asked. No order, but that the second word
+ * of a pair is not loaded before its first (every x86-64 with AVX loads the two at once; others in
+ * effect do). Each word is whole in itself. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline __m128i pattern_lanes(const uint32_t value[2]) {
     return _mm_set_epi32((int)value[1], (int)value[0], (int)value[1], (int)value[0]);
@@ -304,10 +307,11 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of ldxp and
- * stxp. If the store succeeds, both words were loaded, and are stored, at once. If they differ from what
- * is expected, the two may have been loaded at different instants; but at the instant at which the one that
- * differs was loaded, the pair was not as expected, which is all that a failure says. */
+/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of
+ * ldxp and stxp. If the store succeeds, both words were loaded, and are stored, at once. If they
+ * differ from what is expected, the two may have been loaded at different instants; but at the
+ * instant at which the one that differs was loaded, the pair was not as expected, which is all that
+ * a failure says. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #if defined(STINT_BUILTIN_ATOMICS) && !defined(STINT_THREAD_SANITIZER) && defined(__x86_64__)
@@ -344,8 +348,8 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #endif
 }
 
-/* Test builds may stop a thread before each of these (testing.h), and between the loads of those of a
- * line. */
+/* Test builds may stop a thread before each of these (testing.h), and between the loads of those of
+ * a line. */
 #ifdef STINT_TESTING
 #define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
 #define atomic_load_relaxed_32(word)      (STEP(word), atomic_load_relaxed_32(word))
@@ -378,13 +382,13 @@ static inline bool atomic_all_match_stepped(const uint64_t *line,
 #define atomic_all_match(line, asked) atomic_all_match_stepped(line, asked)
 #endif
 
-/* ---- Runs of lines: eight words each, from `line` on to before `end` ---- */
+/* ---- Runs of lines: eight words each, from `line` on to before `end` ------------------------- */
 
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole, and on all such
- * processors each pair at once (but nothing depends on that). */
+/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole,
+ * and on all such processors each pair at once (but nothing depends on that). */
 ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
     return _mm256_broadcastsi128_si256(pattern_lanes(value));
 }
@@ -439,8 +443,9 @@ static inline bool atomic_runs_long(const uint64_t *line, const uint64_t *end) {
 }
 #endif
 
-/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers. Not
- * __builtin_cpu_supports, which needs a part of the compiler's library that not everybody links. */
+/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers.
+ * Not __builtin_cpu_supports, which needs a part of the compiler's library that not everybody
+ * links. */
 static inline bool atomic_runs_avx2(void) {
     bool has = false;
 #ifdef ATOMIC_RUNS_AVX2
@@ -455,8 +460,8 @@ static inline bool atomic_runs_avx2(void) {
     return has;
 }
 
-/* The first line of which not all four pairs of words are as asked (atomic_all_match); `end` if there is none. `avx2`
- * is what atomic_runs_avx2 says. */
+/* The first line of which not all four pairs of words are as asked (atomic_all_match); `end` if
+ * there is none. `avx2` is what atomic_runs_avx2 says. */
 static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const uint64_t *end,
                                                    const struct slot_pattern *asked, bool avx2) {
     (void)avx2;
@@ -469,8 +474,8 @@ static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const u
     return line;
 }
 
-/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4); `end` if there
- * is none. */
+/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4);
+ * `end` if there is none. */
 static inline const uint64_t *atomic_run_match4(const uint64_t *line, const uint64_t *end,
                                                 uint64_t value, bool avx2) {
     (void)avx2;

@@ -12,7 +12,7 @@
  * (settle.c, decide_absent). */
 #include "claim.h"
 
-/* ---- The short way -------------------------------------------------------------------------- */
+/* ---- The short way --------------------------------------------------------------------------- */
 
 /* The short way through find, claim and resolve while the table is young: claims a never-used slot
  * of the key's first two lines, which have not got the key, looks at these, and commits. Returns
@@ -38,8 +38,8 @@ enum progress stint_claim_short(struct decision *decision) {
     struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
     uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
 
-    /* Where a slot was never used, the key is nowhere behind it (I5). A caller who is late by so much that
-     * the clock must be read goes the long way. */
+    /* Where a slot was never used, the key is nowhere behind it (I5). A caller who is late by so
+     * much that the clock must be read goes the long way. */
     if ((unused | unused_next) == 0 || (line_match(home, tag) | line_match(next, tag)) != 0 ||
         GUARD(SHORT_LATEST, latest_beyond(decision->limiter, now)))
         return STALE;
@@ -82,7 +82,7 @@ enum progress stint_claim_short(struct decision *decision) {
                : STALE;
 }
 
-/* ---- Claim and resolve ---------------------------------------------------------------------- */
+/* ---- Claim and resolve ----------------------------------------------------------------------- */
 
 /* Raises the watermark of the key's shard to now, before a used slot is taken over. But not beyond
  * the clock and the allowance, so that no caller with a wrong `now` can spoil the windows of all
@@ -231,8 +231,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
     uint64_t state = claim->state;
     while (!slot_swap(claim->slot, decision->tag, state, next)) {
         state = atomic_load_acquire(&claim->slot->state); /* M1 */
-        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now, whose
-         * claim may have the same end. */
+        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
+         * whose claim may have the same end. */
         if (!state_same_window(state, claim->state) ||
             /* I2 */
             GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))

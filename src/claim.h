@@ -8,7 +8,8 @@
 /* Tries the short way of a new key while the table is young. */
 enum progress stint_claim_short(struct decision *decision);
 
-/* Claims the slot seen at `snapshot` with one double-width CAS: a live one, too (STINT_FULL_REPLACE). */
+/* Claims the slot seen at `snapshot` with one double-width CAS: a live one, too
+ * (STINT_FULL_REPLACE). */
 bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot);
 
 /* Likewise one that is free: what its last key may still need of it is seen to. */

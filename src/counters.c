@@ -64,8 +64,8 @@ static void child_begin(void) {
 
 static void numbers_begin(void) {
     process_begin();
-    /* Without memory for it, children that share a table may count in their parent's name: what they leave
-     * behind is then made free too early or too late, and a count or two may be lost. */
+    /* Without memory for it, children that share a table may count in their parent's name: what
+     * they leave behind is then made free too early or too late, and a count or two may be lost. */
     (void)pthread_atfork(NULL, NULL, child_begin);
     if (pthread_key_create(&number_key, thread_ends) != 0)
         return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Counting: each thread adds to a lane of its own (limiter.h has the layout), and readers sum the lanes. */
+ * Counting: each thread adds to a lane of its own (limiter.h has the layout), and readers sum the
+ * lanes. */
 #ifndef STINT_COUNTERS_H
 #define STINT_COUNTERS_H
 
@@ -37,8 +38,8 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
  * ask again. */
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
-/* Maps the page in which this process keeps which lanes are its own. Returns false if there is no memory. If the
- * table is shared, a child after fork finds the page empty. */
+/* Maps the page in which this process keeps which lanes are its own. Returns false if there is no
+ * memory. If the table is shared, a child after fork finds the page empty. */
 bool stint_limiter_lanes_map(struct stint_limiter *limiter);
 void stint_limiter_lanes_unmap(struct stint_limiter *limiter);
 

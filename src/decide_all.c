@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Several requests decided as one, and many such groups. Read take.c first: each part goes through the same
- * steps, but all are judged before any is charged.
+ * Several requests decided as one, and many such groups. Read take.c first: each part goes through
+ * the same steps, but all are judged before any is charged.
  *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one add or swap, if all fit
  *
- * Every part is judged by a state that was loaded, before any is charged. Then each is charged by an
- * add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
+ * Every part is judged by a state that was loaded, before any is charged. Then each is charged by
+ * an add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
  * nothing, or does not fit, is confirmed when it is judged.
  *
  * Of parts that share a slot only the first is judged by a load. The others are judged by what the
@@ -34,7 +34,8 @@ struct part {
         PART_DONE, /* nothing is to be written */
         PART_ADD,
         PART_SWAP,
-        PART_AGAIN, /* nothing, if the slot is what earlier parts make of it: decide again after them */
+        /* nothing, if the slot is what earlier parts make of it: decide again after them */
+        PART_AGAIN,
         PART_LONG, /* it was only looked at: decide the long way */
     } how;
     bool last; /* what it takes may be carried: it could not be given back after a boundary */
@@ -54,7 +55,8 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     return stint_decision_settle(&decision, verdict);
 }
 
-/* Asks what would become of it, if `before` tokens of its key had been taken. `would` receives what it would take. */
+/* Asks what would become of a request if `before` tokens of its key had been taken. `would`
+ * receives how many it would take. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
@@ -79,7 +81,7 @@ static inline bool counts(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
 }
 
-/* ---- Judge: steps 1 to 4 ------------------------------------------------------------------------ */
+/* ---- Judge: steps 1 to 4 --------------------------------------------------------------------- */
 
 /* The last of the first n parts that is of this slot, or NULL. */
 static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, size_t n,
@@ -113,7 +115,8 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     if (!decision->charge.fits && !slot_unchanged(&seen))
         return false;
     if (slot_next(decision, &sight, &next)) {
-        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another key's. */
+        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
+         * key's. */
         part->how = !GUARDED(PARTS_EARLIER) && next == state + 1 ? PART_ADD : PART_SWAP;
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
@@ -131,8 +134,8 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     return true;
 }
 
-/* Judges one token by a plain policy, by the steps of take() in take.c: it fits, and its slot is no earlier part's.
- * Returns false if it is not that simple. */
+/* Judges one token by a plain policy, by the steps of take() in take.c. Returns false if it does
+ * not fit, its slot is an earlier part's, or anything else is not that simple. */
 static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
                                            const struct stint_request *request, uint64_t now,
                                            struct part *parts, size_t n,
@@ -155,7 +158,8 @@ static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
     if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
         return false;
-    /* As in take(): an overshoot of one is harmless where a token of the policy's own is asked for. */
+    /* As in take(): an overshoot of one is harmless where one token is asked for, by the policy's
+     * own limit. */
     parts[n] = (struct part){.slot = slot,
                              .tag = tag,
                              .state = state,
@@ -169,14 +173,15 @@ static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
     return true;
 }
 
-/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that simple. */
+/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that
+ * simple. */
 static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      const struct stint_request *request, uint64_t now,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
     struct part *part = &parts[n];
     struct decision decision;
 
-    if (LIKELY(request->cost == 1 && (request->flags | request->limit) == 0) &&
+    if (LIKELY(request->cost == 1 && (request->flags | request->limit | request->reserved) == 0) &&
         LIKELY(request->policy < limiter->max_policies) &&
         LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
         return true;
@@ -190,7 +195,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                          n, verdict);
 }
 
-/* Tokens that the parts before part n would take of the same key, of those that were only looked at. */
+/* Tokens of the same key that earlier parts would take, of those that were only looked at. */
 static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
                              size_t n) {
     uint64_t tokens = 0;
@@ -201,10 +206,10 @@ static uint64_t taken_before(const struct stint_request *requests, const struct 
     return tokens;
 }
 
-/* ---- Charge: step 5 ------------------------------------------------------------------------------ */
+/* ---- Charge: step 5 -------------------------------------------------------------------------- */
 
-/* A fetch-add returned another state than was judged. If it was of the same window, and there was room, only
- * the verdict changes. Returns whether the tokens were had. */
+/* A fetch-add returned another state than was judged. If it was of the same window, and there was
+ * room, only the verdict changes. Returns whether the tokens were had. */
 static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stint_request *request,
                                 const struct part *part, uint64_t now, uint64_t added,
                                 struct stint_verdict *verdict) {
@@ -223,7 +228,8 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
     return decision_end(&decision, verdict);
 }
 
-/* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was allowed. */
+/* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was
+ * allowed. */
 static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
                                       const struct stint_request *request, const struct part *part,
                                       uint64_t now, struct stint_verdict *verdict) {
@@ -247,9 +253,10 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
     return part_decide(limiter, request, PART_QUIET, now, verdict);
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Refuses the whole: what does not fit in earnest, marked and counted; of the others only a look is told. */
+/* Refuses the whole. A part that does not fit is refused in earnest, marked and counted. Of the
+ * others the verdict is that of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {

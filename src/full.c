@@ -31,8 +31,8 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 
-/* What atomic_all_match asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
- * Nothing of the ids, but that a range that has all of them cannot be written. */
+/* The pattern of the slots of a line among which none has used fewer tokens (UINT64_MAX: no slot
+ * matches). It asks nothing of the ids, except that a range of all of them cannot be written. */
 static inline struct slot_pattern used_at_least(const struct table *table, uint64_t tag,
                                                 uint64_t fewest) {
     struct slot_pattern asked = others_of(table, tag);
@@ -43,15 +43,16 @@ static inline struct slot_pattern used_at_least(const struct table *table, uint6
     return asked;
 }
 
-/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick. OWN: the key
- * has been given one meanwhile: this is the second search for it, too. */
+/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick.
+ * OWN: the key has got a slot meanwhile. */
 enum least_used { LEAST, NONE, OWN };
 
 /* Finds the slot of the sequence with the fewest tokens used. */
 static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
+    /* Without smooth policies a slot holds as many tokens as it counts. Then most lines need no
+     * closer look. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;

@@ -8,8 +8,8 @@
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
 enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
 
-/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The charge is
- * what was judged of a count of 0. */
+/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The
+ * charge is what was judged of a count of 0. */
 static inline bool leaves_nothing(const struct decision *decision) {
     const struct charge *charge = &decision->charge;
     return (charge->count == 0 || is_look(&decision->terms)) &&

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,8 +17,8 @@
 #include "memory.h"
 #include "message.h"
 
-/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or a file's.
- */
+/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or
+ * a file's. */
 static char *map(size_t size, size_t lines, uint32_t flags, int file) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
@@ -77,7 +78,7 @@ void stint_memory_free(struct memory *memory) {
     *memory = (struct memory){.file = -1};
 }
 
-/* ---- Files ------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 static int failed_file(const char *what, const char *path) {
     int error = errno;
@@ -98,8 +99,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die of
- * SIGBUS. Signals wait, as a file system may give up for each. */
+/* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die
+ * of SIGBUS. Signals wait, as a file system may give up for each. */
 static int reserve(int file, const char *path, size_t size) {
     sigset_t all, before;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What the library says to people: errors, reasons, its version. */
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,6 +78,12 @@ const char *stint_strerror(int error) {
     }
 }
 
+#define TEXT_OF(number)                   #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+static_assert(STINT_VERSION == BUILD_VERSION,
+              "stint.h and meson.build say the same version: change both");
+
 const char *stint_version(void) {
-    return STINT_VERSION;
+    return VERSION_TEXT(STINT_VERSION_MAJOR, STINT_VERSION_MINOR, STINT_VERSION_PATCH);
 }

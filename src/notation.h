@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ */
 #ifndef STINT_NOTATION_H
 #define STINT_NOTATION_H
 

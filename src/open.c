@@ -103,7 +103,7 @@ static struct shape shape_of(const struct stint_options *options) {
     return shape;
 }
 
-/* ---- A new table ------------------------------------------------------------------------------- */
+/* ---- A new table ----------------------------------------------------------------------------- */
 
 static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
     for (size_t got = 0; got < STINT_SECRET_SIZE;) {
@@ -177,11 +177,12 @@ static int table_make(struct header *header, const struct stint_options *options
     return 0;
 }
 
-/* ---- A table that is there --------------------------------------------------------------------- */
+/* ---- A table that is there ------------------------------------------------------------------- */
 
 #define BEGIN_ANEW "or remove the table to begin anew"
 
-/* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library trusts it. */
+/* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library
+ * trusts it. */
 static bool lock_whole(const pthread_mutex_t *lock) {
 #ifdef __GLIBC__
     pthread_mutex_t made;
@@ -237,7 +238,8 @@ static int header_check(const struct header *header, size_t size,
 }
 
 /* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
- * as over (stint_beyond_clock). If `end` says so, these end for good: as many windows ago as it takes. */
+ * as over (stint_beyond_clock). If `end` says so, these end for good: as many windows ago as it
+ * takes. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
@@ -268,9 +270,10 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
 /* Slots that may be ahead of the clock whatever the others are. */
 #define AHEAD_FEW 8
 
-/* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead. Nobody else uses the
- * table. If most slots are ahead, it is rather this clock that is behind, as when a machine has
- * just started: then all stays, for keys that nobody asks for before it is right. */
+/* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
+ * Nobody else uses the table. If most slots are ahead, it is rather this clock that is behind, as
+ * when a machine has just started: then all stays, for keys that nobody asks for before it is
+ * right. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     uint64_t used;
@@ -297,7 +300,8 @@ static int table_check(const struct stint_limiter *limiter) {
     return error != 0 ? error : stint_policies_check(limiter);
 }
 
-/* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is done. */
+/* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is
+ * done. */
 static int table_attach(struct stint_limiter *limiter, bool alone) {
     int error = alone ? 0 : stint_policies_lock(limiter);
     if (error != 0)
@@ -320,7 +324,7 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
-/* ---- Handles ----------------------------------------------------------------------------------- */
+/* ---- Handles --------------------------------------------------------------------------------- */
 
 /* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
@@ -412,8 +416,8 @@ static int open_private(const struct stint_options *options, const struct shape 
     return error != 0 ? error : make(memory, options, shape);
 }
 
-/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process ever sees a
- * part of a table, and no file that is not a table for these options is written to. */
+/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process
+ * ever sees a part of a table, and no file that is not a table for these options is written to. */
 static int open_file(const struct stint_options *options, const struct shape *shape,
                      struct memory *memory) {
     for (;;) {

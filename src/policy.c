@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, find, get. Set-up functions: they take the table's lock, which no
- * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the hot path
- * reads what policy_heat makes of it. */
+ * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the
+ * hot path reads what policy_heat makes of it. */
 #include <errno.h>
 #include <string.h>
 
@@ -24,7 +24,8 @@ static struct rule rule_of(const struct stint_policy *policy) {
     };
 }
 
-/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some time. */
+/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some
+ * time. */
 static uint64_t traits_of(const struct rule *rule, bool refusals) {
     const bool carries = rule_carries(rule);
     const bool plain = !carries && !refusals && rule->near_limit == 0 && rule->jitter == 0 &&
@@ -35,8 +36,8 @@ static uint64_t traits_of(const struct rule *rule, bool refusals) {
            (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
 }
 
-/* Raises what charges, and glances at a full table, are compared with (M10). Returns whether the policy has counted
- * refusals at some time, or does so by this rule. */
+/* Raises what charges, and glances at a full table, are compared with (M10). Returns whether the
+ * policy has counted refusals at some time, or does so by this rule. */
 static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
@@ -51,8 +52,9 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     return atomic_load_relaxed(refusals) != 0; /* M10 */
 }
 
-/* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two counts in one or
- * several slots; nor if a count past the capacity would be carried over, or the verdict says more. */
+/* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two
+ * counts in one or several slots; nor if a count past the capacity would be carried over, or the
+ * verdict says more. */
 static void policy_heat(struct policy *policy, const struct rule *rule) {
     bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
                !rule_carries(rule) && rule->near_limit == 0;
@@ -61,9 +63,9 @@ static void policy_heat(struct policy *policy, const struct rule *rule) {
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
 }
 
-/* Writes the rule, and what the hot path reads of it. A policy that is new is found from its version on; one that
- * changes does so with it, at once. Meanwhile the hot path is not for it: whoever dies here leaves a policy that is
- * slower, and by one rule. */
+/* Writes the rule, and what the hot path reads of it. A policy that is new is found from its
+ * version on; one that changes does so with it, at once. Meanwhile the hot path is not for it:
+ * whoever dies here leaves a policy that is slower, and by one rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t words[RULE_WORDS];
@@ -144,7 +146,8 @@ static int set_up_begin(struct stint_limiter *limiter) {
     return error;
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
+static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *added_id) {
     uint32_t id = limiter_policy_count(limiter);
     char name[STINT_NAME_SIZE];
 
@@ -152,12 +155,13 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     int old = find_name(limiter, id, name);
     if (old >= 0) {
         const char *what = difference(limiter, (uint32_t)old, policy);
-        return what == NULL
-                   ? old
-                   : stint_failed_with(EEXIST,
-                                       "a policy named %s exists with another %s: if that is to be "
-                                       "changed, stint_policy_change does it",
-                                       name, what);
+        if (what != NULL)
+            return stint_failed_with(EEXIST,
+                                     "a policy named %s exists with another %s: if that is to be "
+                                     "changed, stint_policy_change does it",
+                                     name, what);
+        *added_id = (uint32_t)old;
+        return 0;
     }
     if (id == limiter->max_policies)
         return stint_failed(ENOSPC, "options.max_policies policies have been added");
@@ -171,16 +175,20 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     added->window = policy->window;
     added->reciprocal = reciprocal_of(policy->window);
     added->largest = 0;
-    /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
-     * ns, which begins before them and ends after. */
+    /* Of a window that begins after 0: a window that does not would be taken for the last one of 64
+     * bits of ns, which begins before them and ends after. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
     limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
-    return (int)id;
+    *added_id = id;
+    return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy) {
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t ignored;
+
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
@@ -188,9 +196,9 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         error = set_up_begin(limiter);
     if (error != 0)
         return error;
-    int id = add_locked(limiter, policy);
+    error = add_locked(limiter, policy, id == NULL ? &ignored : id);
     stint_limiter_unlock(limiter);
-    return id;
+    return error;
 }
 
 /* Whether what stays as it is in a policy that exists is the same in another. */
@@ -236,7 +244,8 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
     return error;
 }
 
-/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have made. */
+/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
+ * made. */
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
@@ -310,11 +319,15 @@ int stint_policies_lock(struct stint_limiter *limiter) {
     return error;
 }
 
-int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
+int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
-    int id = find_name(limiter, limiter_policy_count(limiter), name);
-    return id >= 0 ? id : stint_failed(ENOENT, "there is no policy of that name");
+    int found = find_name(limiter, limiter_policy_count(limiter), name);
+    if (found < 0)
+        return stint_failed(ENOENT, "there is no policy of that name");
+    if (id != NULL)
+        *id = (uint32_t)found;
+    return 0;
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,

@@ -5,12 +5,13 @@
 
 #include "limiter.h"
 
-/* Takes the table's lock for set-up. If its last holder died, it looks at the table, and finishes or takes back
- * what he left half done. Returns 0; -EBUSY if somebody has held it for too long, -EPROTO. It is given back by
- * stint_limiter_unlock. */
+/* Takes the table's lock for set-up. If its last holder died, it looks at the table, and finishes
+ * or takes back what he left half done. Returns 0; -EBUSY if somebody has held it for too long,
+ * -EPROTO. It is given back by stint_limiter_unlock. */
 int stint_policies_lock(struct stint_limiter *limiter);
 
-/* Looks at all policies of a table that somebody else wrote: 0, or -EPROTO with a reason. Under the lock. */
+/* Looks at all policies of a table that somebody else wrote: 0, or -EPROTO with a reason. Under the
+ * lock. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
 /* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */

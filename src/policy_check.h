@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ */
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock read. */
+ * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock
+ * read. */
 #include "refund.h"
 
 #include "search.h"

@@ -1,11 +1,12 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ */
 #ifndef STINT_REFUND_H
 #define STINT_REFUND_H
 
 #include "slot.h"
 
-/* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is) while its
- * slot is in the window `id` (smooth: or in the next one). Returns how many. */
+/* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is)
+ * while its slot is in the window `id` (smooth: or in the next one). Returns how many. */
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
                            uint32_t stripe, uint64_t id, uint32_t tokens);
 

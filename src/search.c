@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Looking for a key in all lines that it may be in, and for a slot that it may claim. Read slot.h first. */
+ * Looking for a key in all lines that it may be in, and for a slot that it may claim. Read slot.h
+ * first. */
 #include "search.h"
 
-/* ---- Time ----------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
 tick_t stint_decision_read_clock(struct decision *decision) {
     uint64_t clock = limiter_now(decision->limiter);
@@ -29,8 +30,8 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
 /* Lines that a decision sweeps on its way. */
 #define SWEPT_LINES 8
 
-/* Lowers latest_begin to the clock and the allowance, if no slot needs it any more. Each decision on
- * a full table sweeps some lines; the last one lowers it.
+/* Lowers latest_begin to the clock and the allowance, if no slot needs it any more. Each decision
+ * on a full table sweeps some lines; the last one lowers it.
  *
  * latest_begin is raised before a window is opened that begins later, and before such a window
  * becomes a policy's hint (limiter_raise_latest_begin). A decision compares it with its now, to see
@@ -52,7 +53,7 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
 static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
     const struct table *table = &limiter->table;
     struct header *header = limiter->header;
-    /* I7: the sweep, then the CAS below. What it has found so far is added up relaxed. */
+    /* I7: the sweep, then the CAS below. The counts of the sweep are relaxed. */
     uint64_t line = atomic_fetch_add_seq(&header->swept, SWEPT_LINES), last = line + SWEPT_LINES;
 
     if (line == 0) {
@@ -83,9 +84,9 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
     atomic_store_relaxed(&header->swept, 0); /* I7 */
 }
 
-/* Some window begins so late that one of three things is so: this thread is late, the clock was
- * stepped back, or somebody's now was ahead of it. The clock tells. A thread that is late by more
- * than the allowance is not late any more after this. Returns whether now has moved. */
+/* Some window begins far ahead of now. This thread is late, or the clock was stepped back, or
+ * somebody's now was ahead of the clock. The clock tells which. A thread that is late by more than
+ * the allowance moves its now to the clock. Returns whether now has moved. */
 static bool latest_recover(struct decision *decision) {
     uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
     uint64_t clock = limiter_now(decision->limiter);
@@ -100,10 +101,10 @@ static bool latest_recover(struct decision *decision) {
     return true;
 }
 
-/* ---- A slot that may be claimed ------------------------------------------------------------------ */
+/* ---- A slot that may be claimed -------------------------------------------------------------- */
 
-/* Whether a used slot can be taken over: it says no more than its absence would, whoever's it is.
- */
+/* Whether a used slot can be taken over: without it, its key would be decided on in the same
+ * way. */
 static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     bool key = snapshot->tag != table_tombstone(table) && !state_pending(snapshot->state);
@@ -140,7 +141,8 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
             uint64_t policy = (tag & policy_mask) - 1; /* no number: never used, tombstone */
             if (UNLIKELY(policy >= max_policies || state_pending(state)))
                 return position;
-            /* The id is in the top bits: one that is behind makes the difference more than any of these. */
+            /* The id is in the top bits: one that is behind makes the difference more than any of
+             * these. */
             uint64_t most = (uint64_t)(policies[policy].length + ALLOWANCE_TICKS) << STATE_ID;
             if (UNLIKELY(state - next >= most))
                 return position;
@@ -150,9 +152,10 @@ static uint32_t next_not_live(const struct decision *decision, const struct sequ
     return length;
 }
 
-/* ---- Find ----------------------------------------------------------------------------------- */
+/* ---- Find ------------------------------------------------------------------------------------ */
 
-/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
+ * (I5). */
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines) {
     struct sequence sequence = sequence_of(table, hash);
@@ -199,7 +202,8 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
                                  tick_t now) {
     const struct table *table = &limiter->table;
     const struct sequence sequence = sequence_of(table, hash);
-    /* What is ahead by the allowance at most is live by any window. Longer ones are told first (M10). */
+    /* What is ahead by the allowance at most is live by any window. bulk_window was raised before a
+     * longer window could be opened (M10). */
     const bool beyond = latest_beyond(limiter, now);
     const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
     const struct slot_pattern plain = plainly_live(table, tag, longest, now);
@@ -253,8 +257,9 @@ enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot)
         snapshot->tag = atomic_load_acquire(&slot->tag);     /* M15 */
         snapshot->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
         if (snapshot->tag == 0 || slot_reusable(decision, snapshot)) {
-            /* It is a while since that search, and two claims of a key use up a slot until the next tick.
-             * Another thread's is likely to be in a slot that this one would have taken: before this one. */
+            /* Look again, as far as this slot: it is a while since that search. Another thread's
+             * claim for the key is likely to be in a slot before this one. Two claims of a key
+             * would use up a slot until the next tick. */
             search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
             if (search.slot == NULL)
                 return ABSENT;

@@ -5,7 +5,7 @@
 
 #include "slot.h"
 
-/* ---- The sequence of slots that a key may be in --------------------------------------------- */
+/* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
 /* The lines that a key may be in: its home line, and those after it, which go round in the shard.
  */
@@ -43,7 +43,8 @@ struct run {
     const uint64_t *line, *end;
 };
 
-/* Those of the sequence from number `from` on to before `lines`, as far as they do not go round. */
+/* The lines of the sequence from number `from` on to before `lines`, as far as they stand in one
+ * piece. */
 static inline struct run sequence_run(const struct sequence *sequence, uint32_t from,
                                       uint32_t lines) {
     const struct line *line = sequence_line(sequence, from), *end = line + (lines - from);
@@ -56,8 +57,8 @@ static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
     return (uint32_t)((size_t)(end - line) / (sizeof(struct line) / sizeof(*line)));
 }
 
-/* The number of the first line from number `from` on whose slots are not all as asked; `lines` if there is
- * none before it. */
+/* The number of the first line, from `from` on, whose slots do not all match the pattern. Returns
+ * `lines` if there is none before it. */
 static inline uint32_t sequence_all_match(const struct sequence *sequence, uint32_t from,
                                           uint32_t lines, const struct slot_pattern *asked) {
     while (from < lines) {
@@ -94,8 +95,8 @@ static inline uint32_t sequence_length(const struct table *table) {
     return table->probe_lines * LINE_SLOTS;
 }
 
-/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever somebody has
- * written over a shared table. */
+/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever
+ * somebody has written over a shared table. */
 static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
     uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
     return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
@@ -110,35 +111,37 @@ struct snapshot {
     bool stepped; /* it may be claimed only because the clock was stepped back */
 };
 
-/* Lines of a search for a tag that are looked at for a never-used slot (I5): it ends most searches while a
- * table is young, when one is nearly always in the first two lines; later there is none, and looking costs. (slot_search
- * looks in the line at which it stops, too.) */
+/* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
+ * a table is young, that ends most searches, nearly always in the first two lines. Later there is
+ * no such slot, and looking costs. (slot_search looks in the line at which it stops, too.) */
 #define UNUSED_LINES 2
 
 /* What a search for a key has shown. */
 struct search {
     struct slot *slot; /* which has the key's tag; NULL: none */
-    uint32_t
-        line; /* its line, counted from home; NULL: so many from home on are live (slot_search) */
+    uint32_t line;     /* its line, counted from home; NULL: how many lines from home on are live */
 };
 
-/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
+ * (I5). */
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines);
 
-/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is none. */
+/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is
+ * none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct snapshot *snapshot);
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key. FOUND: `snapshot` is its slot, of which only the tag was seen. ABSENT: `snapshot` is the
- * first slot that it may claim. FULL: it may claim none; whether it has one is to be looked at again. */
+/* Looks for the key. FOUND: `snapshot` is its slot, of which only the tag was seen. ABSENT:
+ * `snapshot` is the first slot that it may claim. FULL: it may claim none; whether it has one is to
+ * be looked at again. */
 enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot);
 
-/* What atomic_all_match asks of the slots of a line that needs no closer look: that all are keys', not pending, and
- * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
- * closer look for nothing. */
+/* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
+ * none has the tag. It compares the high halves of tags only. A slot whose tag differs in the low
+ * half alone gives its line a closer look for nothing. */
 static inline struct slot_pattern others_of(const struct table *table, uint64_t tag) {
     const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
 
@@ -153,10 +156,10 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
     };
 }
 
-/* ---- Time ----------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
-/* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
- * is late. */
+/* Whether some slot's window begins far ahead of now. Then the clock was stepped back, or this
+ * thread is late. */
 static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
     /* I7, M8 */
     return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) - now > ALLOWANCE_TICKS;

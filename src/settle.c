@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * The long way of a decision on one slot: search, then charge, claim or do without, until nothing has changed on
- * the way. Read slot.h first. */
+ * The long way of a decision on one slot: search, then charge, claim or do without, until nothing
+ * has changed on the way. Read slot.h first. */
 #include "settle.h"
 
 #include "claim.h"
 #include "full.h"
 #include "search.h"
 
-/* The key has no slot, but may claim the one at `snapshot`; or (pending) has a claim there that somebody has not
- * resolved yet. */
+/* The key has no slot, but may claim the one at `snapshot`; or (pending) has a claim there that
+ * somebody has not resolved yet. */
 static enum progress decide_absent(struct decision *decision, struct snapshot *snapshot,
                                    bool pending);
 
-/* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or the clock was
- * stepped back, and the slot starts anew. Returns whether the slot is to be looked at again. */
+/* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
+ * the clock was stepped back, and the slot starts anew. Returns whether the slot is to be looked at
+ * again. */
 static bool look_ahead(struct decision *decision, struct sight *sight) {
     uint64_t id = state_id(sight->state), now = decision->now;
     bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
@@ -24,8 +25,8 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
     if (end <=
         tick_of(now)) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
         return false;
-    /* Stripes must agree on a window, and could not on one that is left over from 2^33 ticks ago, which is
-     * none of the policy's. */
+    /* Stripes must agree on a window. They could not agree on one that is left over from 2^33 ticks
+     * ago: it is none of the policy's. */
     if ((decision->terms.part & PART_SILENT) != 0 &&
         (end - decision->policy->start) % decision->policy->length != 0)
         stepped = true;
@@ -65,7 +66,8 @@ static enum progress decide_absent(struct decision *decision, struct snapshot *s
                                    bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(decision)) {
-        /* A claim may stand, for a while, beside the slot that the key has. */
+        /* It does not resolve the claim. It tells of the committed slot, if there is one beside the
+         * claim for a while. */
         if (pending && stint_find_committed(&decision->limiter->table, decision->hash,
                                             decision->tag, snapshot))
             return decide_found(decision, snapshot);
@@ -82,7 +84,8 @@ void stint_slot_settle(struct decision *decision) {
     struct snapshot snapshot;
     enum progress progress = stint_claim_short(decision);
 
-    /* Each round that ends STALE saw another thread's write, or moved its own now to the clock's. */
+    /* Each round that ends STALE saw another thread's write, or moved its own now to the
+     * clock's. */
     while (UNLIKELY(progress == STALE)) {
         decision->end = window_of(decision);
         switch (stint_slot_find(decision, &snapshot)) {

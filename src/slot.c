@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the steps of a decision (slot.h) need seldom, out of line so that the path keeps its registers. */
+ * What the steps of a decision (slot.h) need seldom, out of line so that the path keeps its
+ * registers. */
 #include "slot.h"
 
 #ifdef STINT_TESTING
@@ -8,7 +9,7 @@ void (*stint_test_step)(const void *word);
 uint64_t stint_test_removed;
 #endif
 
-/* ---- 2  Window ---- */
+/* ---- 2  Window ------------------------------------------------------------------------------- */
 
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick) {
@@ -23,7 +24,8 @@ tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy 
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now) {
     tick_t end = stint_window_at(limiter, policy, flags, hash, tick_of(now));
-    /* The first and the last window of 64 bits of ns are no hints: each would be taken for the other. */
+    /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
+     * other. */
     if ((flags & STINT_START_PER_KEY) == 0 && end >= policy->length &&
         end <= (tick_t)(UINT64_MAX / STINT_TICK_NS) &&
         /* I7: latest_begin first, then the hint (M7). */
@@ -32,7 +34,7 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     return end;
 }
 
-/* ---- 5  Charge: what a fetch-add was that met something else ---- */
+/* ---- 5  Charge: what a fetch-add was that met something else --------------------------------- */
 
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                            uint64_t added) {
@@ -40,8 +42,8 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
         return true;
     if (GUARD(ADDED_PENDING, state_pending(added))) /* the commit drops it */
         return false;
-    /* Tag (M3), then state (M4): if both are the key's with the end that was added to, it was the key's when
-     * it was added to (I1). */
+    /* Tag (M3), then state (M4): if both are the key's with the end that was added to, it was the
+     * key's when it was added to (I1). */
     if (!GUARD(ADDED_TAG, atomic_load_acquire(&slot->tag) != decision->tag) &&
         !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
         return true;
@@ -51,7 +53,7 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
     return false;
 }
 
-/* ---- 6  Verdict ---- */
+/* ---- 6  Verdict ------------------------------------------------------------------------------ */
 
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict) {

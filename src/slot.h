@@ -17,15 +17,17 @@
  *     COMMITTED   tag = a key's, pending = 0  the one slot of its key: tokens are counted in it
  *     TOMBSTONE   tag = table_tombstone       a claim that was cancelled
  *
- * "End" below is the full end that the id stands for. A slot is OVER when its end <= now. Then it can be taken over:
+ * "End" below is the full end that the id stands for. A slot is OVER when its end <= now. Then it
+ * can be taken over:
  *
  *     NEVER --claim--> PENDING --commit--> COMMITTED --+
  *                       ^   |                          |  over, and nothing is carried
  *                       |   +----cancel--> TOMBSTONE --+
  *                       +------------claim-------------+
  *
- * Transitions, and the functions that make them. D: double-width CAS on tag and state; S: CAS on the state alone;
- * +: fetch-add on it. Functions without a file are in this one. tests/model/run compares this table with the model.
+ * Transitions, and the functions that make them. D: double-width CAS on tag and state; S: CAS on
+ * the state alone; +: fetch-add on it. Functions without a file are in this one. tests/model/run
+ * compares this table with the model.
  *
  *     from        to          how  by
  *     NEVER       PENDING     D    claim: claim.c, stint_claim_short, stint_claim_slot
@@ -44,8 +46,9 @@
  *     COMMITTED   COMMITTED   +    take: take.c, take_in; stripes.c, stint_stripe_decide;
  *                                  decide_all.c, part_charge. Each adds one token after a load that
  *                                  showed the key's tag, this window and room.
- *     COMMITTED   COMMITTED   D    decide: slot_charge; stripes.c, stint_stripe_decide;
- *                                  decide_all.c, part_charge. Same window: used or refused change.
+ *     COMMITTED   COMMITTED   D    decide: slot_charge; take.c, take_tokens;
+ *                                  stripes.c, stint_stripe_decide; decide_all.c, part_charge.
+ *                                  Same window: used or refused change.
  *                                  Or it is over: a new window of the same key.
  *                                  refund: slot_give_back. reset: refund.c, slot_reset.
  *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
@@ -70,9 +73,10 @@
  * Clock steps. Ends fall when the clock was stepped back: I1, and with it promises A and B, hold
  * between steps of the clock, not across them (search.c, stint_beyond_clock).
  *
- * Why each step is right stands above its function: what confirms a state that was loaded at slot_look, the fetch-add
- * at stint_slot_added_ours, claims in claim.c, a full table in full.c, groups in decide_all.c. ordering.md has the
- * orders of memory, M1 to M15. Each atomic operation cites the M or I that it serves.
+ * Why each step is right stands above its function: what confirms a state that was loaded at
+ * slot_look, the fetch-add at stint_slot_added_ours, claims in claim.c, a full table in full.c,
+ * groups in decide_all.c. ordering.md has the orders of memory, M1 to M15. Each atomic operation
+ * cites the M or I that it serves.
  *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
 #ifndef STINT_SLOT_H
@@ -125,7 +129,7 @@ static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t st
     return atomic_cas2_seq(slot, expected, desired);
 }
 
-/* ---- A decision, handed from step to step -------------------------------------------------------- */
+/* ---- A decision, handed from step to step ---------------------------------------------------- */
 
 struct decision {
     struct stint_limiter *limiter;
@@ -143,28 +147,30 @@ struct decision {
     uint32_t flags; /* of the verdict */
 };
 
-/* What the decision has come to so far: STALE: the slots changed meanwhile, or its now moved, start over. */
+/* What a decision has come to so far. STALE: the slots changed meanwhile, or its now moved; start
+ * over. */
 enum progress { DONE, STALE };
 
-/* ---- 2  Window ----------------------------------------------------------------------------------- */
+/* ---- 2  Window ------------------------------------------------------------------------------- */
 
-/* The end of the window that holds a tick, by a policy with these flags, for a key with this hash. I7 is seen
- * to: the window may be opened. */
+/* The end of the window that holds a tick, by a policy with these flags, for a key with this hash.
+ * It raises latest_begin (I7), so the window may be opened. */
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick);
 
-/* Likewise of an instant. The policy's own window becomes its hint. (Not of a struct decision, whose fields would
- * have to be in memory for it on the path.) */
+/* Likewise of an instant. The policy's own window becomes its hint. (It does not take a struct
+ * decision: on the path that would force the struct's fields into memory.) */
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now);
 
-/* The end of the window of now, of a key of its own: computed. */
+/* Computes the end of the window of now: the policy's, or the key's own. */
 static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
     return stint_window_compute(decision->limiter, decision->policy, decision->terms.traits,
                                 decision->hash, decision->now);
 }
 
-/* Finds the window of now by the policy's hint, which a window of a key's own has not got. */
+/* Finds the end of the window of now by the policy's hint. A window of the key's own has no hint:
+ * 0. */
 static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
     /* A hint, whose begin latest_begin has (I7). */
     tick_t end = (tick_t)atomic_load_relaxed(&decision->policy->current_end);
@@ -176,7 +182,7 @@ static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
     return window_anew(decision);
 }
 
-/* ---- 1  Policy ----------------------------------------------------------------------------------- */
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
 
 /* What a request of known flags must not combine. */
 static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
@@ -186,7 +192,8 @@ static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
             ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
 }
 
-/* What an instance of the path knows before it begins, as constants, which fold what is made of them. */
+/* What an instance of the path knows before it begins. These are constants, so the compiler folds
+ * what is computed from them. */
 struct known {
     uint32_t traits; /* all that the policy has; 0: not known */
     bool flags;      /* those of the request are `of_request` */
@@ -195,9 +202,9 @@ struct known {
 
 static const struct known nothing_known = {0};
 
-/* Reads all that a decision must know of its policy, and of what the request asks of it. Returns 0; else the flag
- * of a verdict that says why there is none (STINT_UNKNOWN_POLICY, too, where the policy has not got the known
- * traits any more). */
+/* Reads what a decision must know of its policy and of the request. Returns 0; else there is no
+ * decision, and the verdict's flag that says why is returned. That is STINT_UNKNOWN_POLICY, too,
+ * where the policy no longer has the known traits. */
 static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                                              struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
@@ -205,7 +212,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY(request->policy >= limiter->max_policies))
         return STINT_UNKNOWN_POLICY;
     const uint32_t flags = known.flags ? known.of_request : request->flags;
-    if (UNLIKELY(!request_good(flags, request->limit)))
+    const uint64_t reserved = known.flags ? 0 : request->reserved;
+    if (UNLIKELY(reserved != 0 || !request_good(flags, request->limit)))
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
@@ -258,8 +266,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     return 0;
 }
 
-/* A decision on one token by a plain policy, whose window of now ends at `end`. All but the capacity is
- * constant, which folds what is made of it. */
+/* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
+ * capacity is constant, so the compiler folds what is computed from it. */
 static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limiter,
                                                     uint32_t policy_id, uint64_t now, tick_t end,
                                                     uint64_t capacity) {
@@ -280,14 +288,14 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict);
 
-/* ---- 3  Line ------------------------------------------------------------------------------------- */
+/* ---- 3  Line --------------------------------------------------------------------------------- */
 
 static inline struct line *home_of(const struct table *table, uint64_t hash) {
     return &table->lines[table_home(table, hash)];
 }
 
-/* Which slots of this line have the tag; 0 if none. All four are compared before the one branch
- * that follows, which is predictable: an early exit would not be. No order among the four. */
+/* Which slots of this line have the tag; 0 if none. All four are compared, in no order, before one
+ * branch follows. That branch is predictable; an early exit would not be. */
 static inline uint32_t line_match(const struct line *line, uint64_t tag) {
     return atomic_match4(&line->slots[0].tag, tag); /* a hint, which M1 and M2 check */
 }
@@ -303,7 +311,8 @@ static inline struct slot *line_find(struct line *line, uint64_t tag) {
     return match == 0 ? NULL : line_slot(line, match);
 }
 
-/* Likewise of a key's first two lines, in which nearly every key is: 1 in 25 is in the second at a load of 50%. */
+/* Likewise of a key's first two lines, in which nearly every key is: 1 in 25 is in the second at a
+ * load of 50%. */
 static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
                                             uint64_t tag) {
     struct line *home = home_of(table, hash);
@@ -311,15 +320,15 @@ static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t 
     return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
 }
 
-/* Fetches the line after a home line: it would stop the processor for a whole miss. To the second-level cache
- * only: out of cache that takes 2 ns less of a decision, because the first-level cache has few misses under way at
- * once. */
+/* Fetches the line after a home line, whose miss would stop the processor. It goes to the
+ * second-level cache only: the first-level cache has few misses under way at once, and out of cache
+ * a decision takes 2 ns less so. */
 static ALWAYS_INLINE void fetch_next(const struct line *home) {
     __builtin_prefetch(home + 1, 0, 2); /* harmless where it is another shard's, or none */
 }
 
-/* Requests whose lines are on their way while one is decided: about as many misses as a core keeps under
- * way (10 to 24 line fill buffers on x86-64 of the last ten years). */
+/* Requests whose lines are on their way while one is decided: about as many misses as a core keeps
+ * under way (10 to 24 line fill buffers on x86-64 of the last ten years). */
 #define AHEAD 16
 
 /* Fetches both lines of a key. Returns the first. */
@@ -330,7 +339,7 @@ static ALWAYS_INLINE struct line *fetch_lines(const struct table *table, uint64_
     return home;
 }
 
-/* ---- 4  Judge (charge.h) what was seen ----------------------------------------------------------- */
+/* ---- 4  Judge (charge.h) what was seen ------------------------------------------------------- */
 
 /* A slot of the decision's key as it was seen, and what the decision begins with. */
 struct sight {
@@ -370,7 +379,8 @@ static ALWAYS_INLINE uint64_t count_granted(const struct decision *decision, uin
     return count < most ? count : most;
 }
 
-/* Makes the terms of the request those of a rule that was read later, by which its window begins. */
+/* Fits the terms of a request to a rule that was read later: the request's window begins by that
+ * rule. */
 static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rule) {
     if (UNLIKELY(terms->capacity > rule->capacity) && !terms->unlike) {
         uint64_t more = terms->room - terms->capacity;
@@ -447,7 +457,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
     return LOOK_GOOD;
 }
 
-/* ---- 5  Charge ----------------------------------------------------------------------------------- */
+/* ---- 5  Charge ------------------------------------------------------------------------------- */
 
 /* Whether a refusal sets the refused bit. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
@@ -455,7 +465,8 @@ static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
 }
 
-/* Finds what is to be written of what was judged of a sight. Returns false if nothing is. */
+/* Finds the state to be written after a sight was judged. Returns false if nothing is to be
+ * written. */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct sight *sight,
                                     uint64_t *next) {
     const struct terms *terms = &decision->terms;
@@ -474,7 +485,8 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct sigh
     return first_refusal || writes;
 }
 
-/* Whether the slot is in the window in which it was seen: what confirms a decision that writes nothing. */
+/* Whether the slot is still in the window in which it was seen. This confirms a decision that
+ * writes nothing. */
 static ALWAYS_INLINE bool slot_unchanged(const struct sight *sight) {
     /* M2 */
     return !GUARD(FOUND_STATE,
@@ -495,7 +507,7 @@ static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct si
                : slot_unchanged(sight);
 }
 
-/* ---- 6  Verdict ---------------------------------------------------------------------------------- */
+/* ---- 6  Verdict ------------------------------------------------------------------------------ */
 
 /* Adds what a verdict says of a decision to the statistics. */
 static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, uint32_t policy_id,
@@ -514,7 +526,7 @@ static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, ui
         limiter_count(limiter, policy_id, COUNT_NEAR_LIMIT);
 }
 
-/* What the verdict's retry_after is computed from where it is not simply the end of the window. */
+/* What retry_after is computed from, where it is not simply the end of the window. */
 struct waiting {
     const struct policy *policy;
     struct terms terms;
@@ -536,6 +548,8 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, flags) == 4 &&
                   offsetof(struct stint_verdict, capacity) == 8,
               "the first two fields fill a word");
+static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
+              "they can grow into their reserved words");
 
 /* The one writer of verdicts: counts the decision and tells it. Returns verdict.allowed. */
 static ALWAYS_INLINE bool decision_end(const struct decision *decision,
@@ -587,7 +601,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     if ((within && !is_charge(terms)) ||
         (charge->used < terms->capacity && !(untracked && !charge->fits)))
         remaining = terms->capacity - charge->used;
-    /* Both at once, with what is between them; bytes put together in memory would be waited for. */
+    /* One store for both. Bytes that are joined in memory would make the next load wait. */
     const uint64_t begin = VERDICT_BEGIN(allowed, flags);
     memcpy(verdict, &begin, sizeof(begin));
     verdict->capacity = (uint32_t)terms->capacity;
@@ -597,11 +611,12 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = wait;
+    verdict->reserved[0] = verdict->reserved[1] = 0;
     return allowed;
 }
 
-/* Steps 5 and 6 of what was judged of a sight. What fits and what is refused each go by themselves, so that the rest
- * of the path knows which it is. Returns false if the slot has changed since. */
+/* Steps 5 and 6, after a sight was judged. What fits and what is refused go separate ways, so that
+ * the compiler knows which it is. Returns false if the slot has changed since. */
 static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct sight *sight,
                                       struct stint_verdict *verdict, bool *allowed) {
     if (decision->charge.fits) {
@@ -628,7 +643,7 @@ static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct si
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                            uint64_t added);
 
-/* ---- Give back ----------------------------------------------------------------------------------- */
+/* ---- Give back ------------------------------------------------------------------------------- */
 
 /* Tokens that are given back. */
 struct giving {
@@ -680,7 +695,8 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                      (state & ~(mask << shift)) | (held - given) << shift);
 }
 
-/* Whether what is left of a window that is over may still matter to its key. `policy` may be NULL. */
+/* Whether what is left of a window that is over may still matter to its key. `policy` may be
+ * NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
     if (policy == NULL || LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0))
         return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the order in which
- * a request needs them: its own stripe; a look at all; what several give; a refusal. */
+ * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the
+ * order in which a request needs them: its own stripe; a look at all; what several give; a
+ * refusal. */
 #include "stripes.h"
 
 #include "refund.h"
@@ -15,12 +16,13 @@ struct gathered {
     uint32_t flags;
 };
 
-/* What the key has used if all its stripes have used as much as one: the verdict's estimate. */
+/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
+ * one. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
     return used * stripes < capacity ? used * stripes : capacity;
 }
 
-/* The decision on one stripe that is a part of the whole one: neither counted nor marked. */
+/* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
                                        uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
@@ -37,10 +39,10 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
     return part;
 }
 
-/* ---- The thread's own stripe ------------------------------------------------------------------ */
+/* ---- The thread's own stripe ----------------------------------------------------------------- */
 
-/* A fetch-add on the own stripe met another window, or no room. Returns whether a token was had: `used` receives
- * those of the stripe, `end` the window's end. */
+/* A fetch-add on the own stripe met another window, or no room. Returns whether it took a token all
+ * the same. `end` receives the end of that window. */
 static bool own_added(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct slot *slot, uint64_t added, tick_t *end) {
     struct decision whole;
@@ -70,7 +72,7 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
-        cost == 0 || (request->flags | request->limit) != 0)
+        cost == 0 || (request->flags | request->limit | request->reserved) != 0)
         return stint_slot_decide(limiter, request, now, verdict);
     uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
     uint64_t used = state - window + cost;
@@ -99,10 +101,11 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     return decision_end(&whole, verdict);
 }
 
-/* ---- All stripes --------------------------------------------------------------------------------- */
+/* ---- All stripes ----------------------------------------------------------------------------- */
 
-/* Gives back what was taken. What a stripe has not got any more has been given back by somebody else, whose refund
- * has found it there: it is in the other stripes. */
+/* Gives back what was taken. A stripe may hold less than was taken from it: then somebody else's
+ * refund has taken those tokens out of it, and his own are in the other stripes. So the rest is
+ * given back there. */
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits);
     uint64_t rest = 0;
@@ -119,8 +122,8 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
     }
 }
 
-/* Moves the whole into the newer window that a part was in, because a window has just turned, the clock was
- * stepped back, or this thread is late. `now` is the caller's, for whom the verdict is: it is moved to the
+/* Moves the whole into the newer window that a part was in: a window has just turned, the clock was
+ * stepped back, or this thread is late. The verdict is for `now`, the caller's. It moves to the
  * clock's if that had to be read. */
 static void move_on(struct decision *whole, const struct decision *part, uint64_t *now) {
     if (part->now > whole->now)
@@ -130,8 +133,8 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is in. `lost`
- * receives the shares of those that have no slot, the table being full. */
+/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is
+ * in. `lost` receives the shares of stripes that have no slot, because the table is full. */
 static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) {
     uint64_t used = 0;
 
@@ -152,12 +155,13 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
     return used;
 }
 
-/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. Returns false, and
- * all was given back, if a stripe is in a newer one, because a window has just turned or because this
- * thread is late: whole->now is in that one then. `now` is as for move_on.
+/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. A stripe
+ * may be in a newer window, because one has just turned or because this thread is late. Then all is
+ * given back, whole->now moves into that window, and false is returned. `now` is as for move_on.
  *
- * Nothing is taken in the newer window on the way (PART_SAME_WINDOW): who came between that and the giving back
- * could be refused the last token for nothing. So a request for one token gives none back, ever. */
+ * Nothing is taken in the newer window on the way (PART_SAME_WINDOW). Until it were given back,
+ * somebody else could be refused the last token for nothing. So a request for one token never gives
+ * one back. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
@@ -167,7 +171,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
 
     whole->only_end = whole->end;
     *gathered = (struct gathered){0};
-    /* What a charge has left when all shares are filled goes to stripe 0: once more round. */
+    /* When all shares are filled, what a charge has left goes to stripe 0, in one more round. */
     for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
         uint32_t stripe = i < stripes ? (first + i) % stripes : 0;
         if (i == stripes) { /* as many as a count holds */
@@ -201,8 +205,8 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     return true;
 }
 
-/* What all stripes have used after a charge. If the window turned meanwhile, what the charge saw: it stays in
- * the window in which it was made, and a refund by its verdict is for that one. */
+/* What all stripes have used after a charge. If the window turned meanwhile, it is what the charge
+ * saw: the charge stays in its window, and a refund by its verdict is for that window. */
 static uint64_t used_after_charge(const struct decision *whole, const struct gathered *gathered) {
     struct decision look = *whole;
     uint64_t now = whole->now, lost, used = sum_used(&look, &now, &lost);
@@ -210,11 +214,11 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
     return look.end != whole->end ? gathered->seen + gathered->total : used;
 }
 
-/* ---- A refusal ----------------------------------------------------------------------------------- */
+/* ---- A refusal ------------------------------------------------------------------------------- */
 
-/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
- * stripe 0. Returns false, and nothing was refused, if the window has turned since: whole->now is in the next
- * one then. `now` is as for move_on. */
+/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is
+ * marked in stripe 0. If the window has turned since, nothing is refused, whole->now moves into the
+ * next window, and false is returned. `now` is as for move_on. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
     const bool drain = (terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN;
@@ -240,7 +244,8 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     return true;
 }
 
-/* Refuses or lets through as a full table does, on which a stripe has no slot and the others have not enough. */
+/* A stripe has no slot in a full table, and the others have not enough: refuses or lets through as
+ * on_full says. */
 static void untracked(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     struct charge *charge = &whole->charge;
@@ -253,7 +258,7 @@ static void untracked(struct decision *whole) {
     whole->flags = STINT_UNTRACKED;
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 enum looked { TAKE, REFUSE, SETTLED };
 
@@ -279,13 +284,14 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     return REFUSE;
 }
 
-/* Decides in the window of whole->now. Returns false if that has turned: whole->now is in the next one then. */
+/* Decides in the window of whole->now. If that has turned, whole->now moves into the next one, and
+ * false is returned. */
 static bool stripes_settle(struct decision *whole, uint64_t *now) {
     struct terms *terms = &whole->terms;
     const bool partial = (terms->flags & STINT_PARTIAL) != 0;
-    /* One token is taken where it is found. A request for more looks first, so that one which does not fit takes
-     * nothing that another could have, and claims no slot; so does one with a limit of its own, of whose
-     * shares others know nothing. */
+    /* One token is taken where it is found. A request for more looks first: if it does not fit, it
+     * takes nothing that another could have, and claims no slot. A request with a limit of its own
+     * looks first, too, as others know nothing of its shares. */
     const bool look =
         is_look(terms) || terms->cost != 1 || (terms->part & PART_REFUSED) != 0 || terms->own;
     struct gathered gathered;
@@ -315,7 +321,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     }
     if (GUARDED(STRIPES_BACK))
         give_back(whole, &gathered);
-    /* A token that came back to a stripe that had been passed: once more, from the beginning. */
+    /* A token may have come back to a stripe that was already passed. If so: once more, from the
+     * beginning. */
     if (!look && (gathered.flags & STINT_UNTRACKED) == 0 && look_first(whole, now) == TAKE)
         return false;
     if ((gathered.flags & STINT_UNTRACKED) == 0)
@@ -337,7 +344,7 @@ static bool stripes_decide(struct decision *whole, struct stint_verdict *verdict
     return decision_end(whole, verdict);
 }
 
-/* ---- Any request: the long way ------------------------------------------------------------------- */
+/* ---- Any request: the long way --------------------------------------------------------------- */
 
 bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict) {
     if (traits_striped(decision->terms.traits))

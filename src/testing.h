@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may stop
- * a thread, and guards that a test may take away to see that it would notice. In other builds all of
- * it is nothing.
+ * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may
+ * stop a thread, and guards that a test may take away to see that it would notice. In other builds
+ * all of it is nothing.
  *
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it
- *     if (GUARD(TAKE_TAG, tag is another))    the condition; never, where a test took the guard away
+ *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
  *     if (GUARDED(CLAIM_LOOK))                true; false, where a test took the guard away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H

@@ -51,8 +51,8 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
-/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is no whole
- * number of ticks, as 2^64 ns are none. */
+/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is
+ * no whole number of ticks, as 2^64 ns are none. */
 static inline tick_t tick_of_end(uint64_t ns) {
     const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
     return tick_of(ns) +

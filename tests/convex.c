@@ -345,7 +345,7 @@ static void test_tables(void **state) {
                                 0};
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
         struct stint_policy policy = policy_of(&convex);
-        int id = stint_policy_add(limiter, &policy);
+        int id = policy_added(limiter, &policy);
         if (id < 0)
             fail_msg("\"%s\": %s", script->name, stint_reason());
         stint_key key = number_key(limiter, s);
@@ -387,7 +387,7 @@ static void test_random_runs(void **state) {
         convex.start = (int64_t)(random_below(&random, 10000) * STINT_TICK_NS);
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
         struct stint_policy policy = policy_of(&convex);
-        int id = stint_policy_add(limiter, &policy);
+        int id = policy_added(limiter, &policy);
         assert_true(id >= 0);
         stint_key key = number_key(limiter, round);
         /* A plain policy forgets, so it is not Convex's when its capacity was lowered. */

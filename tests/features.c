@@ -30,7 +30,7 @@ enum {
 };
 
 static uint32_t add(struct stint_limiter *limiter, const struct stint_policy *policy) {
-    int id = stint_policy_add(limiter, policy);
+    int id = policy_added(limiter, policy);
     if (id < 0)
         fail_msg("policy \"%s\": %s", policy->name, stint_reason());
     return (uint32_t)id;
@@ -451,7 +451,7 @@ static void run_script(const struct script *script, bool batch) {
             .reset_after = step->window - step->now,
             .retry_after = step->retry_after,
         };
-        struct stint_request request = {key, id, step->cost, step->limit, step->flags};
+        struct stint_request request = {key, id, step->cost, step->limit, step->flags, 0};
         struct stint_verdict got;
         memset(&got, 0xa5, sizeof got);
         bool allowed = batch ? stint_decide_batch(limiter, &request, 1, step->now, &got) == 1
@@ -573,8 +573,8 @@ static void test_own_limits_stay_in_their_slot(void **state) {
     for (int i = 0; i < 2; i++) {
         uint32_t most = i == 0 ? MOST : 16383, used = 0;
         for (int n = 0; n < 40; n++) {
-            struct stint_request request = {7, ids[i], n % 2 ? 5000 : MOST, MOST,
-                                            RESERVE | (n % 3 == 0 ? PARTIAL : 0)};
+            struct stint_request request = {
+                7, ids[i], n % 2 ? 5000 : MOST, MOST, RESERVE | (n % 3 == 0 ? PARTIAL : 0), 0};
             struct stint_verdict v;
             stint_decide(limiter, &request, STINT_NOW, &v);
             used += v.granted;
@@ -583,7 +583,7 @@ static void test_own_limits_stay_in_their_slot(void **state) {
             assert_int_equal(used_of(limiter, ids[i], 7), used);
         }
         assert_true(used > 0);
-        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN};
+        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN, 0};
         stint_decide(limiter, &drain, STINT_NOW, NULL);
         struct stint_verdict v = ask(limiter, ids[i], 7, 1, 0);
         assert_false(v.allowed);
@@ -809,7 +809,7 @@ static void test_all_of_a_ladder(void **state) {
         stint_key path = stint_key_join(limiter, user, &endpoint, sizeof endpoint);
         uint32_t of_path = 0;
         struct stint_request requests[3] = {
-            {user, ids[0], 1, 0, 0}, {user, ids[1], 1, 0, 0}, {path, ids[2], 1, 0, 0}};
+            {user, ids[0], 1, 0, 0, 0}, {user, ids[1], 1, 0, 0, 0}, {path, ids[2], 1, 0, 0, 0}};
         for (int i = 0; i < 12; i++) {
             bool fits[3] = {true, minute < 33, of_path < 10};
             bool all = fits[1] && fits[2];
@@ -864,7 +864,7 @@ static void test_all_twice_the_same(void **state) {
     policies[3].stripes = 2;
     for (int p = 0; p < 4; p++) {
         uint32_t id = add(limiter, &policies[p]);
-        struct stint_request requests[2] = {{5, id, 2, 0, 0}, {5, id, 2, 0, 0}};
+        struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
         struct stint_verdict v[2];
         assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
         assert_int_equal(v[0].granted, 0);
@@ -894,7 +894,7 @@ static void test_all_with_shadows_and_looks(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
     uint32_t plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    struct stint_request requests[2] = {{5, shadow, 1, 0, 0}, {5, plain, 1, 0, 0}};
+    struct stint_request requests[2] = {{5, shadow, 1, 0, 0, 0}, {5, plain, 1, 0, 0, 0}};
     struct stint_verdict v[2];
     for (unsigned i = 1; i <= 7; i++) {
         assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, v), i <= 5);
@@ -911,7 +911,7 @@ static void test_all_with_shadows_and_looks(void **state) {
     assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
 
     /* One that only looks decides, and takes nothing. */
-    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK}, {7, plain, 2, 0, 0}};
+    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK, 0}, {7, plain, 2, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
     assert_int_equal(v[0].granted, 0);
     assert_int_equal(v[1].granted, 2);
@@ -934,7 +934,8 @@ static void test_all_of_nothing(void **state) {
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
 
-    struct stint_request requests[3] = {{1, id, 3, 0, 0}, {2, id, 3, 0, 0}, {3, id, 3, 0, 0}};
+    struct stint_request requests[3] = {
+        {1, id, 3, 0, 0, 0}, {2, id, 3, 0, 0, 0}, {3, id, 3, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_false(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_true(stint_decide_all(limiter, requests, 1, T0, NULL) == false);
@@ -992,7 +993,10 @@ static void test_all_or_nothing(void **state) {
                     flags |= random_below(&random, 2) == 0 ? PEEK : PARTIAL;
                 requests[r] = (struct stint_request){random_below(&random, KEYS),
                                                      ids[random_below(&random, POLICIES)],
-                                                     (uint32_t)random_below(&random, 16), 0, flags};
+                                                     (uint32_t)random_below(&random, 16),
+                                                     0,
+                                                     flags,
+                                                     0};
             }
             bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v), each = true;
             for (size_t r = 0; r < n; r++) {
@@ -1392,7 +1396,7 @@ static void test_floods_do_not_pay_debts(void **state) {
 
 static const struct stint_verdict bad_request = {.flags = BAD, .retry_after = STINT_NEVER};
 
-/* Flags and limit of requests that make no sense. Returns whether there is a number `i`. */
+/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t together[][2] = {
         {CHARGE | PARTIAL, 0},
@@ -1414,11 +1418,18 @@ static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
 
     request->limit = 0;
+    request->reserved = 0;
     if (i < UNKNOWN * BESIDES) {
         request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
         return true;
     }
     i -= UNKNOWN * BESIDES;
+    if (i < 64 * BESIDES) {
+        request->flags = besides[i % BESIDES];
+        request->reserved = UINT64_C(1) << i / BESIDES;
+        return true;
+    }
+    i -= 64 * BESIDES;
     if (i >= sizeof together / sizeof together[0])
         return false;
     request->flags = together[i][0];
@@ -1431,7 +1442,8 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
     if (same_verdict(verdict, &bad_request))
         return;
     print_verdict("got", verdict);
-    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32, call, request->flags, request->limit);
+    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx64, call, request->flags,
+             request->limit, request->reserved);
 }
 
 /* Refused, marked and counted, whoever is asked, and nothing is written. */
@@ -1479,9 +1491,11 @@ static void test_bad_requests_of_a_batch(void **state) {
         uint32_t allowed = 0;
         stint_key key = number_key(limiter, i);
         for (uint32_t r = 0; r < N; r++)
-            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0};
-        for (uint32_t r = 7; r < N; r += 13)
+            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0};
+        for (uint32_t r = 7; r < N; r += 13) {
             requests[r].flags = bad.flags, requests[r].limit = bad.limit;
+            requests[r].reserved = bad.reserved;
+        }
         memset(v, 0xa5, sizeof v);
         size_t n = stint_decide_batch(limiter, requests, N, test_time, v);
         for (uint32_t r = 0; r < N; r++) {
@@ -1566,7 +1580,7 @@ static void test_too_many_of_a_whole(void **state) {
     struct stint_request requests[MANY];
     struct stint_verdict v[MANY + 1];
     for (size_t i = 0; i < MANY; i++)
-        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0};
+        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
     struct copied copied = copy_table(limiter);
     uint64_t bad = 0;
     for (size_t n = STINT_ALL_MAX + 1; n <= MANY; n += 50) {
@@ -1672,7 +1686,7 @@ static void test_contradictions(void **state) {
         policy.near_limit = cases[i].near_limit;
         policy.jitter = cases[i].jitter;
         uint32_t policies = get_stats(limiter).policies;
-        int added = stint_policy_add(limiter, &policy);
+        int added = policy_added(limiter, &policy);
         if (cases[i].words == NULL) {
             if (added < 0)
                 fail_msg("case %zu: %s", i, stint_reason());
@@ -1705,7 +1719,7 @@ static void test_contradictions(void **state) {
     }
     /* Each key has a start of its own, or the policy has one. */
     struct stint_policy policy = make_policy("start", 10, MINUTE, 10000000, STINT_START_PER_KEY);
-    assert_int_equal(stint_policy_add(limiter, &policy), -EINVAL);
+    assert_int_equal(policy_added(limiter, &policy), -EINVAL);
     assert_non_null(strstr(stint_reason(), "start"));
     stint_close(limiter);
 }

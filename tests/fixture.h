@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "policy_id.h"
 #include "stint.h"
 
 #define MS     UINT64_C(1000000)
@@ -96,7 +97,7 @@ static inline struct stint_policy make_policy(const char *name, uint32_t limit, 
 static inline uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
                                   uint64_t window, int64_t start, uint32_t flags) {
     struct stint_policy policy = make_policy(name, limit, window, start, flags);
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     if (id < 0)
         fail_msg("policy \"%s\": %s", name, stint_reason());
     return (uint32_t)id;
@@ -115,14 +116,14 @@ static inline stint_key number_key(const struct stint_limiter *limiter, uint64_t
 
 static inline struct stint_stats get_stats(struct stint_limiter *limiter) {
     struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
     return stats;
 }
 
 static inline struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter,
                                                          uint32_t id) {
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(limiter, id, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(limiter, id, &stats), 0);
     return stats;
 }
 
@@ -145,7 +146,8 @@ static inline bool same_verdict(const struct stint_verdict *a, const struct stin
     return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
            a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
            a->window == b->window && a->reset_after == b->reset_after &&
-           a->retry_after == b->retry_after;
+           a->retry_after == b->retry_after && a->reserved[0] == b->reserved[0] &&
+           a->reserved[1] == b->reserved[1];
 }
 
 static inline void print_verdict(const char *label, const struct stint_verdict *v) {

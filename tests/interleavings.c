@@ -16,6 +16,7 @@
 
 #include "counters.h" /* for the number of the thread */
 #include "mistakes.h"
+#include "policy_id.h"
 #include "stint.h"
 #include "testing.h"
 
@@ -65,11 +66,11 @@ static void open_line(enum stint_on_full on_full, uint64_t window, uint64_t brie
     struct stint_policy about = STINT_POLICY_INIT;
     about.limit = 1;
     about.window = window;
-    policy = (uint32_t)stint_policy_add(limiter, &about);
+    policy = (uint32_t)policy_added(limiter, &about);
     about = (struct stint_policy)STINT_POLICY_INIT;
     about.limit = 10;
     about.window = brief_window;
-    brief = (uint32_t)stint_policy_add(limiter, &about);
+    brief = (uint32_t)policy_added(limiter, &about);
     meanwhile = NULL;
     at_clock = false;
     passed_over = 0;
@@ -170,7 +171,7 @@ static void test_claim_given_up(void **state) {
     assert_true(other_allowed);
     assert_false(allowed);
     struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
     assert_int_equal(stats.placed, 4 + 3); /* the other key's, and two claims */
 }
 
@@ -444,7 +445,7 @@ static void add_striped(uint32_t limit, uint32_t stripes) {
     about.limit = limit;
     about.stripes = stripes;
     about.window = 20000 * SECOND;
-    striped = (uint32_t)stint_policy_add(limiter, &about);
+    striped = (uint32_t)policy_added(limiter, &about);
 }
 
 static void take_all_stripes(void) {
@@ -506,7 +507,7 @@ static void check_refuses_nobody(const struct stint_policy *about,
                                  const struct stint_request *requests, size_t n, const char *what) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)stint_policy_add(limiter, about);
+        striped = (uint32_t)policy_added(limiter, about);
         assert_int_equal(striped, requests[0].policy);
         for (unsigned i = 0; i < 4; i++)
             assert_true(stint_take(limiter, striped, KEY, 1, test_time, NULL));
@@ -575,7 +576,7 @@ static void test_stripes_lose_no_token(void **state) {
         played = 0;
         for (unsigned second = 0, others = 1; others != 0; second += 3) {
             open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-            striped = (uint32_t)stint_policy_add(limiter, &about);
+            striped = (uint32_t)policy_added(limiter, &about);
             others_allowed = 0;
             then_stops_at = second;
             stint_thread_number =
@@ -590,7 +591,7 @@ static void test_stripes_lose_no_token(void **state) {
             if (meanwhile == return_one)
                 return_one();
             struct stint_verdict look;
-            const struct stint_request peek = {KEY, striped, 0, 0, STINT_PEEK};
+            const struct stint_request peek = {KEY, striped, 0, 0, STINT_PEEK, 0};
             stint_decide(limiter, &peek, test_time, &look);
             if (look.used != verdict.granted)
                 fail_msg("stopped at %u, %u: %u granted, %u used", first, second, verdict.granted,
@@ -653,9 +654,9 @@ static void test_stripes_charge_in_one_window(void **state) {
     const struct stint_policy about = eight_tokens(2);
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)stint_policy_add(limiter, &about);
+        striped = (uint32_t)policy_added(limiter, &about);
         others_allowed = 0;
-        const struct stint_request charge = {KEY, striped, 6, 0, STINT_CHARGE};
+        const struct stint_request charge = {KEY, striped, 6, 0, STINT_CHARGE, 0};
         struct stint_verdict verdict;
         assert_true(decide_beside(step, take_two_in_next_window, &charge, 1, test_time, &verdict));
         others = meanwhile == NULL;
@@ -696,7 +697,7 @@ static void test_all_of_one_key_refuse_nobody(void **state) {
 static uint32_t add_text(const char *text) {
     struct stint_policy about = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_parse(text, &about, NULL), 0);
-    int id = stint_policy_add(limiter, &about);
+    int id = policy_added(limiter, &about);
     assert_true(id >= 0);
     return (uint32_t)id;
 }
@@ -730,7 +731,7 @@ static void test_by_one_rule(void **state) {
             (void)stint_take(limiter, ADDED, KEY, changes[i / 2].held, STINT_NOW, NULL);
             test_time += 100 * SECOND;
             const struct stint_request requests[2] = {
-                {KEY, ADDED, changes[i / 2].cost, 0, changes[i / 2].flags},
+                {KEY, ADDED, changes[i / 2].cost, 0, changes[i / 2].flags, 0},
                 {.key = KEY, .policy = brief, .cost = 1}};
             struct stint_verdict verdicts[2];
             decide_beside(step, change_rule, requests, 1 + i % 2, STINT_NOW, verdicts);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "policy_id.h"
 #include "slot.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
@@ -105,7 +106,7 @@ static bool take(uint32_t policy, stint_key key) {
 /* Likewise the long way. */
 static struct stint_verdict decide(uint32_t policy, stint_key key, uint32_t cost, uint32_t limit,
                                    uint32_t flags, uint64_t now) {
-    struct stint_request request = {key, policy, cost, limit, flags};
+    struct stint_request request = {key, policy, cost, limit, flags, 0};
     struct stint_verdict verdict;
     stint_decide(p.limiter, &request, now, &verdict);
     struct logged *logged = log_call(key, policy, verdict.window - verdict.reset_after);
@@ -193,7 +194,7 @@ static void open_table(enum stint_on_full on_full) {
     for (unsigned i = 0; i < POLICIES; i++) {
         struct stint_policy policy = policies[i];
         policy.size = sizeof(policy);
-        if (stint_policy_add(p.limiter, &policy) != (int)i)
+        if (policy_added(p.limiter, &policy) != (int)i)
             abort();
     }
 }
@@ -249,7 +250,7 @@ static void judge_log(void) {
         for (unsigned n = 0; !again && n < 8 && take(logged->policy, logged->key); n++)
             ;
     }
-    stint_stats(p.limiter, &stats);
+    stint_stats_get(p.limiter, &stats);
     /* Keys that were replaced are another matter (G): KEY is in two stories. */
     bool replaced =
         p.mistake->play == play_replaced_claim || p.mistake->play == play_replaced_first;
@@ -426,6 +427,21 @@ static void play_old_window_any(enum part part) {
     default:
         take_long(TWO, KEY);
     }
+}
+
+/* Likewise, a cost. */
+static void play_old_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_old_window_any(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
+}
+
+static void play_new_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_new_window(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
 }
 
 static void play_old_window_striped(enum part part) {
@@ -1088,6 +1104,9 @@ const struct mistake mistakes[] = {
     {"window of the last request", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0, play_old_window},
     {"window of the last request, any", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
      play_old_window_any},
+    {"swap in a window that is over", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0, play_new_window_cost},
+    {"window of the last request, a cost", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
+     play_old_window_cost},
     {"window of the last request, striped", GUARD_STRIPE_WINDOW, ONLY(STRIPE_WINDOW), 0,
      play_old_window_striped},
     {"swap past the capacity", GUARD_JUDGE_ROOM, ONLY(JUDGE_ROOM), 0, play_swap_full},

@@ -30,7 +30,7 @@ int main(void) {
     struct stint_limiter *limiter;
     options.max_keys = 10;
     if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
-        stint_policy_add(limiter, &policy) != 0)
+        stint_policy_add(limiter, &policy, NULL) != 0)
         return 1;
     int allowed = stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
     int refused = !stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
@@ -107,6 +107,37 @@ class Header(Case):
 
     def test_alone_in_c_with_the_warnings_of_others(self):
         self.check(CC, "-std=c11", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wundef")
+
+    def test_no_function_has_the_name_of_a_type(self):
+        """In C++ that is one name."""
+        types = re.findall(r"^(?:struct|enum) (stint_\w+)", header(), re.MULTILINE)
+        self.assertIn("stint_stats", types)
+        self.assertEqual(set(types) & set(public_functions()), set())
+
+    def test_constants_are_plain(self):
+        """Generators of bindings read numbers, not casts or macros of C."""
+        constants = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(),
+                               re.MULTILINE)
+        constants = {name: value for name, value in constants if re.match(r"[\d(]", value)}
+        self.assertEqual(constants["STINT_NEVER"], "18446744073709551615ULL")
+        self.assertGreater(len(constants), 15)
+        for name, value in constants.items():
+            self.assertRegex(value, r"^\d+(U|ULL)?$", name)
+
+    def test_calls_are_checked(self):
+        """A C compiler tells of an error that nobody looks at, and of NULL where it would crash."""
+        for call_, warning in (("stint_open(NULL, NULL);", "unused-result"),
+                               ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
+                               ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_close(NULL); stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);",
+                                None)):
+            source = self.write("call.c", "#include <stint.h>\nvoid call(void);\n"
+                                f"void call(void) {{ {call_} }}\n")
+            done = subprocess.run([*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include",
+                                   "-c", source, "-o", os.devnull], capture_output=True, text=True)
+            self.assertEqual(done.returncode != 0, warning is not None, done)
+            self.assertIn(warning or "", done.stderr)
 
     def test_twice(self):
         source = self.write("twice.c", "#include <stint.h>\n#include <stint.h>\n")
@@ -200,10 +231,15 @@ class Install(Case):
         self.assertEqual(call(program), ANSWER)
 
     def test_version(self):
+        numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
+                             re.MULTILINE)
+        self.assertEqual(".".join(numbers), self.version())
         environment = self.install()
         self.assertEqual(self.pkg_config(environment, "--modversion"), [self.version()])
         source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
-                            "int main(void) { puts(stint_version()); return 0; }\n")
+                            "int main(void) { puts(stint_version());\n"
+                            "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
+                            "STINT_VERSION_MINOR * 1000 - STINT_VERSION_PATCH; }\n")
         program = self.directory / "version"
         call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
              "-I", SOURCE / "include")

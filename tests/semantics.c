@@ -408,7 +408,7 @@ static void run_script(const struct script *script, enum way way) {
                 step->window - (step->now + ALLOWANCE < test_time ? test_time : step->now),
             .retry_after = step->retry_after,
         };
-        struct stint_request request = {key, id, step->cost, step->limit, step->flags};
+        struct stint_request request = {key, id, step->cost, step->limit, step->flags, 0};
         struct stint_verdict got;
         memset(&got, 0xa5, sizeof got);
         bool allowed = ask_in_way(limiter, way, &request, step->now, &got);
@@ -440,7 +440,8 @@ static void test_ways_to_ask(void **state) {
         stint_key one = number_key(limiter, 100 + cost), two = number_key(limiter, 200 + cost),
                   three = number_key(limiter, 300 + cost);
         for (int i = 0; i < 4; i++) {
-            struct stint_request requests[2] = {{two, id, cost, 0, 0}, {three, id, cost, 0, 0}};
+            struct stint_request requests[2] = {{two, id, cost, 0, 0, 0},
+                                                {three, id, cost, 0, 0, 0}};
             struct stint_verdict v[3];
             bool taken = stint_take(limiter, id, one, cost, T0 + 5, &v[0]);
             bool decided = stint_decide(limiter, &requests[0], STINT_NOW, &v[1]);
@@ -467,7 +468,7 @@ static void test_batch_in_order(void **state) {
     for (size_t n = 0; n <= 100; n++) {
         stint_key key = number_key(limiter, n);
         for (size_t i = 0; i < n; i++)
-            requests[i] = (struct stint_request){key, i % 2 ? large : small, 1, 0, 0};
+            requests[i] = (struct stint_request){key, i % 2 ? large : small, 1, 0, 0, 0};
         size_t smalls = (n + 1) / 2, larges = n / 2;
         memset(verdicts, 0xa5, sizeof verdicts);
         assert_int_equal(stint_decide_batch(limiter, requests, n, T0, verdicts),
@@ -537,7 +538,7 @@ static void test_counts(void **state) {
     uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
     uint32_t shadow_id = add_policy(limiter, "s", 1, MINUTE, 0, STINT_SHADOW);
     for (uint64_t k = 0; k < 10; k++) {
-        struct stint_request look = {number_key(limiter, k), id, 1, 0, STINT_PEEK};
+        struct stint_request look = {number_key(limiter, k), id, 1, 0, STINT_PEEK, 0};
         for (int i = 0; i < 5; i++) {
             stint_take(limiter, id, look.key, 1, STINT_NOW, NULL);
             stint_take(limiter, shadow_id, look.key, 1, STINT_NOW, NULL);
@@ -677,7 +678,7 @@ static void test_late_without_a_slot(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t ids[POLICIES];
     for (size_t p = 0; p < POLICIES; p++)
-        ids[p] = (uint32_t)stint_policy_add(limiter, &policies[p]);
+        ids[p] = (uint32_t)policy_added(limiter, &policies[p]);
     test_time = T0 + 40 * DAY + 17 * SECOND;
     uint64_t number = 0;
     assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);

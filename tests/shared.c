@@ -68,7 +68,7 @@ static void test_two_see_one_table(void **state) {
     (void)state;
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
-    assert_int_equal(stint_policy_find(two, "minute"), minute);
+    assert_int_equal(policy_found(two, "minute"), minute);
     stint_key key = stint_key_of(one, "client", 6);
     assert_int_equal(stint_key_of(two, "client", 6), key);
     take_granted(one, minute, key, 4);
@@ -107,7 +107,7 @@ static void test_policies_by_name(void **state) {
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char reason[64];
         snprintf(reason, sizeof reason, "named minute exists with another %s", differs[i]);
-        assert_int_equal(stint_policy_add(two, &other[i]), -EEXIST);
+        assert_int_equal(policy_added(two, &other[i]), -EEXIST);
         if (strstr(stint_reason(), reason) == NULL)
             fail_msg("\"%s\" does not say: %s", stint_reason(), reason);
     }
@@ -122,9 +122,9 @@ static void test_policies_by_name(void **state) {
     more[3].near_limit = 80;
     more[4].jitter = 10;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        assert_int_equal(stint_policy_add(two, &more[i]), -EEXIST);
+        assert_int_equal(policy_added(two, &more[i]), -EEXIST);
     more[0].capacity = 10; /* says what is so anyway */
-    assert_int_equal(stint_policy_add(two, &more[0]), minute);
+    assert_int_equal(policy_added(two, &more[0]), minute);
 
     stint_key key = stint_key_of(one, "client", 6);
     take_granted(one, minute, key, 10);
@@ -169,7 +169,7 @@ static void test_removed_file(void **state) {
     take_granted(old, minute, 1, 3);
     assert_int_equal(unlink(path), 0);
     struct stint_limiter *new = open_shared(1000);
-    assert_int_equal(stint_policy_find(new, "minute"), -ENOENT);
+    assert_int_equal(policy_found(new, "minute"), -ENOENT);
     assert_int_equal(used(old, minute, 1), 3);
     stint_close(old);
     stint_close(new);
@@ -197,7 +197,7 @@ static void test_made_once(void **state) {
             struct stint_limiter *limiter;
             if (stint_open(&options, &limiter) != 0)
                 _exit(3);
-            int id = stint_policy_add(limiter, &policy);
+            int id = policy_added(limiter, &policy);
             if (id != 0)
                 _exit(4);
             for (unsigned n = 0; n < 5; n++)
@@ -546,7 +546,7 @@ static void test_fork_private(void **state) {
             good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
         good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
         struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        good &= stint_policy_stats(limiter, minute, &stats) == 0 && stats.allowed == 10;
+        good &= stint_policy_stats_get(limiter, minute, &stats) == 0 && stats.allowed == 10;
         stint_close(limiter);
         _exit(good ? 0 : 1);
     }
@@ -705,7 +705,7 @@ static void test_stripes_without_lanes(void **state) {
     struct stint_limiter *limiter = open_shared(1000);
     struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
     policy.stripes = LANES_MAX;
-    uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
     for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
     for (unsigned i = 0; i < USERS; i++) {

@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 SOURCE = Path(".")
+WIDTH_CHECKED = "include", "src"
 
 
 def files(folder, *endings):
@@ -115,6 +116,16 @@ class Layers(unittest.TestCase):
         texts = {"a.h": "void low(void);\n", "a.c": '#include "b.h"\nint top(void) {\n    return 0;\n}\n',
                  "b.h": "int top(void);\n", "b.c": '#include "b.h"\nvoid low(void) {\n    top();\n}\n'}
         self.assertEqual(circle(edges(texts)), ["a.c includes b.h", "b.c calls top"])
+
+
+class Columns(unittest.TestCase):
+    """clang-format lets comments be as wide as they like; they are as wide as the code."""
+
+    def test_none_is_wider_than_100(self):
+        wide = [f"{path.relative_to(SOURCE)}:{number}"
+                for folder in WIDTH_CHECKED for path in sorted((SOURCE / folder).rglob("*.[ch]"))
+                for number, line in enumerate(path.read_text().split("\n"), 1) if len(line) > 100]
+        self.assertEqual(wide, [])
 
 
 # Where atomic operations keep no slot, policy or header whole: they are defined, count, or only touch pages.

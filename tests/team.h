@@ -21,6 +21,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "policy_id.h"
 #include "random.h"
 #include "stint.h"
 #include "testing.h"
@@ -52,7 +53,7 @@ static inline struct stint_limiter *open_limiter(uint64_t max_keys) {
 
 static inline uint64_t stray_tokens(struct stint_limiter *limiter) {
     struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
     return stats.stray_tokens;
 }
 

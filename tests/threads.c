@@ -13,7 +13,7 @@ static uint32_t add_policy_from(struct stint_limiter *limiter, uint32_t limit, u
     policy.limit = limit;
     policy.window = window;
     policy.start = (int64_t)start;
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     assert_true(id >= 0);
     return (uint32_t)id;
 }
@@ -404,7 +404,7 @@ static void test_counters(void **state) {
             pthread_join(threads[j], NULL);
     }
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(race.limiter, race.policy, &stats), 0);
     assert_int_equal(stats.allowed, 1000);
     assert_int_equal(stats.refused, MANY * 100 - 1000);
     assert_int_equal(stats.first_refusals, 1);
@@ -458,7 +458,7 @@ static void test_decisions_of_destructors(void **state) {
     pthread_join(thread, &after);
     assert_int_equal((uintptr_t)after, (uintptr_t)before);
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(race.limiter, race.policy, &stats), 0);
     assert_int_equal(stats.allowed, 2 + ENDING * (1 + PTHREAD_DESTRUCTOR_ITERATIONS));
     assert_int_equal(pthread_key_delete(ending_key), 0);
     stint_close(race.limiter);

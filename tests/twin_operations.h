@@ -586,7 +586,7 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
 /* Looks at a key to learn the phase of its windows. */
 static void learn_phase(uint32_t key, uint32_t id) {
     struct subject s = subject_of(key, id);
-    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK};
+    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0};
     struct stint_verdict v;
     stint_decide(m.limiter, &request, STINT_NOW, &v);
     assert_true(v.window > test_time && v.window - test_time <= s.policy->window);
@@ -641,7 +641,7 @@ static void start_round(void) {
         char name[16];
         snprintf(name, sizeof name, "p%" PRIu32, p);
         m.policies[p] = pick_policy(name, tables[table].most_stripes);
-        int id = stint_policy_add(limiter, &m.policies[p]);
+        int id = policy_added(limiter, &m.policies[p]);
         if (id != (int)p)
             fail_msg("add: %s", stint_reason());
         m.largest[p] = capacity_of(&m.policies[p]) + m.policies[p].max_reserved;

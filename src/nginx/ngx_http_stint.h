@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The nginx module: what its parts share. Read in the order in which things happen:
  *
- *   ngx_http_stint_conf.c     configuration -> zones, policies and limits, each mistake with its line
+ *   ngx_http_stint_conf.c     configuration -> zones, policies, limits; each mistake with its line
  *   ngx_http_stint_zone.c     zone -> table in shared memory; reloads
  *   ngx_http_stint_module.c   request -> decision
  *   ngx_http_stint_ctx.c      where a request keeps its decision
@@ -53,10 +53,8 @@ typedef struct {
     ngx_http_complex_value_t *cost; /* NULL: 1 */
 } ngx_http_stint_limit_t;
 
-#define NGX_HTTP_STINT_HEADERS_OFF    0
-#define NGX_HTTP_STINT_HEADERS_DRAFT  1
-#define NGX_HTTP_STINT_HEADERS_LEGACY 2
-#define NGX_HTTP_STINT_HEADERS_BOTH   (NGX_HTTP_STINT_HEADERS_DRAFT | NGX_HTTP_STINT_HEADERS_LEGACY)
+/* Else enum stint_headers_style. */
+#define NGX_HTTP_STINT_HEADERS_OFF 0
 
 typedef struct {
     ngx_array_t limits;          /* of ngx_http_stint_limit_t */
@@ -64,7 +62,7 @@ typedef struct {
     ngx_http_stint_zone_t *metrics;
     ngx_uint_t status_code;
     ngx_uint_t log_level;
-    ngx_uint_t headers; /* NGX_HTTP_STINT_HEADERS_* */
+    ngx_uint_t headers; /* enum stint_headers_style, or NGX_HTTP_STINT_HEADERS_OFF */
     ngx_flag_t dry_run;
 } ngx_http_stint_loc_conf_t;
 
@@ -77,7 +75,7 @@ typedef struct {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_uint_t status;  /* NGX_HTTP_STINT_PASSED .. */
-    ngx_uint_t headers; /* NGX_HTTP_STINT_HEADERS_*, of the location that decided */
+    ngx_uint_t headers; /* enum stint_headers_style, of the location that decided */
     ngx_uint_t n;
     ngx_http_stint_policy_t **policies; /* [policies, policies+n), and verdicts likewise */
     struct stint_verdict *verdicts;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Configuration -> zones, policies and limits. Zones and policies may be named before they are
- * declared, in any file: what is missing is found at the end, and told with the line that names it. */
+ * declared, in any file: what is missing is found at the end, and told with the line that names
+ * it. */
 #include "ngx_http_stint.h"
 
 #define ZONE_POLICIES 64 /* policies of a zone, unless it says otherwise */
@@ -20,9 +21,9 @@ static ngx_conf_enum_t ngx_http_stint_log_levels[] = {
 
 static ngx_conf_enum_t ngx_http_stint_header_sets[] = {
     {ngx_string("off"), NGX_HTTP_STINT_HEADERS_OFF},
-    {ngx_string("draft"), NGX_HTTP_STINT_HEADERS_DRAFT},
-    {ngx_string("legacy"), NGX_HTTP_STINT_HEADERS_LEGACY},
-    {ngx_string("both"), NGX_HTTP_STINT_HEADERS_BOTH},
+    {ngx_string("draft"), STINT_HEADERS_DRAFT},
+    {ngx_string("legacy"), STINT_HEADERS_LEGACY},
+    {ngx_string("both"), STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY},
     {ngx_null_string, 0},
 };
 

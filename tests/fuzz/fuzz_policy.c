@@ -112,14 +112,14 @@ struct response {
 
 static int write_headers(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_headers(response->limiter, response->ids, response->verdicts, response->n, buffer,
-                         size);
+    return stint_headers(response->limiter, STINT_HEADERS_DRAFT, response->ids, response->verdicts,
+                         response->n, buffer, size);
 }
 
 static int write_headers_legacy(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_headers_legacy(response->limiter, response->ids, response->verdicts, response->n,
-                                buffer, size);
+    return stint_headers(response->limiter, STINT_HEADERS_LEGACY, response->ids, response->verdicts,
+                         response->n, buffer, size);
 }
 
 static void expect_retry_after(const char *at, const struct response *response) {
@@ -208,7 +208,7 @@ static struct stint_verdict read_verdict(struct input *input) {
 
 static int write_metrics(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_metrics(response->limiter, buffer, size);
+    return stint_metrics(response->limiter, NULL, buffer, size);
 }
 
 /* Each policy in its order, under the family's name. */
@@ -275,7 +275,7 @@ static void check_invalid(const struct stint_policy *policy, struct stint_limite
 
     assert(stint_policy_format(policy, untouched, sizeof untouched) == -EINVAL);
     assert(strcmp(untouched, "untouched") == 0);
-    assert(stint_policy_add(limiter, policy) == -EINVAL);
+    assert(policy_added(limiter, policy) == -EINVAL);
     assert(stint_policy_change(limiter, 0, policy) == -EINVAL);
 }
 
@@ -291,7 +291,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             continue;
         }
         assert(given.policy.size >= sizeof given.policy);
-        int id = stint_policy_add(response.limiter, &given.policy);
+        int id = policy_added(response.limiter, &given.policy);
         given.policy.size = sizeof given.policy;
         check_policy_text(&given.policy);
         check_policy_taken(&given.policy);
@@ -300,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             continue;
         got[id] = (struct stint_policy)STINT_POLICY_INIT;
         assert(stint_policy_get(response.limiter, (uint32_t)id, &got[id]) == 0);
-        assert(stint_policy_find(response.limiter, got[id].name) == id);
+        assert(policy_found(response.limiter, got[id].name) == id);
         response.names[id] = got[id].name;
         response.ids[id] = (uint32_t)id;
         response.verdicts[id] = read_verdict(&input);
