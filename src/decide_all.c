@@ -117,7 +117,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     if (slot_next(decision, &sight, &next)) {
         /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
          * key's. */
-        part->how = !GUARDED(PARTS_EARLIER) && next == state + 1 ? PART_ADD : PART_SWAP;
+        part->how = PART_SWAP;
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
             return false;

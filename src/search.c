@@ -113,8 +113,6 @@ static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) 
 
     if (end_of(state_id(snapshot->state), now) <= now)
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, snapshot->state, now));
-    if (!GUARDED(REUSE_TOMBSTONE) && snapshot->tag == table_tombstone(table))
-        return true;
     snapshot->stepped = stint_beyond_clock(decision, state_id(snapshot->state),
                                            policy == NULL ? 1 : policy->length);
     return snapshot->stepped;

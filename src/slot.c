@@ -48,8 +48,6 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
         !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
-    if (!GUARDED(ADDED_STAYS))
-        (void)atomic_fetch_add_seq(&slot->state, (uint64_t)-1); /* a mistake: I4 */
     return false;
 }
 

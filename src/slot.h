@@ -122,8 +122,6 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
  * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
 static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t state,
                                     uint64_t next) {
-    if (!GUARDED(SWAP_TAG))
-        tag = atomic_load_relaxed(&slot->tag); /* a mistake: I3 */
     const uint64_t expected[2] = {tag, state}, desired[2] = {tag, next};
     /* I2. It confirms what was loaded (M2). */
     return atomic_cas2_seq(slot, expected, desired);

@@ -165,7 +165,6 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
-    const uint32_t same = GUARDED(STRIPES_SAME_WINDOW) ? PART_SAME_WINDOW : 0;
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
 
@@ -179,8 +178,8 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             uint64_t most = used < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used : 0;
             rest = rest < most ? rest : most;
         }
-        struct decision part =
-            stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, same);
+        const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
+        struct decision part = stripe_decision(whole, stripe, rest, flags, PART_SAME_WINDOW);
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
@@ -189,10 +188,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         }
         if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
             give_back(whole, gathered);
-            *gathered = (struct gathered){0};
-            gathered->taken[stripe] = part.charge.granted; /* none, but for STRIPES_SAME_WINDOW */
             move_on(whole, &part, now);
-            give_back(whole, gathered);
             return false;
         }
         if (gathered->total == 0 && part.charge.granted != 0)

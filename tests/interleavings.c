@@ -840,7 +840,7 @@ static void test_all_first_refusal(void **state) {
 /* ---- Known mistakes ----------------------------------------------------------------------------- */
 
 /* Each known mistake of the protocol does harm in its story if its guard is taken away; and none if not,
- * wherever the threads of the story are stopped. */
+ * wherever the threads of the story are stopped. (With a patch: mutants.py.) */
 static void test_known_mistakes(void **state) {
     (void)state;
     enum { MISTAKES_MOST = 100 };
@@ -857,13 +857,15 @@ static void test_known_mistakes(void **state) {
         if (with.plays == 0)
             with = mistake_play(mistake, 0);
         held[i] = with;
+        if (with.broken != NULL)
+            fail_msg("%s: %s (stopped at %u, %u, %u)", mistake->name, with.broken, with.stops[0],
+                     with.stops[1], with.stops[2]);
+        if (mistake->patches != NULL)
+            continue;
         struct outcome without = mistake_play(mistake, mistake->guards);
         print_message("%-40s holds in %5u plays; breaks %s (%u, %u, %u)\n", mistake->name,
                       with.plays, without.broken != NULL ? without.broken : "nothing",
                       without.stops[0], without.stops[1], without.stops[2]);
-        if (with.broken != NULL)
-            fail_msg("%s: %s (stopped at %u, %u, %u)", mistake->name, with.broken, with.stops[0],
-                     with.stops[1], with.stops[2]);
         if (without.broken == NULL)
             fail_msg("%s: no harm in %u plays without the guard", mistake->name, without.plays);
     }

@@ -15,6 +15,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import mutants
+
 SOURCE, BUILD = Path("."), Path("build")
 MESON, CC = "meson", "cc"
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
@@ -386,6 +388,33 @@ class Commands(Case):
         self.assertIn("'--al'", self.refused("tests/run", "--al"))
         self.assertIn("'unit'", self.refused("tests/run", "--all", "unit"))
         self.assertIn("--all", call("tests/run", "--help", cwd=SOURCE))
+
+
+class Mistakes(Case):
+    """The mistakes that the suite `mutants` makes."""
+
+    def test_table_is_not_stale(self):
+        """tests/README.md has each by name; `tests/mutants.py build-tests --write` writes it."""
+        self.assertEqual({name.strip("`"): mistake for name, mistake, *_ in mutants.committed()},
+                         mutants.mistakes())
+
+    def test_patches_apply(self):
+        """Where they were made for: the lines about the change are the same."""
+        for patch in sorted((SOURCE / "tests" / "mutants").glob("*.patch")):
+            call("patch", "--dry-run", "--strip=1", "--fuzz=0", f"--input={patch}", cwd=SOURCE)
+
+    def test_guards_are_used(self):
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        used = set(re.findall(r"\bGUARD(?:ED)?\((\w+)", code))
+        self.assertEqual(used, {name for name in mutants.mistakes() if name.isupper()})
+
+    def test_guards_are_conditions_in_a_line(self):
+        """What takes more than that to leave out is a patch."""
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        for line in re.findall(r".*\bGUARDED\(.*", code):
+            self.assertRegex(line, r"^\s*if \(")
 
 
 if __name__ == "__main__":
