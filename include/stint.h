@@ -64,8 +64,8 @@
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
  *    crosses a boundary. That is what "fixed window" means.
  *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
- *    counts on this host only; for several, send each key to one of them (README, "More than one
- *    host").
+ *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
+ *    the source).
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33
@@ -139,8 +139,9 @@
  *             options
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
  *             middle), or is making a table for other options in that memory
+ *    ELOOP    options.path is a symbolic link, which is not followed
  *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
- *             options.path, such as EACCES, EROFS, EMFILE, EOPNOTSUPP
+ *             options.path, such as EACCES, EROFS, EMFILE, ENAMETOOLONG, EOPNOTSUPP
  *
  * Out pointers are written only on success. A struct with a `size` grows at its end in later
  * versions: the _INIT macro sets it, and bytes that this version does not know must be 0. Requests
@@ -253,7 +254,8 @@ struct stint_options {
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  as above; copied
  *   limiter  receives the limiter
- * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, and what the system says.
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
+ * system says. The reason for an error of the file begins with its path.
  * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
@@ -307,7 +309,8 @@ struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
                                  * structured-field string, RFC 9651); empty: its rate in the
-                                 * text notation, such as "100/minute" */
+                                 * text notation, such as "100/minute". It stays when the
+                                 * rate changes, but stint_headers tells the new rate */
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
     uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's

@@ -36,6 +36,15 @@ static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct sti
     return decide_as(limiter, request, now, verdict, known);
 }
 
+/* A charge by a plain policy. */
+static NOINLINE bool decide_charge(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    const struct known known = {
+        .traits = TRAIT_EXISTS | TRAIT_PLAIN, .flags = true, .of_request = STINT_CHARGE};
+    return decide_as(limiter, request, now, verdict, known);
+}
+
 /* Tokens by any policy of one slot a key. */
 static NOINLINE bool decide_policy(struct stint_limiter *limiter,
                                    const struct stint_request *request, uint64_t now,
@@ -55,8 +64,11 @@ bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request
         return stint_stripe_decide(limiter, request, now, verdict);
     if ((request->flags | request->reserved) == 0)
         return decide_policy(limiter, request, now, verdict);
-    if (((request->flags ^ STINT_PEEK) | request->reserved) == 0 &&
-        traits == (TRAIT_EXISTS | TRAIT_PLAIN))
-        return decide_look(limiter, request, now, verdict);
+    if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && request->reserved == 0) {
+        if (request->flags == STINT_PEEK)
+            return decide_look(limiter, request, now, verdict);
+        if (request->flags == STINT_CHARGE)
+            return decide_charge(limiter, request, now, verdict);
+    }
     return decide_any(limiter, request, now, verdict);
 }

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "limiter.h"
 #include "message.h"
+#include "policy.h"
 #include "text.h"
 
 #define SECOND UINT64_C(1000000000) /* ns */
@@ -38,12 +38,6 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
         if (limiter_policy(limiter, policies[i]) == NULL)
             return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
     return 0;
-}
-
-static struct stint_policy get_policy(const struct stint_limiter *limiter, uint32_t id) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    (void)stint_policy_get(limiter, id, &policy); /* it exists: policies are never removed */
-    return policy;
 }
 
 /* What the key is granted per window: as much as it can hold, so that the limit of a single call
@@ -96,7 +90,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]))
             continue;
-        struct stint_policy policy = get_policy(limiter, policies[i]);
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
         add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
@@ -109,7 +103,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]))
             continue;
-        struct stint_policy policy = get_policy(limiter, policies[i]);
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
         add_text(text, told++ == 0 ? "RateLimit: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";r=", verdicts[i].remaining);
@@ -139,7 +133,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
             tightest = i;
     if (tightest == n)
         return;
-    struct stint_policy policy = get_policy(limiter, policies[tightest]);
+    struct stint_policy policy = stint_policy_told(limiter, policies[tightest]);
     const struct stint_verdict *verdict = &verdicts[tightest];
     add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
     add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);

@@ -50,6 +50,7 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
+    uint64_t unnamed;        /* the name is the rate that it was added with */
 };
 
 /* More than any request was ever allowed to count up to. */
@@ -163,6 +164,7 @@ struct stint_limiter {
 
     /* Set-up and monitoring. */
     struct memory memory;
+    struct names *names;        /* of policies (policy.c) */
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
 

@@ -8,8 +8,11 @@
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int stint_failed(int error, const char *reason);
 
-/* Likewise, formatted as printf does, cut to 255 characters. */
+/* Likewise, formatted as printf does, cut to 511 characters. */
 int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts the path of a table's file before the reason for an error. Returns -error. */
+int stint_failed_at(int error, const char *path);
 
 /* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */

@@ -3,6 +3,8 @@
  * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the
  * hot path reads what policy_heat makes of it. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "counters.h"
@@ -92,12 +94,60 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
+/* Ids by name, so that many policies are not compared with each other. Names are written once, in
+ * the order of ids, by any process: whoever looks puts in what came since. At most half of the
+ * places are taken. */
+struct names {
+    pthread_mutex_t lock;
+    uint32_t known; /* ids below are in */
+    uint32_t places;
+    uint32_t ids[]; /* each plus one, in the first free place from its hash on; 0: free */
+};
+
+struct names *stint_names_make(uint32_t max_policies) {
+    uint32_t places = 2;
+    while (places < 2 * max_policies)
+        places *= 2;
+    struct names *names = calloc(1, sizeof(*names) + places * sizeof(names->ids[0]));
+    if (names == NULL)
+        return NULL;
+    names->places = places;
+    (void)pthread_mutex_init(&names->lock, NULL);
+    return names;
+}
+
+void stint_names_free(struct names *names) {
+    (void)pthread_mutex_destroy(&names->lock);
+    free(names);
+}
+
+/* The place of a name, or the free one where it would be. */
+static uint32_t *name_place(const struct stint_limiter *limiter, const char *name) {
+    struct names *names = limiter->names;
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < STINT_NAME_SIZE && name[i] != '\0'; i++)
+        hash = mix(hash, (unsigned char)name[i]);
+    for (;; hash++) {
+        uint32_t *place = &names->ids[hash & (names->places - 1)];
+        if (*place == 0 || strncmp(limiter->records[*place - 1].name, name, STINT_NAME_SIZE) == 0)
+            return place;
+    }
+}
+
 /* Id of the policy of that name among the first `count`, or -1. */
 static int find_name(const struct stint_limiter *limiter, uint32_t count, const char *name) {
-    for (uint32_t id = 0; id < count; id++)
-        if (strncmp(limiter->records[id].name, name, STINT_NAME_SIZE) == 0)
-            return (int)id;
-    return -1;
+    struct names *names = limiter->names;
+
+    (void)pthread_mutex_lock(&names->lock);
+    for (; names->known < count; names->known++) {
+        uint32_t *place = name_place(limiter, limiter->records[names->known].name);
+        if (*place == 0) /* else the first of that name stays the one that is found */
+            *place = names->known + 1;
+    }
+    int found = (int)*name_place(limiter, name) - 1;
+    (void)pthread_mutex_unlock(&names->lock);
+    return found;
 }
 
 /* What a policy is, by its parts in the table. */
@@ -118,6 +168,14 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
     };
     memcpy(read.name, limiter->records[id].name, sizeof(read.name));
     return read;
+}
+
+struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
+    struct stint_policy policy = policy_read(limiter, id);
+
+    if (limiter->records[id].unnamed != 0)
+        (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
+    return policy;
 }
 
 /* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
@@ -170,6 +228,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     limiter->records[id] =
         (struct policy_record){0}; /* whoever died here may have left something */
     memcpy(limiter->records[id].name, name, sizeof(name));
+    limiter->records[id].unnamed = policy->name[0] == '\0';
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
     added->window = policy->window;

@@ -17,4 +17,12 @@ int stint_policies_check(const struct stint_limiter *limiter);
 /* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
 
+/* A policy that exists, as clients are told of it. One that was given no name has its present rate
+ * for a name. */
+struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id);
+
+/* An index of names, of each handle its own. NULL: there is no memory. */
+struct names *stint_names_make(uint32_t max_policies);
+void stint_names_free(struct names *names);
+
 #endif

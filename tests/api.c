@@ -454,6 +454,34 @@ static void test_policy_default_name(void **state) {
     stint_close(limiter);
 }
 
+/* Names that are alike, found by two handles of one table, whoever added them. */
+static void test_many_names(void **state) {
+    (void)state;
+    struct stint_options options = good_options();
+    options.max_policies = 3000;
+    const size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    struct stint_limiter *handles[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(stint_open_in(&options, memory, size, &handles[i]), 0);
+    char name[STINT_NAME_SIZE];
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        assert_int_equal(policy_found(handles[p % 3 == 0], name), -ENOENT);
+        assert_int_equal(add_policy(handles[p % 2], name, p + 1, MINUTE, 0, 0), p);
+        assert_int_equal(add_policy(handles[p % 5 < 2], name, p + 1, MINUTE, 0, 0), p);
+    }
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(policy_found(handles[i], name), p);
+    }
+    for (int i = 0; i < 2; i++)
+        stint_close(handles[i]);
+    munmap(memory, size);
+}
+
+/* Tables of many sizes, filled: of 65,535 policies, too, in well under a second. */
 static void test_policy_table(void **state) {
     (void)state;
     static const uint32_t sizes[] = {0, 1, 2, 65, 1000, STINT_POLICIES_MAX};
@@ -689,7 +717,8 @@ static void test_secrets(void **state) {
 
 static void test_messages(void **state) {
     (void)state;
-    static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC, ENOENT, EAGAIN};
+    static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC,     ENOENT,
+                                 EAGAIN, EPROTO, EBUSY,  EOPNOTSUPP, EACCES};
     size_t n = sizeof errors / sizeof errors[0];
     for (size_t i = 0; i < n; i++) {
         const char *text = stint_strerror(errors[i]);
@@ -736,6 +765,7 @@ int main(void) {
         cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_clocks),
         cmocka_unit_test(test_policy_errors), cmocka_unit_test(test_policy_add_find_get),
         cmocka_unit_test(test_policy_change), cmocka_unit_test(test_policy_default_name),
+        cmocka_unit_test(test_many_names),    cmocka_unit_test(test_unknown_policy),
         cmocka_unit_test(test_policy_table),  cmocka_unit_test(test_unknown_policy),
         cmocka_unit_test(test_no_verdict),    cmocka_unit_test(test_stats_errors),
         cmocka_unit_test(test_keys),          cmocka_unit_test(test_key_join),

@@ -4,82 +4,15 @@
  * What roll-over, reservations, smooth windows, windows per key, jitter, the near limit, stripes
  * and all-or-nothing decisions mean, case by case. (Roll-over and reservations as Convex has them:
  * convex.c.) */
-#include "fixture.h"
-#include "random.h"
-
 #include "kinds.h"
+#include "random.h"
+#include "script.h"
 
 #include <unistd.h>
 
-#define W  MINUTE        /* window of most cases */
-#define E  (T0 + MINUTE) /* its end */
-#define E2 (T0 + 2 * MINUTE)
-
-enum {
-    FIRST = STINT_FIRST_REFUSAL,
-    SHADOWED = STINT_SHADOWED,
-    NEAR = STINT_NEAR_LIMIT,
-    PEEK = STINT_PEEK,
-    PARTIAL = STINT_PARTIAL,
-    DRAIN = STINT_DRAIN,
-    RESERVE = STINT_RESERVE,
-    CHARGE = STINT_CHARGE,
-    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
-    BAD = STINT_BAD_REQUEST,
-    MOST = STINT_LIMIT_MAX,
-};
-
-static uint32_t add(struct stint_limiter *limiter, const struct stint_policy *policy) {
-    int id = policy_added(limiter, policy);
-    if (id < 0)
-        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
-    return (uint32_t)id;
-}
-
-static void change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy) {
-    if (stint_policy_change(limiter, id, policy) != 0)
-        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
-}
-
 /* ---- A policy, and steps with what each must say ------------------------------------------- */
 
-enum action { DECIDE, CHANGE, REFUND, RESET };
-
-/* One step on one key. `remaining` and `reset_after` follow from the other fields. */
-struct step {
-    enum action action;
-    uint64_t now;
-    uint32_t cost;         /* CHANGE: the new limit; REFUND: the tokens */
-    uint32_t limit, flags; /* CHANGE: the new capacity and max_reserved */
-    bool allowed;
-    uint32_t marks; /* verdict.flags */
-    uint32_t capacity, used;
-    uint32_t granted; /* REFUND: what it must return */
-    uint64_t window;  /* REFUND: the argument */
-    uint64_t retry_after;
-};
-
-struct script {
-    const char *name;
-    struct stint_policy policy;
-    struct step steps[20];
-};
-
 /* clang-format off */
-#define ok(now, cost, limit, flags, marks, capacity, used, granted, window) \
-    {DECIDE, now, cost, limit, flags, true, marks, capacity, used, granted, window, 0}
-#define wait(now, cost, flags, marks, capacity, used, granted, window, retry) \
-    {DECIDE, now, cost, 0, flags, true, marks, capacity, used, granted, window, retry}
-#define no(now, cost, limit, flags, marks, capacity, used, window, retry) \
-    {DECIDE, now, cost, limit, flags, false, marks, capacity, used, 0, window, retry}
-#define refund(tokens, window, back) {REFUND, 1, tokens, 0, 0, 0, 0, 0, 0, back, window, 0}
-#define reset()                      {.action = RESET, .now = 1}
-#define change(limit_, capacity_, reserved_) \
-    {.action = CHANGE, .now = 1, .cost = limit_, .limit = capacity_, .flags = reserved_}
-
-#define policy(length, ...) \
-    {.size = sizeof(struct stint_policy), .name = "p", .window = length, __VA_ARGS__}
-
 static const struct script scripts[] = {
     {"smooth: no burst of twice the limit at a boundary",
      policy(W, .limit = 5, .flags = STINT_SMOOTH), {
@@ -408,69 +341,11 @@ static const struct script scripts[] = {
         ok(E + 30 * SECOND, 1, 0, 0, NEAR, 10, 6, 1, E2)}},
 };
 /* clang-format on */
-#undef policy
-#undef change
-
-static void run_script(const struct script *script, bool batch) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add(limiter, &script->policy);
-    stint_key key = number_key(limiter, 1);
-    struct stint_policy policy = script->policy;
-
-    test_time = 0;
-    for (size_t i = 0; i < 20 && script->steps[i].now; i++) {
-        const struct step *step = &script->steps[i];
-        if (step->action == CHANGE) {
-            policy.limit = step->cost;
-            policy.capacity = step->limit;
-            policy.max_reserved = step->flags;
-            change(limiter, id, &policy);
-            continue;
-        }
-        if (step->action == REFUND) {
-            uint32_t back = stint_refund(limiter, id, key, step->cost, step->window);
-            if (back != step->granted)
-                fail_msg("\"%s\", step %zu: %" PRIu32 " given back, not %" PRIu32, script->name, i,
-                         back, step->granted);
-            continue;
-        }
-        if (step->action == RESET) {
-            stint_reset(limiter, id, key);
-            continue;
-        }
-        if (step->now > test_time)
-            test_time = step->now;
-        struct stint_verdict expected = {
-            .allowed = step->allowed,
-            .flags = step->marks,
-            .capacity = step->capacity,
-            .used = step->used,
-            .remaining = step->used < step->capacity ? step->capacity - step->used : 0,
-            .granted = step->granted,
-            .window = step->window,
-            .reset_after = step->window - step->now,
-            .retry_after = step->retry_after,
-        };
-        struct stint_request request = {key, id, step->cost, step->limit, step->flags, 0};
-        struct stint_verdict got;
-        memset(&got, 0xa5, sizeof got);
-        bool allowed = batch ? stint_decide_batch(limiter, &request, 1, step->now, &got) == 1
-                             : stint_decide(limiter, &request, step->now, &got);
-        if (allowed != step->allowed || !same_verdict(&got, &expected)) {
-            print_verdict("expected", &expected);
-            print_verdict("got     ", &got);
-            fail_msg("\"%s\", step %zu", script->name, i);
-        }
-    }
-    stint_close(limiter);
-}
 
 static void test_scripts(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-        run_script(&scripts[i], false);
-        run_script(&scripts[i], true);
-    }
+    size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+    print_message("%zu verdicts\n", verdicts);
 }
 
 /* ---- retry_after is exact ------------------------------------------------------------------- */
@@ -503,7 +378,7 @@ static void test_retry_after_is_exact(void **state) {
         if (policy.stripes <= 1 && random_below(&random, 2) == 0)
             policy.flags |= STINT_START_PER_KEY, policy.start = 0;
         struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         stint_key key = number_key(limiter, round);
         test_time = T0 + random_below(&random, DAY);
         for (unsigned i = 0; i < 60; i++) {
@@ -549,7 +424,7 @@ static void test_waits_do_not_wrap(void **state) {
     policy.capacity = MOST / 2;
     policy.max_reserved = MOST / 2;
     policy.jitter = 100;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     struct stint_verdict v = ask(limiter, id, 5, MOST, RESERVE);
     assert_true(v.allowed);
     assert_true(v.retry_after > UINT64_MAX / 2);
@@ -567,7 +442,7 @@ static void test_own_limits_stay_in_their_slot(void **state) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("reserve", 10, MINUTE, 0, 0);
     policy.max_reserved = MOST - 10;
-    uint32_t reserve = add(limiter, &policy);
+    uint32_t reserve = add_made(limiter, &policy);
     uint32_t smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH);
     uint32_t ids[2] = {reserve, smooth};
     for (int i = 0; i < 2; i++) {
@@ -686,9 +561,9 @@ static void test_jitter(void **state) {
         struct stint_limiter *limiter = open_limiter(KEYS, STINT_FULL_REFUSE);
         struct stint_policy policy = make_policy("p", 1, 100 * SECOND, (int64_t)T0, 0);
         policy.jitter = percents[i];
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         policy = make_policy("exact", 1, 100 * SECOND, (int64_t)T0, 0);
-        uint32_t exact = add(limiter, &policy);
+        uint32_t exact = add_made(limiter, &policy);
         uint64_t most = percents[i] * SECOND;
         unsigned counts[BINS] = {0}, same = 0;
         for (uint64_t k = 0; k < KEYS; k++) {
@@ -731,7 +606,7 @@ static void test_jitter_of_reservations(void **state) {
     struct stint_policy policy = make_policy("p", 1, MINUTE, 0, 0);
     policy.max_reserved = 4;
     policy.jitter = 20;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     unsigned later = 0;
     for (uint64_t k = 0; k < 100; k++) {
         stint_key key = number_key(limiter, k);
@@ -753,11 +628,11 @@ static void test_near_limit_is_counted(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
     policy.near_limit = 70;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     policy = make_policy("striped", 16, MINUTE, 0, 0);
     policy.near_limit = 50;
     policy.stripes = 4;
-    uint32_t striped = add(limiter, &policy);
+    uint32_t striped = add_made(limiter, &policy);
     for (uint64_t k = 0; k < 20; k++) {
         for (int i = 0; i < 15; i++) {
             stint_take(limiter, id, number_key(limiter, k), 1, STINT_NOW, NULL);
@@ -781,14 +656,14 @@ static void test_near_limit_is_counted(void **state) {
 
     /* It can be turned off and on while it runs. */
     policy = make_policy("p", 10, MINUTE, 0, 0);
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 1, 0).flags, 0);
     policy.near_limit = 100;
     policy.limit = 20;
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 10, 0).flags, 0);
     policy.near_limit = 99;
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 0, PEEK).flags, NEAR);
     stint_close(limiter);
 }
@@ -863,7 +738,7 @@ static void test_all_twice_the_same(void **state) {
     policies[2].capacity = 3;
     policies[3].stripes = 2;
     for (int p = 0; p < 4; p++) {
-        uint32_t id = add(limiter, &policies[p]);
+        uint32_t id = add_made(limiter, &policies[p]);
         struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
         struct stint_verdict v[2];
         assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
@@ -977,7 +852,7 @@ static void test_all_or_nothing(void **state) {
         policies[4].stripes = 8;
         uint32_t ids[POLICIES];
         for (int p = 0; p < POLICIES; p++)
-            ids[p] = add(limiter, &policies[p]);
+            ids[p] = add_made(limiter, &policies[p]);
         test_time = T0 + random_below(&random, HOUR);
         for (int i = 0; i < 200; i++) {
             struct stint_request requests[MANY];
@@ -1031,7 +906,7 @@ static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint
     struct stint_limiter *limiter = open_limiter(2000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
     policy.stripes = stripes;
-    *id = add(limiter, &policy);
+    *id = add_made(limiter, &policy);
     test_time = T0;
     return limiter;
 }
@@ -1311,7 +1186,7 @@ static void test_carrying_slots_stay(void **state) {
                 policy.capacity = 15;
                 policy.max_reserved = 10;
             }
-            uint32_t id = add(limiter, &policy);
+            uint32_t id = add_made(limiter, &policy);
             uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
             for (stint_key key = 1; key <= 3; key++)
                 assert_true(ask(limiter, hour, key, 1, 0).allowed);
@@ -1338,7 +1213,7 @@ static void test_stripes_of_a_full_table(void **state) {
         struct stint_limiter *limiter = open_limiter(2, on_full); /* four slots */
         struct stint_policy policy = make_policy("p", 80, MINUTE, 0, 0);
         policy.stripes = 8;
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         bool admit = on_full == STINT_FULL_ADMIT;
         struct stint_verdict v = ask(limiter, id, 1, 50, 0);
         assert_int_equal(v.allowed, admit);
@@ -1369,7 +1244,7 @@ static void test_floods_do_not_pay_debts(void **state) {
     struct stint_policy policy = make_policy("rolling", 2, SECOND, 0, 0);
     policy.capacity = 5;
     policy.max_reserved = 30;
-    uint32_t rolling = add(limiter, &policy);
+    uint32_t rolling = add_made(limiter, &policy);
     uint32_t smooth = add_policy(limiter, "smooth", 20, 10 * SECOND, 0, STINT_SMOOTH);
     uint32_t flood = add_policy(limiter, "flood", 9, SECOND, 0, 0);
     for (uint64_t k = 0; k < KEYS; k++)
@@ -1394,7 +1269,8 @@ static void test_floods_do_not_pay_debts(void **state) {
 
 /* ---- Requests that make no sense ------------------------------------------------------------ */
 
-static const struct stint_verdict bad_request = {.flags = BAD, .retry_after = STINT_NEVER};
+static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
+                                                 .retry_after = STINT_NEVER};
 
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
@@ -1733,8 +1609,8 @@ static void test_changes_that_cannot_be(void **state) {
     struct stint_policy per_key = make_policy("per-key", 10, MINUTE, 0, STINT_START_PER_KEY);
     struct stint_policy striped = make_policy("striped", 10, MINUTE, 0, 0);
     striped.stripes = 4;
-    uint32_t ids[4] = {add(limiter, &plain), add(limiter, &smooth), add(limiter, &per_key),
-                       add(limiter, &striped)};
+    uint32_t ids[4] = {add_made(limiter, &plain), add_made(limiter, &smooth),
+                       add_made(limiter, &per_key), add_made(limiter, &striped)};
     static const char *const words[] = {"stripes", "SMOOTH", "START_PER_KEY"};
     for (int p = 0; p < 4; p++) {
         for (int what = 0; what < 3; what++) {
@@ -1760,7 +1636,7 @@ static void test_changes_that_cannot_be(void **state) {
 
     /* Refusals that were counted would become debts, also by way of a policy that counts them no more. */
     struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
-    uint32_t counting = add(limiter, &counts);
+    uint32_t counting = add_made(limiter, &counts);
     counts.flags = 0;
     assert_int_equal(stint_policy_change(limiter, counting, &counts), 0);
     counts.capacity = 20;
@@ -1775,7 +1651,7 @@ static void test_changes_that_cannot_be(void **state) {
     policy.near_limit = 50;
     policy.jitter = 60;
     policy.flags = STINT_SHADOW;
-    change(limiter, ids[0], &policy);
+    change_made(limiter, ids[0], &policy);
     struct stint_policy got = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, ids[0], &got), 0);
     assert_memory_equal(&got, &policy, sizeof got);

@@ -202,7 +202,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
         turning.seed = seed + round * 1000;
         turning.requests = 30000;
         turning.mixed = mixed;
-        turning.limiter = open_limiter(crowded ? 2 : 1000);
+        turning.limiter = open_anywhere(crowded ? 2 : 1000);
         set_time(EPOCH + TICK / 2);
         for (unsigned key = 0; key < KEYS; key++) {
             turning.policies[key] = policy_of(kind, key, round);
@@ -229,7 +229,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
         assert_int_equal(turning.wrong_phases, 0);
         assert_int_equal(turning.over_used, 0);
         for (unsigned key = 0; key < KEYS; key++)
-            full += check_key(&turning, kind, key, stray_tokens(turning.limiter));
+            full += check_key(&turning, kind, key, get_stats(turning.limiter).stray_tokens);
         stint_close(turning.limiter);
     }
     print_message("%s: %llu full windows\n", kind_names[kind], (unsigned long long)full);
@@ -302,7 +302,7 @@ static void hot_body(unsigned member, void *shared) {
 static void test_hot_key(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(400); round++) {
-        struct hot hot = {.limiter = open_limiter(1000), .cost = 1};
+        struct hot hot = {.limiter = open_anywhere(1000), .cost = 1};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = 1u << (round % 7);
         policy.limit = hot.limit = policy.stripes + (uint32_t)(round * 37 % 500);
@@ -327,7 +327,7 @@ static void test_hot_key(void **state) {
 static void test_hot_key_gathers(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(400); round++) {
-        struct hot hot = {.limiter = open_limiter(1000), .cost = 3 + (uint32_t)(round % 40)};
+        struct hot hot = {.limiter = open_anywhere(1000), .cost = 3 + (uint32_t)(round % 40)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = 8;
         policy.limit = hot.limit = 100;
@@ -384,7 +384,7 @@ static void beside_body(unsigned member, void *shared) {
 static void test_striped_beside_too_dear(void **state) {
     (void)state;
     for (uint32_t stripes = 2; stripes <= 8; stripes *= 2) {
-        struct beside beside = {.limiter = open_limiter(1000)};
+        struct beside beside = {.limiter = open_anywhere(1000)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = stripes;
         policy.limit = 8;
@@ -439,7 +439,7 @@ static void test_charges(void **state) {
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(200); round++) {
         struct charged charged = {
-            .limiter = open_limiter(1000), .seed = seed + round * 100, .takes = round % 2 == 0};
+            .limiter = open_anywhere(1000), .seed = seed + round * 100, .takes = round % 2 == 0};
         enum kind kind = (enum kind)(round / 2 % KINDS);
         struct stint_policy policy = policy_of(kind, 0, round);
         policy.window = 60 * TICK;
@@ -501,7 +501,7 @@ static void debtors_body(unsigned member, void *shared) {
 static void test_plain_to_rolling(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(6); round++) {
-        struct debtors debtors = {.limiter = open_limiter(10000)};
+        struct debtors debtors = {.limiter = open_anywhere(10000)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.limit = EACH;
         policy.window = 60 * TICK;
@@ -579,7 +579,7 @@ static void test_all_or_nothing(void **state) {
     (void)state;
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(600); round++) {
-        struct several several = {.limiter = open_limiter(1000), .seed = seed + round * 100};
+        struct several several = {.limiter = open_anywhere(1000), .seed = seed + round * 100};
         uint32_t room[LIMITS];
         for (size_t p = 0; p < LIMITS; p++) {
             struct stint_policy policy = STINT_POLICY_INIT;

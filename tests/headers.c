@@ -380,6 +380,22 @@ static void test_reserved(void **state) {
                 "Retry-After: 2\r\n");
 }
 
+/* One that was given no name is called by its rate, as that is now; its name in the table stays. */
+static void test_unnamed(void **state) {
+    (void)state;
+    uint32_t named = add_policy(limiter, "10/minute name", 10, MINUTE, 0, 0);
+    uint32_t unnamed = add_policy(limiter, "", 10, MINUTE, 0, 0);
+    const uint32_t policies[] = {named, unnamed};
+    const struct stint_verdict verdicts[] = {granted(20, 1, MINUTE), granted(20, 1, MINUTE)};
+    change_limit(limiter, named, 20);
+    change_limit(limiter, unnamed, 20);
+    assert_text(headers_draft, policies, verdicts, 2,
+                "RateLimit-Policy: \"10/minute name\";q=20;w=60, \"20/minute\";q=20;w=60\r\n"
+                "RateLimit: \"10/minute name\";r=19;t=60, \"20/minute\";r=19;t=60\r\n");
+    assert_int_equal(policy_found(limiter, "10/minute"), unnamed);
+    assert_int_equal(policy_found(limiter, "20/minute"), -ENOENT);
+}
+
 /* The verdict of a policy that was unknown when it was asked. */
 static void test_policy_added_since(void **state) {
     (void)state;
@@ -718,6 +734,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_shadowed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_untracked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_quota, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unnamed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_policy_added_since, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reserved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seconds_are_rounded_up, set_up, tear_down),

@@ -2,29 +2,13 @@
  * Single interleavings of the slot protocol, each told step by step: what the model (tests/model)
  * or a review has found to go wrong when a step is missing. No threads: the other requests run
  * inside the first one, in a hook at one of its instants or when it reads its clock. */
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "counters.h" /* for the number of the thread */
+#include "fixture.h"
 #include "mistakes.h"
-#include "policy_id.h"
-#include "stint.h"
-#include "testing.h"
 
-#define EPOCH  UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
-#define TICK   STINT_TICK_NS
-#define SECOND UINT64_C(1000000000)
+#define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
+#define TICK  STINT_TICK_NS
 
-static uint64_t test_time;      /* ns */
 static void (*meanwhile)(void); /* what others do at the awaited instant; once */
 static bool at_clock;           /* that instant is when the clock is read */
 static enum stint_test_instant awaited;
@@ -37,7 +21,7 @@ static void run_meanwhile(void) {
         others();
 }
 
-static uint64_t test_clock(void) {
+static uint64_t interleaved_clock(void) {
     if (at_clock)
         run_meanwhile();
     return test_time;
@@ -57,20 +41,12 @@ static uint32_t policy, brief;
 
 /* A table of one line, four slots. `policy` has one token a window, `brief` ten. */
 static void open_line(enum stint_on_full on_full, uint64_t window, uint64_t brief_window) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 2;
-    options.on_full = on_full;
-    options.clock = test_clock;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-
-    struct stint_policy about = STINT_POLICY_INIT;
-    about.limit = 1;
-    about.window = window;
-    policy = (uint32_t)policy_added(limiter, &about);
-    about = (struct stint_policy)STINT_POLICY_INIT;
-    about.limit = 10;
-    about.window = brief_window;
-    brief = (uint32_t)policy_added(limiter, &about);
+    struct stint_options options = fixture_options(2, on_full);
+    options.clock = interleaved_clock;
+    options.secret = NULL;
+    limiter = open_with(&options);
+    policy = add_policy(limiter, "", 1, window, 0, 0);
+    brief = add_policy(limiter, "", 10, brief_window, 0, 0);
     meanwhile = NULL;
     at_clock = false;
     passed_over = 0;

@@ -1105,6 +1105,8 @@ const struct mistake mistakes[] = {
     {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
     {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
     {"window of the last request, striped", WITHOUT(STRIPE_WINDOW), 0, play_old_window_striped},
+    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
+    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
     {"swap past the capacity", WITHOUT(JUDGE_ROOM), 0, play_swap_full},
     {"fast refusal that is the first", WITHOUT(FOUND_MARK), 0, play_refused_mark},
     {"overshoot that becomes a debt", WITHOUT(OVERSHOT_CUT), 1, play_overshot},

@@ -77,7 +77,8 @@ def build_patched(build, patches, directory):
     compiler = itertools.takewhile(lambda word: not word.startswith("-"), options)
     libraries = subprocess.check_output(["pkg-config", "--libs", "cmocka"], text=True).split()
     program = directory / "mutants"
-    subprocess.run([*compiler, "-o", program, *objects, build / "tests" / "libstint-testing.a",
+    subprocess.run([*compiler, "-o", program, *objects, build / "tests" / "libstint-fixture.a",
+                    build / "tests" / "libstint-testing.a",
                     *libraries, "-pthread"], check=True)
     return program
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The project as its users get it: the header alone, the symbols, what is installed, the README's
-examples word for word, stint inside another meson project.
+"""The project as its users get it: the header alone, the symbols, what is installed, the documents'
+programs word for word, stint inside another meson project.
 
     project.py SOURCE BUILD MESON CC [TEST...]
 """
@@ -58,6 +58,16 @@ def header():
     return (SOURCE / "include" / "stint.h").read_text()
 
 
+def project_version():
+    return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+
+
+def interface():
+    """What two versions must have in common to be exchanged: in the soname, and in symbols."""
+    major, minor, _ = project_version().split(".")
+    return f"0.{minor}" if major == "0" else major
+
+
 def public_functions():
     """What stint.h declares."""
     found = re.findall(r"^STINT_API\b[^;(]*?(\w+)\(", header(), re.MULTILINE)
@@ -65,10 +75,36 @@ def public_functions():
     return sorted(found)
 
 
-def readme_blocks(language):
-    """The code blocks of that language in the README."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (SOURCE / "README.md").read_text(),
-                      re.MULTILINE | re.DOTALL)
+def plain_constants():
+    """Numbers that stint.h defines, and their text."""
+    found = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(), re.MULTILINE)
+    return {name: value for name, value in found if re.match(r"[\d(]", value)}
+
+
+def documents():
+    """Every document of the project."""
+    found = [path for path in sorted(SOURCE.rglob("*.md"))
+             if not any(part.startswith((".", "build")) or part == "subprojects"
+                        for part in path.relative_to(SOURCE).parts)]
+    assert SOURCE / "README.md" in found
+    return found
+
+
+def blocks(document):
+    """Its code blocks in order: language and text of each."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(language):
+    """The blocks of that language in all documents."""
+    return [text for document in documents() for name, text in blocks(document) if name == language]
+
+
+def anchors(document):
+    """What a link into the document may name: each heading as GitHub does it."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 class Case(unittest.TestCase):
@@ -118,9 +154,7 @@ class Header(Case):
 
     def test_constants_are_plain(self):
         """Generators of bindings read numbers, not casts or macros of C."""
-        constants = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(),
-                               re.MULTILINE)
-        constants = {name: value for name, value in constants if re.match(r"[\d(]", value)}
+        constants = plain_constants()
         self.assertEqual(constants["STINT_NEVER"], "18446744073709551615ULL")
         self.assertGreater(len(constants), 15)
         for name, value in constants.items():
@@ -132,8 +166,8 @@ class Header(Case):
                                ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
                                ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
                                ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
-                               ("stint_close(NULL); stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);",
-                                None)):
+                               ("stint_close(NULL);", None),
+                               ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None)):
             source = self.write("call.c", "#include <stint.h>\nvoid call(void);\n"
                                 f"void call(void) {{ {call_} }}\n")
             done = subprocess.run([*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include",
@@ -156,6 +190,8 @@ class Header(Case):
         for name in initialisers:
             text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
             text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
+        for name in plain_constants():
+            text += f"    if ({name} + 1 < 1)\n        std::puts(\"{name} is the largest\");\n"
         for name in names:
             text += f"    function = reinterpret_cast<void (*)()>(&{name});\n"
             text += '    std::printf("%d\\n", function != nullptr);\n'
@@ -166,17 +202,20 @@ class Header(Case):
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
         for standard in "c++11", "c++17", "c++20":
-            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I",
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-Wold-style-cast", "-I",
                  SOURCE / "include", source, "-o", program, BUILD / "src" / "libstint.a",
                  "-pthread")
-            self.assertEqual(call(program), "1\n" * len(names))
+            self.assertEqual(call(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
 
 
 class Symbols(Case):
     def test_shared_library_has_the_functions_of_the_header_and_nothing_else(self):
         lines = call("nm", "-D", "--defined-only", BUILD / "src" / "libstint.so").splitlines()
-        exported = sorted(line.split()[-1] for line in lines)
-        self.assertEqual(exported, public_functions())
+        names = [line.split()[-1] for line in lines]
+        version = "STINT_" + interface()
+        self.assertIn(version, names)
+        exported = sorted(name for name in names if name != version)
+        self.assertEqual(exported, [f"{name}@@{version}" for name in public_functions()])
         self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
 
     def test_static_library_takes_no_name_of_its_users(self):
@@ -201,26 +240,23 @@ class Install(Case):
         call(*shlex.split(CC), "-std=c11", *STRICT, *static, source, "-o", program, *flags)
         return program
 
-    def version(self):
-        return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
-
     def test_files(self):
         self.install()
-        version = self.version()
+        version = project_version()
         names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
         nginx = ["ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[0]).exists():
             nginx = []
         self.assertEqual(names, sorted(nginx + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
-            f"libstint.so.{version.split('.')[0]}", f"libstint.so.{version}"]))
+            f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
         self.assertEqual(installed.read_text(), header())
 
     def test_shared(self):
         environment = self.install()
         program = self.build(environment)
-        soname = "libstint.so." + self.version().split(".")[0]
+        soname = "libstint.so." + interface()
         self.assertIn(f"[{soname}]", call("readelf", "-d", program))
         self.assertRegex(call("readelf", "-d", self.libraries / soname),
                          rf"SONAME.*\[{re.escape(soname)}\]")
@@ -235,9 +271,9 @@ class Install(Case):
     def test_version(self):
         numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
                              re.MULTILINE)
-        self.assertEqual(".".join(numbers), self.version())
+        self.assertEqual(".".join(numbers), project_version())
         environment = self.install()
-        self.assertEqual(self.pkg_config(environment, "--modversion"), [self.version()])
+        self.assertEqual(self.pkg_config(environment, "--modversion"), [project_version()])
         source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
                             "int main(void) { puts(stint_version());\n"
                             "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
@@ -245,33 +281,64 @@ class Install(Case):
         program = self.directory / "version"
         call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
              "-I", SOURCE / "include")
-        self.assertEqual(call(program), self.version() + "\n")
+        self.assertEqual(call(program), project_version() + "\n")
 
 
 class Readme(Case):
+    """All documents: README.md and those that it leads to."""
+
+    def test_length(self):
+        self.assertLessEqual(len((SOURCE / "README.md").read_text().splitlines()), 250)
+
     def test_examples(self):
-        """Each C block is a program, and the text block of the same number is what it prints."""
+        """Each C block is a program, and the block after it is the text that it prints."""
+        def without_times(text):
+            return re.sub(r"\d+ s\b", "N s", text)
+
         environment = self.install()
-        examples = readme_blocks("c")
-        self.assertEqual(len(examples), 4)
-        for number, example in enumerate(examples):
-            source = self.write(f"example{number}.c", example)
-            program = self.directory / f"example{number}"
-            call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
-                 *self.pkg_config(environment, "--cflags", "--libs"))
-            printed = call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+        programs = 0
+        for document in documents():
+            found = blocks(document)
+            for (language, example), (after, text) in zip(found, found[1:] + [("", "")]):
+                if language != "c":
+                    continue
+                with self.subTest(document=document.name, number=programs):
+                    source = self.write(f"example{programs}.c", example)
+                    program = self.directory / f"example{programs}"
+                    call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
+                         *self.pkg_config(environment, "--cflags", "--libs"))
+                    printed = call(program,
+                                   env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+                    self.assertEqual(after, "text")
+                    self.assertEqual(without_times(printed), without_times(text))
+                programs += 1
+        self.assertEqual(programs, 5)
 
-            def without_times(text):
-                return re.sub(r"\d+ s\b", "N s", text)
+    def test_examples_in_cxx(self):
+        """Those of README.md are C++, too."""
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        for language, example in blocks(SOURCE / "README.md"):
+            if language == "c":
+                call(*shlex.split(cxx), "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
+                     "-I", SOURCE / "include", self.write("example.cc", example))
 
-            self.assertEqual(without_times(printed), without_times(readme_blocks("text")[number]))
+    def test_first_example_in_cxx(self):
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        source = self.write("example.cc", dict(reversed(blocks(SOURCE / "README.md")))["c"])
+        for standard in "c++11", "c++20":
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I", SOURCE / "include",
+                 "-fsyntax-only", source)
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
         bench = BUILD / "bench" / "stint-bench"
         if not bench.exists():
             self.skipTest("stint-bench was not built")
-        [block] = [block for block in readme_blocks("console") if "bench/run replay" in block]
+        [block] = [block for block in blocks_of("console") if "bench/run replay" in block]
         command, shown = block.split("\n", 1)
         arguments = shlex.split(command)
         self.assertEqual(arguments[:2], ["$", "./bench/run"])
@@ -283,10 +350,11 @@ class Readme(Case):
                          without_speed(call(bench, *arguments[2:], cwd=SOURCE)))
 
     def test_notations(self):
-        """Every policy in the table of the notation is one."""
-        text = (SOURCE / "README.md").read_text()
-        policies = re.findall(r"^\| `(\d[^`]*)` \|", text, re.MULTILINE)
-        self.assertGreater(len(policies), 4)
+        """Every policy in a table of the notation is one."""
+        policies = [policy for document in documents()
+                    for cell in re.findall(r"^\| (`\d[^|]*) \|", document.read_text(), re.MULTILINE)
+                    for policy in re.findall(r"`([^`]*)`", cell)]
+        self.assertGreater(len(policies), 15)
         checks = "".join(f'    CHECK("{policy}");\n' for policy in policies)
         source = self.write("notations.c", f"""
 #include <stint.h>
@@ -307,11 +375,20 @@ int main(void) {{
         call(program)
 
     def test_links(self):
-        """What the README refers to in the repository is there."""
-        text = (SOURCE / "README.md").read_text()
-        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
-        for link in links + ["bench/run", "tests/run", "tests/data/access.log.gz"]:
-            self.assertTrue((SOURCE / link).exists(), link)
+        """What a document links to or names in the repository is there, the headings too."""
+        for document in documents():
+            for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text()):
+                name, _, anchor = link.partition("#")
+                target = (document.parent / name).resolve() if name else document
+                with self.subTest(document=document.name, link=link):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+            for name in re.findall(r"`((?:src|tests|bench|include|doc)/[\w./-]+)", document.read_text()):
+                with self.subTest(document=document.name, name=name):
+                    self.assertTrue((SOURCE / name).exists())
+        for name in "bench/run", "tests/run", "tests/data/access.log.gz":
+            self.assertTrue((SOURCE / name).exists(), name)
 
 
 class Subproject(Case):
@@ -344,7 +421,7 @@ class Subproject(Case):
             self.assertEqual(list(build.rglob(unwanted)), [])
 
     def test_as_the_readme_says(self):
-        [line] = readme_blocks("meson")
+        [line] = blocks_of("meson")
         self.outer("project('outer', 'c')\n" + line
                    + "executable('main', 'main.c', dependencies: stint)\n")
         self.build()
@@ -373,6 +450,63 @@ class Subproject(Case):
         call(MESON, "compile", "-C", build, env=environment)
         self.assertTrue((build / "src" / "libstint.so").exists())
         self.assertFalse((build / "tests").exists() or (build / "bench").exists())
+
+    def installed(self, *options):
+        """What the parent installs, a program of its own among it."""
+        self.outer("project('outer', 'c', default_options: 'optimization=3')\n"
+                   "executable('main', 'main.c', install: true,\n"
+                   "  dependencies: dependency('stint'))\n")
+        self.build(*options)
+        destination = self.directory / "destination"
+        call(MESON, "install", "-C", self.directory / "build", "--quiet", "--destdir", destination)
+        return sorted(path.name for path in destination.rglob("*") if not path.is_dir())
+
+    def test_decisions_are_inlined(self):
+        """The parent links the static library, and link-time optimisation sees into it."""
+        self.assertEqual(self.installed("-Db_lto=true"), ["main"])  # stint is not installed with it
+        main = self.directory / "build" / "main"
+        self.assertNotIn("libstint", call("readelf", "-d", main))
+        functions = re.findall(r" [tT] (stint_\w+)$", call("nm", main), re.MULTILINE)
+        self.assertNotIn("stint_take", functions)
+        shared = f"libstint.so.{project_version()}"
+        self.assertEqual(list((self.directory / "build").rglob(shared)), [])
+
+    def test_shared_and_installed_if_asked(self):
+        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
+        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
+                             set(installed))
+        self.assertIn("libstint", call("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Builds(Case):
+    """The library with other compilers, C libraries and options than the tests have."""
+
+    def build(self, *options, **environment):
+        build = self.directory / "build"
+        call(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", "-Dwerror=true",
+             *options, env={**os.environ, "CC": CC, **environment})
+        call(MESON, "compile", "-C", build, env={**os.environ, **environment})
+        return build / "src" / "libstint.a"
+
+    def test_for_debugging(self):
+        self.build("-Dbuildtype=custom", "-Doptimization=g")
+
+    def test_musl(self):
+        """ConcurrencyKit and xxHash are used as headers, which any C library will do for."""
+        if shutil.which("musl-gcc") is None:
+            self.skipTest("there is no musl-gcc")
+        headers = self.directory / "headers"
+        headers.mkdir()
+        system = Path("/usr/include")
+        for path in [*system.glob("ck_*.h"), system / "gcc", system / "spinlock",
+                     system / "xxhash.h"]:
+            (headers / path.name).symlink_to(path)
+        library = self.build(f"-Dc_args=-isystem {headers}", CC="musl-gcc")
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        call("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
+             SOURCE / "include", library, "-pthread")
+        self.assertEqual(call(program), ANSWER)
 
 
 class Commands(Case):

@@ -36,7 +36,8 @@ static struct stint_limiter *open_shared(uint64_t max_keys) {
 static void assert_refused(const struct stint_options *options, int error, const char *reason) {
     struct stint_limiter *limiter = NULL;
     int opened = stint_open(options, &limiter);
-    if (opened != -error || strstr(stint_reason(), reason) == NULL)
+    if (opened != -error || strstr(stint_reason(), reason) == NULL ||
+        strncmp(stint_reason(), options->path, strlen(options->path)) != 0)
         fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
     assert_null(limiter);
 }
@@ -453,6 +454,47 @@ static void test_rights(void **state) {
         stint_open(&options, &limiter) != -EACCES || strstr(stint_reason(), path) == NULL)
         _exit(4);
     _exit(chmod(directory, 0700) == 0 ? 0 : 5);
+}
+
+/* A link is not followed, whatever it leads to; nor is anything made in its place. */
+static void test_symbolic_links(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    char link[sizeof path + 8];
+    snprintf(link, sizeof link, "%s.link", path);
+    static const char *const targets[] = {"table", "table.link", "/nowhere/at/all"};
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        options.path = path;
+        stint_close(open_shared(100));
+        assert_int_equal(symlink(targets[i], link), 0);
+        options.path = link;
+        assert_refused(&options, ELOOP, "symbolic link");
+        assert_int_equal(unlink(link), 0);
+    }
+    assert_non_null(strstr(stint_strerror(-ELOOP), "symbolic link"));
+}
+
+/* A path that is too long, or a name in it, is said to be; of the path the end is told. */
+static void test_long_paths(void **state) {
+    (void)state;
+    static char text[6000];
+    struct stint_options options = shared_options(100);
+    struct stint_limiter *limiter = NULL;
+    options.path = text;
+    for (size_t length = 4096; length < sizeof text - 8; length += 100) {
+        for (size_t i = 0; i < length; i++)
+            text[i] = i % 100 == 0 ? '/' : 'x';
+        memcpy(text + length, "the end", 8);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "the end: options.path is too long"));
+    }
+    for (size_t length = 256; length < 300; length++) { /* bytes of the name */
+        snprintf(text, sizeof text, "%s/%0*d", directory, (int)length, 7);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "0007: options.path is too long"));
+    }
+    assert_null(limiter);
+    assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
 }
 
 /* ---- Memory that the caller shares ------------------------------------------------------------ */
@@ -947,6 +989,8 @@ int main(void) {
         TEST(test_rule_of_no_policy),
         TEST(test_other_options),
         TEST(test_rights),
+        TEST(test_symbolic_links),
+        TEST(test_long_paths),
         TEST(test_open_in),
         TEST(test_open_in_alignment),
         TEST(test_fork_private),
