@@ -24,8 +24,8 @@ int bench_replay(int argc, char **argv);
 /* Prints "stint-bench COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret under
- * the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
+/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret
+ * under the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
 int limit_error(const char *command, const char *text, const char *wrong);
 
 /* A bar on stderr while it is a terminal; otherwise nothing is printed. */

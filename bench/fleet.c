@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * stint-bench fleet: how far the limits of a fleet are off when its nodes change, behind a load balancer
- * that sends each key to one node. */
+/* SPDX-License-Identifier: MIT stint-bench fleet: how far the limits of a fleet are off when its
+ * nodes change, behind a load balancer that sends each key to one node. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -132,7 +132,8 @@ static int read_options(int argc, char **argv, struct options *options) {
 
 /* ---- Generator ---- */
 
-/* A tenth of the arrivals, in the order in which they are due: how far tenths differ is the noise. */
+/* A tenth of the arrivals, in the order in which they are due: how far tenths differ is the
+ * noise. */
 struct part {
     uint64_t arrivals;
     uint64_t ticks;                  /* of all decisions, without what timing takes */

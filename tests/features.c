@@ -1062,8 +1062,8 @@ static void test_stripes_of_a_late_caller(void **state) {
     }
 }
 
-/* A request's own limit on a striped key: above the policy's it is the policy's, below it is compared
- * with what all stripes hold, whatever the flags. */
+/* A request's own limit on a striped key: above the policy's it is the policy's, below it is
+ * compared with what all stripes hold, whatever the flags. */
 static void test_stripes_own_limit(void **state) {
     (void)state;
     uint32_t id;
@@ -1272,7 +1272,8 @@ static void test_floods_do_not_pay_debts(void **state) {
 static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
                                                  .retry_after = STINT_NEVER};
 
-/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number `i`. */
+/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number
+ * `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t together[][2] = {
         {CHARGE | PARTIAL, 0},
@@ -1634,7 +1635,8 @@ static void test_changes_that_cannot_be(void **state) {
     policy.stripes = 0;
     assert_int_equal(stint_policy_change(limiter, ids[3], &policy), -EINVAL);
 
-    /* Refusals that were counted would become debts, also by way of a policy that counts them no more. */
+    /* Refusals that were counted would become debts, also by way of a policy that counts them no
+     * more. */
     struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
     uint32_t counting = add_made(limiter, &counts);
     counts.flags = 0;

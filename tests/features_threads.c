@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Promises A and B under threads for what is more than a plain window: roll-over, reservations,
- * smooth windows, windows per key, stripes, several limits as one. What is checked of each is exact,
- * and follows from the order in which a slot's words were written, whatever that order was:
+ * smooth windows, windows per key, stripes, several limits as one. What is checked of each is
+ * exact, and follows from the order in which a slot's words were written, whatever that order was:
  *
- *  - Roll-over and reservations. Let level(w) = max(0, level(w - 1) - limit) + granted(w) be what is
- *    used at the end of window w. It is never more than capacity + max_reserved; that is the same as
- *    granted <= capacity + max_reserved + limit * (n - 1) over any run of n windows. If a request for
- *    one token was refused in w without reserving, level(w) >= capacity.
- *  - Smooth. All that is granted in w is granted against the whole of granted(w - 1), and the last of
- *    it when no less time was left than `least_left`, the least of any granted in w. So
- *    ceil(granted(w - 1) * least_left / window) + granted(w) <= limit. If one token was refused with
- *    `left`, then ceil(granted(w - 1) * left / window) + granted(w) >= limit.
+ *  - Roll-over and reservations. Let level(w) = max(0, level(w - 1) - limit) + granted(w) be what
+ *    is used at the end of window w. It is never more than capacity + max_reserved; that is the
+ *    same as granted <= capacity + max_reserved + limit * (n - 1) over any run of n windows. If a
+ *    request for one token was refused in w without reserving, level(w) >= capacity.
+ *  - Smooth. All that is granted in w is granted against the whole of granted(w - 1), and the last
+ *    of it when no less time was left than `least_left`, the least of any granted in w. So
+ *    ceil(granted(w - 1) * least_left / window) + granted(w) <= limit. If one token was refused
+ *    with `left`, then ceil(granted(w - 1) * left / window) + granted(w) >= limit.
  *  - Stripes and windows per key: granted(w) <= limit; if one token was refused,
  * equal. */
 #include "team.h"
@@ -531,7 +531,7 @@ static void test_plain_to_rolling(void **state) {
     }
 }
 
-/* ---- Several limits as one -------------------------------------------------------------------- */
+/* ---- Several limits as one ------------------------------------------------------------------- */
 
 enum { LIMITS = 5 };
 

@@ -166,8 +166,8 @@ static void take_key_late_look_later(void) {
     meanwhile = look_at_key;
 }
 
-/* Likewise, and a third thread looks at the key before that claim is given up: it sees what the key has
- * used, not the claim. */
+/* Likewise, and a third thread looks at the key before that claim is given up: it sees what the key
+ * has used, not the claim. */
 static void test_look_beside_claim(void **state) {
     (void)state;
     open_line(STINT_FULL_REFUSE, 1000 * TICK, 10 * TICK);
@@ -219,7 +219,7 @@ static void test_late_commit(void **state) {
     assert_false(again);
 }
 
-/* ---- Threads that die on their way ------------------------------------------------------------ */
+/* ---- Threads that die on their way ----------------------------------------------------------- */
 
 static jmp_buf died;
 static unsigned steps;
@@ -228,8 +228,8 @@ static void die(void) {
     longjmp(died, 1);
 }
 
-/* A key takes the slot of the claim, which is over; then a late one replaces that, with a claim of the
- * same tick as the first, and dies. */
+/* A key takes the slot of the claim, which is over; then a late one replaces that, with a claim of
+ * the same tick as the first, and dies. */
 static void replace_twice_and_die(void) {
     test_time = EPOCH + TICK;
     assert_true(stint_take(limiter, brief, OTHER + 1, 1, STINT_NOW, NULL));
@@ -383,7 +383,8 @@ static void carry_again(void) {
     assert_int_equal(stint_policy_change(limiter, brief, &about), 0);
 }
 
-/* Requests that carry over are taken last. A policy that changes in between is still charged once. */
+/* Requests that carry over are taken last. A policy that changes in between is still charged
+ * once. */
 static void check_all_while_changed(bool carries_at_first) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
     if (carries_at_first)
@@ -623,8 +624,8 @@ static void take_two_in_next_window(void) {
         others_allowed += stint_take(limiter, striped, KEY, 1, test_time, NULL);
 }
 
-/* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in which it was made.
- * Given back by that, it is no token of those that others took in the next. */
+/* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in which
+ * it was made. Given back by that, it is no token of those that others took in the next. */
 static void test_stripes_charge_in_one_window(void **state) {
     (void)state;
     const struct stint_policy about = eight_tokens(2);
@@ -813,10 +814,10 @@ static void test_all_first_refusal(void **state) {
     assert_true(refused > 0);
 }
 
-/* ---- Known mistakes ----------------------------------------------------------------------------- */
+/* ---- Known mistakes -------------------------------------------------------------------------- */
 
-/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none if not,
- * wherever the threads of the story are stopped. (With a patch: mutants.py.) */
+/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none if
+ * not, wherever the threads of the story are stopped. (With a patch: mutants.py.) */
 static void test_known_mistakes(void **state) {
     (void)state;
     enum { MISTAKES_MOST = 100 };

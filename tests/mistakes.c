@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * No threads: what others do is done inside the thread's own call, before one of its atomic operations; a
- * second thread that is stopped as well has a stack of its own. The table is one line of four slots; times
- * are ticks from a common start of all windows. */
+ * No threads: what others do is done inside the thread's own call, before one of its atomic
+ * operations; a second thread that is stopped as well has a stack of its own. The table is one line
+ * of four slots; times are ticks from a common start of all windows. */
 #include "mistakes.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static struct {
     enum stint_test_instant dies_at;
 } p;
 
-/* ---- Calls -------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 static uint64_t play_clock(void) {
     return p.time;
@@ -204,7 +204,7 @@ static void tell_window(uint32_t policy) {
     (void)decide(policy, THIRD, 0, 0, STINT_PEEK, p.time);
 }
 
-/* ---- What came of it ---------------------------------------------------------------------------- */
+/* ---- What came of it ------------------------------------------------------------------------- */
 
 static bool tracked(const struct logged *logged) {
     return logged->verdict.capacity != 0 && (logged->verdict.flags & STINT_UNTRACKED) == 0;
@@ -275,7 +275,7 @@ static void judge_log(void) {
     }
 }
 
-/* ---- What is found at once ---------------------------------------------------------------------- */
+/* ---- What is found at once ------------------------------------------------------------------- */
 
 /* A key's slot goes to another key between the search for its tag and the load of the state: that
  * shows room, the other key's. */
@@ -468,8 +468,8 @@ static void play_refused_mark(enum part part) {
             take(ONE, KEY);
 }
 
-/* Two threads see the last token. A refused one's is hidden by the policy as it is: if what is used up may
- * be a debt later, it is nobody's. */
+/* Two threads see the last token. A refused one's is hidden by the policy as it is: if what is used
+ * up may be a debt later, it is nobody's. */
 static void play_overshot(enum part part) {
     /* Others take it, and are refused. They do no more when the window has turned. */
     for (unsigned i = part == MEANWHILE ? 2 : 1; i > 0 && p.time == EPOCH; i--)
@@ -486,7 +486,7 @@ static void play_overshot(enum part part) {
     expect(look.used == 0, "B: a debt of what was refused");
 }
 
-/* ---- Fetch-adds that come too late ------------------------------------------------------------- */
+/* ---- Fetch-adds that come too late ----------------------------------------------------------- */
 
 /* Room was seen; then the slot goes to another key, which has one token left. */
 static void play_added_tag(enum part part) {
@@ -549,7 +549,8 @@ static void play_added_pending(enum part part) {
 }
 
 /* Room was seen; then the slot goes to another key. The key spends its window in another slot, and
- * gets the first back when the next one has begun: after the fetch-add, before the look at its tag. */
+ * gets the first back when the next one has begun: after the fetch-add, before the look at its
+ * tag. */
 static void play_added_state(enum part part) {
     switch (part) {
     case BEFORE:
@@ -597,7 +598,7 @@ static void play_taken_back(enum part part) {
     }
 }
 
-/* ---- Claims ------------------------------------------------------------------------------------- */
+/* ---- Claims ---------------------------------------------------------------------------------- */
 
 /* All slots of the line are used. The first falls free at tick 16, the others before. */
 static void line_falls_free(void) {
@@ -607,8 +608,8 @@ static void line_falls_free(void) {
     turn_to(16);
 }
 
-/* A thread is killed with a claim of the first slot, which falls free at the very instant: a late thread has the
- * key in the second by then. The next one meets the claim first. */
+/* A thread is killed with a claim of the first slot, which falls free at the very instant: a late
+ * thread has the key in the second by then. The next one meets the claim first. */
 static void play_found_pending(enum part part) {
     switch (part) {
     case BEFORE:
@@ -652,8 +653,8 @@ static void play_two_claims(enum part part) {
     }
 }
 
-/* Likewise: one thread claims and looks while the other, which is ahead of it, has not claimed yet; that
- * one looks while the first has not committed yet. */
+/* Likewise: one thread claims and looks while the other, which is ahead of it, has not claimed yet;
+ * that one looks while the first has not committed yet. */
 static void play_two_looks(enum part part) {
     switch (part) {
     case BEFORE:
@@ -675,8 +676,8 @@ static void play_two_looks(enum part part) {
     }
 }
 
-/* Likewise: the first thread's claim is cancelled, and its slot goes to another key by a claim of the
- * same tick, whose thread is killed. */
+/* Likewise: the first thread's claim is cancelled, and its slot goes to another key by a claim of
+ * the same tick, whose thread is killed. */
 static void play_tombstone(enum part part) {
     if (part == LATER)
         take_and_die(TWO, THIRD, 2 * WINDOW - 1, INSTANT_CLAIMED);
@@ -706,8 +707,8 @@ static void play_replaced_claim(enum part part) {
     }
 }
 
-/* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the same key, which is
- * replaced within the same tick, by a thread that is killed: another key's claim. */
+/* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the same
+ * key, which is replaced within the same tick, by a thread that is killed: another key's claim. */
 static void play_replaced_first(enum part part) {
     switch (part) {
     case BEFORE:
@@ -741,7 +742,7 @@ static void play_commit_used(enum part part) {
     }
 }
 
-/* ---- Windows that are over --------------------------------------------------------------------- */
+/* ---- Windows that are over ------------------------------------------------------------------- */
 
 /* All slots of the line but so many have been used by others, whose windows are over. */
 static void line_used(unsigned but) {
@@ -778,8 +779,8 @@ static void play_late_short(enum part part) {
     }
 }
 
-/* A new key in a table that was never full, and a thread that is later than the allowance: its window is the
- * clock's. */
+/* A new key in a table that was never full, and a thread that is later than the allowance: its
+ * window is the clock's. */
 static void play_late_new(enum part part) {
     switch (part) {
     case BEFORE:
@@ -812,7 +813,7 @@ static void play_late_look(enum part part) {
     }
 }
 
-/* ---- A full table ------------------------------------------------------------------------------- */
+/* ---- A full table ---------------------------------------------------------------------------- */
 
 /* A key in debt, whose window is over, and another key that looks for a slot. */
 static void play_debt(enum part part) {
@@ -829,8 +830,8 @@ static void play_debt(enum part part) {
     }
 }
 
-/* A thread so late, and somebody so early, that it asks the clock about the last slot; the first is over by
- * then. */
+/* A thread so late, and somebody so early, that it asks the clock about the last slot; the first is
+ * over by then. */
 static void play_full_late(enum part part) {
     switch (part) {
     case BEFORE:
@@ -847,8 +848,8 @@ static void play_full_late(enum part part) {
     }
 }
 
-/* The clock is stepped back by more than the allowance: slots that end too late for their own windows, but not
- * for the longest one, are free. */
+/* The clock is stepped back by more than the allowance: slots that end too late for their own
+ * windows, but not for the longest one, are free. */
 static void play_latest(enum part part) {
     switch (part) {
     case BEFORE:
@@ -863,8 +864,9 @@ static void play_latest(enum part part) {
     }
 }
 
-/* A thread sleeps while it looks for its key. Windows are opened and over one after the other meanwhile, each in
- * another slot and each after those that it has looked at: it must not put them together to a full table. */
+/* A thread sleeps while it looks for its key. Windows are opened and over one after the other
+ * meanwhile, each in another slot and each after those that it has looked at: it must not put them
+ * together to a full table. */
 static void play_latest_again(enum part part) {
     static unsigned last;
     switch (part) {
@@ -920,8 +922,8 @@ static void play_replace_own(enum part part) {
     }
 }
 
-/* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the same
- * tick, whose thread is killed. (See play_two_looks.) */
+/* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the
+ * same tick, whose thread is killed. (See play_two_looks.) */
 static void play_replace_free(enum part part) {
     switch (part) {
     case BEFORE:
@@ -938,7 +940,7 @@ static void play_replace_free(enum part part) {
     }
 }
 
-/* ---- Refunds ------------------------------------------------------------------------------------ */
+/* ---- Refunds --------------------------------------------------------------------------------- */
 
 /* A refused request has counted past the limit, and its thread was killed. */
 static void play_refund_most(enum part part) {
@@ -971,8 +973,8 @@ static void play_refund_window(enum part part) {
     }
 }
 
-/* A key had no slot, and was let through: by that verdict nothing can be given back, not even in a window
- * whose end is 0 in the bits of a slot. */
+/* A key had no slot, and was let through: by that verdict nothing can be given back, not even in a
+ * window whose end is 0 in the bits of a slot. */
 static void play_refund_none(enum part part) {
     if (part == BEFORE) {
         uint64_t around = (UINT64_C(1) << ID_BITS) * STINT_TICK_NS;
@@ -983,9 +985,10 @@ static void play_refund_none(enum part part) {
     }
 }
 
-/* ---- Groups ------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
-/* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as that one. */
+/* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as
+ * that one. */
 static void play_parts_earlier(enum part part) {
     switch (part) {
     case BEFORE:
@@ -1048,9 +1051,10 @@ static void play_parts_back(enum part part) {
     }
 }
 
-/* ---- Stripes ------------------------------------------------------------------------------------ */
+/* ---- Stripes --------------------------------------------------------------------------------- */
 
-/* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given back to. */
+/* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given
+ * back to. */
 static void play_stripes_back(enum part part) {
     if (part == MEANWHILE)
         take(STRIPED, KEY);
@@ -1058,8 +1062,9 @@ static void play_stripes_back(enum part part) {
         (void)decide(STRIPED, KEY, 4, 0, 0, p.time);
 }
 
-/* The window turns while a request goes round: its own stripe had no token left, the next one is in the new
- * window by now. Somebody asks for that one's last token, and then that window is over, too. */
+/* The window turns while a request goes round: its own stripe had no token left, the next one is in
+ * the new window by now. Somebody asks for that one's last token, and then that window is over,
+ * too. */
 static void play_stripes_same_window(enum part part) {
     switch (part) {
     case BEFORE:
@@ -1081,14 +1086,14 @@ static void play_stripes_same_window(enum part part) {
     }
 }
 
-/* ---- All of them -------------------------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------------------- */
 
 #define BIT(guard)     (UINT64_C(1) << GUARD_##guard)
 #define WITHOUT(guard) #guard, BIT(guard), NULL
 #define PATCHED(patch) patch, 0, patch
 
-/* Those with swap-tag: the tag that every swap compares keeps these mistakes from doing harm, as long as
- * it is compared. */
+/* Those with swap-tag: the tag that every swap compares keeps these mistakes from doing harm, as
+ * long as it is compared. */
 const struct mistake mistakes[] = {
     {"another key's room", WITHOUT(TAKE_TAG), 1, play_take_tag},
     {"another key's room, striped", WITHOUT(STRIPE_TAG), 1, play_stripe_tag},
@@ -1159,7 +1164,7 @@ const struct mistake mistakes[] = {
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);
 
-/* ---- Playing ------------------------------------------------------------------------------------ */
+/* ---- Playing --------------------------------------------------------------------------------- */
 
 static bool replaces(const struct mistake *mistake) {
     return mistake->play == play_replaced_claim || mistake->play == play_replaced_first ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds the line that the
- * definition finds. */
+ * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds
+ * the line that the definition finds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * One table for many processes: files, memory that the caller shares, restarts, forks, and everything that
- * may be found where a table is expected. */
+ * One table for many processes: files, memory that the caller shares, restarts, forks, and
+ * everything that may be found where a table is expected. */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -18,7 +18,7 @@
 
 #include "directory.h"
 
-/* ---- Tables in files -------------------------------------------------------------------------- */
+/* ---- Tables in files ------------------------------------------------------------------------- */
 
 static int table_make(void **state) {
     test_time = T0;
@@ -62,7 +62,7 @@ static void assert_child_good(pid_t child) {
         fail_msg("the child ended with status %#x", (unsigned)status);
 }
 
-/* ---- Sharing ---------------------------------------------------------------------------------- */
+/* ---- Sharing --------------------------------------------------------------------------------- */
 
 /* Two handles are two processes as far as the table can see. */
 static void test_two_see_one_table(void **state) {
@@ -220,7 +220,7 @@ static void test_made_once(void **state) {
     }
 }
 
-/* ---- What else may be there ------------------------------------------------------------------- */
+/* ---- What else may be there ------------------------------------------------------------------ */
 
 static void write_file(const void *bytes, size_t size) {
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -431,7 +431,8 @@ static void test_other_options(void **state) {
     stint_close(limiter);
 }
 
-/* A file and a directory that may not be written to: root may do everything, so another user tries. */
+/* A file and a directory that may not be written to: root may do everything, so another user
+ * tries. */
 static void test_rights(void **state) {
     (void)state;
     struct stint_options options = shared_options(100);
@@ -497,7 +498,7 @@ static void test_long_paths(void **state) {
     assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
 }
 
-/* ---- Memory that the caller shares ------------------------------------------------------------ */
+/* ---- Memory that the caller shares ----------------------------------------------------------- */
 
 static void test_open_in(void **state) {
     (void)state;
@@ -573,7 +574,7 @@ static void test_open_in_alignment(void **state) {
     }
 }
 
-/* ---- Fork ------------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------------------ */
 
 static void test_fork_private(void **state) {
     (void)state;
@@ -600,8 +601,8 @@ static void test_fork_private(void **state) {
     stint_close(limiter);
 }
 
-/* Children decide through the handle that they inherited, and all their decisions are counted: none shares
- * an unlocked counter with another. */
+/* Children decide through the handle that they inherited, and all their decisions are counted: none
+ * shares an unlocked counter with another. */
 static void fork_shared(struct stint_limiter *limiter) {
     enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
     uint32_t day = add_policy(limiter, "day", LIMIT, DAY, 0, 0);
@@ -869,7 +870,7 @@ static void test_latest_of_wrong_clock(void **state) {
     stint_close(limiter);
 }
 
-/* ---- The lock for set-up ---------------------------------------------------------------------- */
+/* ---- The lock for set-up --------------------------------------------------------------------- */
 
 /* Somebody died who held the lock, in the middle of adding and changing policies. */
 static void test_lock_holder_dies(void **state) {
@@ -907,7 +908,8 @@ static void test_lock_holder_dies(void **state) {
     stint_close(limiter);
 }
 
-/* An opener that was stopped in the middle is told, after 10 s; the open of another does not hang. */
+/* An opener that was stopped in the middle is told, after 10 s; the open of another does not
+ * hang. */
 static void test_opener_is_stopped(void **state) {
     (void)state;
     stint_close(open_shared(100));

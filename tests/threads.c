@@ -169,8 +169,8 @@ static void race_body(unsigned member, void *shared) {
 
 static uint32_t claimers; /* of this race */
 
-/* Lets other threads run before a claim, until one of them is about to claim, too; and between a claim and
- * what follows it. */
+/* Lets other threads run before a claim, until one of them is about to claim, too; and between a
+ * claim and what follows it. */
 static void yield_at_claims(enum stint_test_instant instant) {
     if (instant == INSTANT_CLAIMED)
         sched_yield();
@@ -365,8 +365,7 @@ static void test_stray_add(void **state) {
     stint_close(stopped.limiter);
 }
 
-/* ---- Counters
- * ------------------------------------------------------------------------------------ */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Every decision of every thread is counted, also of more threads than there are lanes. */
 static void *counting_main(void *argument) {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Random operations under policies of all kinds on a limiter and on its naive twin (twin_model.c), every
- * field of every verdict compared.
+ * Random operations under policies of all kinds on a limiter and on its naive twin (twin_model.c),
+ * every field of every verdict compared.
  *
  *     STINT_TEST_SEED=7      repeat the run of this seed
- *     STINT_TEST_ROUNDS=100  how many limiters are tried, ROUND_OPERATIONS operations each
- */
+ *     STINT_TEST_ROUNDS=100  how many limiters are tried, ROUND_OPERATIONS operations each */
 #include "twin.h"
 
 #include "random.h"
