@@ -179,8 +179,6 @@ static int table_make(struct header *header, const struct stint_options *options
 
 /* ---- A table that is there ------------------------------------------------------------------- */
 
-#define BEGIN_ANEW "or remove the table to begin anew"
-
 /* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library
  * trusts it. */
 static bool lock_whole(const pthread_mutex_t *lock) {
@@ -210,6 +208,8 @@ static int header_check(const struct header *header, size_t size,
             "the table has layout %u, and this version of stint reads layout %u: use the "
             "version that made it, " BEGIN_ANEW,
             (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
+    if ((header->features | header->labels | header->labels_count) != 0)
+        return stint_failed(EPROTO, "the table has features, or labels: " LATER_TABLE);
     if (header->max_keys != options->max_keys)
         return stint_failed_with(
             EPROTO,

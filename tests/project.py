@@ -315,23 +315,19 @@ class Readme(Case):
         self.assertEqual(programs, 5)
 
     def test_examples_in_cxx(self):
-        """Those of README.md are C++, too."""
+        """Those of README.md are C++20, the first C++11."""
         cxx = os.environ.get("CXX", "g++")
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
-        for language, example in blocks(SOURCE / "README.md"):
-            if language == "c":
-                call(*shlex.split(cxx), "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
-                     "-I", SOURCE / "include", self.write("example.cc", example))
 
-    def test_first_example_in_cxx(self):
-        cxx = os.environ.get("CXX", "g++")
-        if shutil.which(shlex.split(cxx)[0]) is None:
-            self.skipTest(f"there is no {cxx}")
-        source = self.write("example.cc", dict(reversed(blocks(SOURCE / "README.md")))["c"])
-        for standard in "c++11", "c++20":
-            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I", SOURCE / "include",
-                 "-fsyntax-only", source)
+        def check(example, *options):
+            call(*shlex.split(cxx), *options, "-I", SOURCE / "include", "-fsyntax-only",
+                 self.write("example.cc", example))
+
+        examples = [text for language, text in blocks(SOURCE / "README.md") if language == "c"]
+        check(examples[0], "-std=c++11", *STRICT)
+        for example in examples:
+            check(example, "-std=c++20", "-Wall", "-Werror")
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
@@ -389,6 +385,16 @@ int main(void) {{
                     self.assertTrue((SOURCE / name).exists())
         for name in "bench/run", "tests/run", "tests/data/access.log.gz":
             self.assertTrue((SOURCE / name).exists(), name)
+
+
+    def test_packages(self):
+        """Why tests/run installs a package is said in one of the documents beside what needs it."""
+        lists = re.findall(r"packages\+?=\((.*?)\)$", (SOURCE / "tests" / "run").read_text(),
+                           re.MULTILINE | re.DOTALL)
+        packages = " ".join(lists).split()
+        self.assertGreater(len(packages), 25)
+        said = "".join((SOURCE / name / "README.md").read_text() for name in ("tests", "bench"))
+        self.assertEqual([name for name in packages if name not in said], [])
 
 
 class Subproject(Case):
