@@ -90,9 +90,9 @@ static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t coun
     return count > paid ? count - paid : 0;
 }
 
-/* What must be known of a policy at a glance: its flags (enum stint_policy_flags) in the low 14
- * bits, and these. With the capacity in the upper half they are one word, so they are always of one
- * rule. */
+/* The traits of a policy, which most decisions read and no more: its flags (enum
+ * stint_policy_flags) in the low 14 bits, and these. With the capacity in the upper half they are
+ * one word, so they are always of one rule. */
 enum trait {
     TRAIT_EXISTS = 1 << 14,
     /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the

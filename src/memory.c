@@ -107,8 +107,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die
- * of SIGBUS. Signals wait, as a file system may give up for each. */
+/* Reserves all blocks of a file. Later there might be none, and whoever wrote to the mapping would
+ * die of SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
 static int reserve(int file, size_t size) {
     sigset_t all, before;
 

@@ -140,11 +140,11 @@ static bool header_empty(const struct header *header) {
     return memcmp(header, &empty, sizeof(empty)) == 0;
 }
 
-/* Makes a table of zeroed memory, or goes on where others who make one for the same options are, or
- * have died. Each word goes from 0 to what the first of them has for it, and stays: so a maker who
- * was stopped, and goes on when the table is in use, changes nothing. The last of all is the magic:
- * whoever writes it has seen to every word. Memory that is anything else stays as it is:
- * header_check says what. */
+/* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
+ * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
+ * it, and stays. So a maker who was stopped, and goes on when the table is in use, changes nothing.
+ * The magic is written last, when every word is there. Memory that is anything else stays as it is:
+ * header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
     struct header made;
@@ -238,8 +238,8 @@ static int header_check(const struct header *header, size_t size,
 }
 
 /* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
- * as over (stint_beyond_clock). If `end` says so, these end for good: as many windows ago as it
- * takes. */
+ * as over (stint_beyond_clock). If `end` says so, their ends are moved back, by whole windows,
+ * until they are over for good. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;

@@ -38,8 +38,8 @@ static uint64_t traits_of(const struct rule *rule, bool refusals) {
            (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
 }
 
-/* Raises what charges, and glances at a full table, are compared with (M10). Returns whether the
- * policy has counted refusals at some time, or does so by this rule. */
+/* Raises what charges, and bulk checks of a full table, are compared with (M10). Returns whether
+ * the policy has ever counted refusals, or does so by this rule. */
 static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
@@ -54,9 +54,9 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     return atomic_load_relaxed(refusals) != 0; /* M10 */
 }
 
-/* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two
- * counts in one or several slots; nor if a count past the capacity would be carried over, or the
- * verdict says more. */
+/* Lets the hot path decide, if the rule is for it. It is not if each key has a window of its own,
+ * two counts in one, or several slots. Nor if a count past the capacity would be carried over, or
+ * if the verdict says more. */
 static void policy_heat(struct policy *policy, const struct rule *rule) {
     bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
                !rule_carries(rule) && rule->near_limit == 0;
@@ -65,9 +65,9 @@ static void policy_heat(struct policy *policy, const struct rule *rule) {
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
 }
 
-/* Writes the rule, and what the hot path reads of it. A policy that is new is found from its
- * version on; one that changes does so with it, at once. Meanwhile the hot path is not for it:
- * whoever dies here leaves a policy that is slower, and by one rule. */
+/* Writes the rule, and what the hot path reads of it. The store of the version makes a new policy
+ * known, and changes one that exists, at once. Meanwhile the hot path is not for it: if this
+ * process dies here, the policy is slower, but still by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t words[RULE_WORDS];
@@ -235,8 +235,8 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     added->reciprocal = reciprocal_of(policy->window);
     added->largest = 0;
     added->reserved = 0;
-    /* Of a window that begins after 0: a window that does not would be taken for the last one of 64
-     * bits of ns, which begins before them and ends after. */
+    /* A window that begins after 0. One that does not would be taken for the last window of 64 bits
+     * of ns, whose end is beyond them. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
     limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);

@@ -78,6 +78,10 @@
  * groups in decide_all.c. ordering.md has the orders of memory, M1 to M15. Each atomic operation
  * cites the M or I that it serves.
  *
+ * What holds it: tests/model (every run of small cases, and the orders); tests/history.c (I1, I3,
+ * I5 and I7 after each atomic operation of random histories); tests/mistakes.c (what goes wrong
+ * without each guard); tests/deaths.c (a process dies before each atomic operation).
+ *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
 #ifndef STINT_SLOT_H
 #define STINT_SLOT_H

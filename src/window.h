@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 3 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
+ * Step 2 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
  * no clock, no state.
  *
  * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
