@@ -126,8 +126,7 @@ static void check_flood(enum stint_on_full on_full, struct random *random) {
     stint_close(limiter);
 }
 
-static void test_flood_spares_all_kinds(void **state) {
-    (void)state;
+TEST(test_flood_spares_all_kinds) {
     struct random random = {test_seed()};
     check_flood(STINT_FULL_ADMIT, &random);
     check_flood(STINT_FULL_REFUSE, &random);
@@ -172,8 +171,7 @@ static void check_noisy(enum stint_on_full on_full) {
     stint_close(limiter);
 }
 
-static void test_noisy_beside_quiet(void **state) {
-    (void)state;
+TEST(test_noisy_beside_quiet) {
     check_noisy(STINT_FULL_ADMIT);
     check_noisy(STINT_FULL_REFUSE);
     check_noisy(STINT_FULL_REPLACE);
@@ -263,8 +261,7 @@ static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
     stint_close(limiter);
 }
 
-static void test_chosen_keys(void **state) {
-    (void)state;
+TEST(test_chosen_keys) {
     uint64_t page_lines = (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_LINE;
     for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
         check_chosen((enum stint_on_full)on_full, 0);                        /* first of a page */
@@ -273,16 +270,14 @@ static void test_chosen_keys(void **state) {
 }
 
 /* I: against another secret the same names are as good as any: each finds a line of its own. */
-static void test_chosen_keys_of_another_secret(void **state) {
-    (void)state;
+TEST(test_chosen_keys_of_another_secret) {
     uint64_t names[CHOSEN];
     choose_names(100, names, CHOSEN, 0);
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = TABLE_KEYS;
     options.clock = test_clock;
     test_time = T0;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     unsigned apart = 0;
     for (unsigned i = 0; i < CHOSEN; i++) {
@@ -338,11 +333,10 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
     return (counts[0] - counts[1]) / COSTED;
 }
 
-/* D: a decision on a key that finds no room costs the same in a large table as in a small one, and
- * as much whoever's the keys are. How much that is, beside one on a key that is there, is printed:
- * the search of 24 lines, that of one. */
-static void test_flood_costs(void **state) {
-    (void)state;
+/* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
+ * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
+ * lines, that of one. */
+TEST(test_flood_costs) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
     skip();
@@ -403,12 +397,11 @@ static const uint32_t edges[] = {0,
                                  UINT32_MAX};
 enum { EDGES = sizeof edges / sizeof edges[0] };
 
-/* A, with costs, limits of the request's own and flags in every combination, all of them twice:
- * what is granted is no more than the cost, and adds up to what is used; that never passes what
- * 2^28 tokens allow, nor spills into the bits beside it, so the key stays in its window, and its
- * neighbours in the line keep theirs. */
-static void test_cost_edges(void **state) {
-    (void)state;
+/* A, with costs, limits of the request's own and flags in every combination, all of them twice: what is
+ * granted is no more than the cost, and adds up to what is used; that never passes what 2^28 tokens allow,
+ * nor spills into the bits beside it, so the key stays in its window, and its neighbours in the line keep
+ * theirs. */
+TEST(test_cost_edges) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
@@ -448,11 +441,9 @@ static void test_cost_edges(void **state) {
     stint_close(limiter);
 }
 
-/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they
- * give back is granted once more, no more than that: whatever is refunded, a key never has more
- * than its capacity. */
-static void test_refunds_never_taken(void **state) {
-    (void)state;
+/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they give back
+ * is granted once more, no more than that: whatever is refunded, a key never has more than its capacity. */
+TEST(test_refunds_never_taken) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
@@ -547,10 +538,9 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
     return refused < 10 ? NOT_REFUSED : opened < 10 ? NEVER_OPENED : RIGHT;
 }
 
-/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all
- * that it had got; where it fits, it opens. */
-static void test_address_space_limits(void **state) {
-    (void)state;
+/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all that it had
+ * got; where it fits, it opens. */
+TEST(test_address_space_limits) {
 #if defined(STINT_BUILTIN_ATOMICS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
     skip();
@@ -642,10 +632,9 @@ static int use_small_file_system(void) {
     return 0;
 }
 
-/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later
- * does no harm, as all blocks of a table were reserved when it was made. */
-static void test_full_file_system(void **state) {
-    (void)state;
+/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
+ * harm, as all blocks of a table were reserved when it was made. */
+TEST(test_full_file_system) {
     test_time = T0;
     fflush(NULL);
     pid_t child = fork();
@@ -662,8 +651,7 @@ static void test_full_file_system(void **state) {
 }
 
 /* `ulimit -f`: likewise, without any right to mount. */
-static void test_file_size_limit(void **state) {
-    (void)state;
+TEST(test_file_size_limit) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -683,15 +671,13 @@ static void test_file_size_limit(void **state) {
     assert_int_equal(entries_of_directory(), 0);
 }
 
-/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the
- * header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
- * removed, all is well. */
-static void test_truncated_in_use(void **state) {
-    (void)state;
+/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
+ * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
+TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);
     struct stint_limiter *limiter = NULL, *other = NULL;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
     const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
     for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -720,7 +706,7 @@ static void test_truncated_in_use(void **state) {
 #endif
     }
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(stint_open(&options, &other), 0);
+    other = open_with(&options);
     assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
     assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
     stint_close(other);

@@ -21,15 +21,6 @@ enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
 static void *memory;
 static size_t size;
 
-static struct stint_options options_of(enum stint_on_full on_full) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = MAX_KEYS;
-    options.on_full = on_full;
-    options.clock = test_clock;
-    options.secret = test_secret();
-    return options;
-}
-
 struct scene {
     struct stint_limiter *limiter;
     uint32_t plain, striped, carries;
@@ -37,7 +28,7 @@ struct scene {
 };
 
 static struct stint_limiter *attach(enum stint_on_full on_full) {
-    struct stint_options options = options_of(on_full);
+    struct stint_options options = fixture_options(MAX_KEYS, on_full);
     struct stint_limiter *limiter;
     if (stint_open_in(&options, memory, size, &limiter) != 0)
         fail_msg("%s", stint_reason());
@@ -48,10 +39,10 @@ static void add_policies(struct scene *scene) {
     scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    scene->striped = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->striped = add_made(scene->limiter, &policy);
     policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
     policy.capacity = 2 * LIMIT;
-    scene->carries = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->carries = add_made(scene->limiter, &policy);
 }
 
 static void take(const struct scene *scene) {
@@ -244,8 +235,7 @@ static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_
     return granted;
 }
 
-static void test_death_at_each_step(void **state) {
-    (void)state;
+TEST(test_death_at_each_step) {
     uint64_t deaths = 0;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         const struct act *act = &acts[i];
@@ -292,8 +282,7 @@ static void test_death_at_each_step(void **state) {
 }
 
 /* A change is made whole or not at all, and what comes after it finds one or the other. */
-static void test_death_in_change(void **state) {
-    (void)state;
+TEST(test_death_in_change) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -328,8 +317,7 @@ static void test_death_in_change(void **state) {
 }
 
 /* A reset is one step: the key is as it was, or new. */
-static void test_death_in_reset(void **state) {
-    (void)state;
+TEST(test_death_in_reset) {
     struct scene scene;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
@@ -357,7 +345,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
 /* ---- Makers of a table ----------------------------------------------------------------------- */
 
 static struct stint_limiter *make_or_attach(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     options.secret = NULL;
     options.flags = STINT_PREFAULT;
     struct stint_limiter *limiter;
@@ -396,8 +384,7 @@ static void close_after_maker(struct scene *scene, uint32_t taken) {
     stint_close(scene->limiter);
 }
 
-static void test_death_in_making(void **state) {
-    (void)state;
+TEST(test_death_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -415,8 +402,7 @@ static void test_death_in_making(void **state) {
 }
 
 /* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
-static void test_stop_in_making(void **state) {
-    (void)state;
+TEST(test_stop_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -459,7 +445,7 @@ static void test_stop_in_making(void **state) {
 }
 
 int main(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {

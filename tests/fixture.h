@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What the tests of the public interface share: a limiter on a made-up clock, memory for processes,
- * and the comparison of two verdicts in all their fields. */
+ * What the tests of the public interface share: a limiter on a made-up clock, memory for
+ * processes, and the comparison of two verdicts in all their fields. */
 #ifndef STINT_TESTS_FIXTURE_H
 #define STINT_TESTS_FIXTURE_H
 
@@ -26,6 +26,9 @@
 
 #include "policy_id.h"
 #include "stint.h"
+
+/* A test of cmocka that needs no state. */
+#define TEST(name) static void name(__attribute__((unused)) void **state)
 
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)

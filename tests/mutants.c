@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The library with a mistake in it: the interleavings of mistakes.c and the random histories of
- * history.c must find it out within seconds. mutants.py runs this program, once for all guards of
- * src/testing.h and once in each build of a patched library.
+ * history.c must find it out within seconds. mutants.py runs this program, once for all guards
+ * of src/testing.h and once in each build of a patched library.
  *
  *     mutants stories                        the stories that need a patched library
  *     mutants guards SEED                    takes each guard away
@@ -155,8 +155,8 @@ static bool same(const char *one, const char *other) {
     return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-/* Prints the line of a mutant: its stories in this library, and histories if it is no more than the
- * mutant. */
+/* Prints the line of a mutant: its stories in this library, and histories if it is no more than
+ * the mutant. */
 static void find_out(const struct mutant *mutant, uint64_t seed) {
     bool alone = mutant->patches == NULL || same(mutant->name, mutant->patches);
     bool found = false, story = false; /* in whatever library */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Scripts: a policy, and rows that say what is asked of one key at what time and what must come of
- * it. Every field of every verdict is compared, in each way to ask. */
+ * Scripts: a policy, and rows that say what is asked of one key at what time and what must come
+ * of it. Every field of every verdict is compared, in each way to ask. */
 #ifndef STINT_TESTS_SCRIPT_H
 #define STINT_TESTS_SCRIPT_H
 

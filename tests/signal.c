@@ -51,7 +51,7 @@ static void open_bed(uint64_t max_keys) {
     options.on_full = STINT_FULL_REFUSE;
     options.clock = bed_clock;
     bed.time = T0;
-    assert_int_equal(stint_open(&options, &bed.limiter), 0);
+    bed.limiter = open_with(&options);
     for (unsigned i = 0; i < KEYS; i++)
         bed.policies[i] =
             add_policy(bed.limiter, "", limits[i], lengths[i] * STINT_TICK_NS, (int64_t)T0, 0);
@@ -138,14 +138,12 @@ static void check_random_instants(uint64_t max_keys) {
     stint_close(bed.limiter);
 }
 
-static void test_random_instants(void **state) {
-    (void)state;
+TEST(test_random_instants) {
     check_random_instants(100);
 }
 
 /* Five keys in one line of four slots: slots change hands under the interrupted thread. */
-static void test_random_instants_crowded(void **state) {
-    (void)state;
+TEST(test_random_instants_crowded) {
     check_random_instants(2);
 }
 
@@ -193,13 +191,11 @@ static void check_worst_instants(uint64_t max_keys) {
     stint_close(bed.limiter);
 }
 
-static void test_worst_instants(void **state) {
-    (void)state;
+TEST(test_worst_instants) {
     check_worst_instants(100);
 }
 
-static void test_worst_instants_crowded(void **state) {
-    (void)state;
+TEST(test_worst_instants_crowded) {
     check_worst_instants(2);
 }
 

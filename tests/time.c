@@ -163,8 +163,7 @@ enum { STEPS = sizeof steps / sizeof steps[0] };
 /* In the middle of every window. */
 #define NOON (T0 + 12 * HOUR + 31 * SECOND + 3456789)
 
-static void test_forward(void **state) {
-    (void)state;
+TEST(test_forward) {
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned i = 0; i < STEPS; i++)
             check_forward(kinds[kind], NOON, steps[i]);
@@ -207,18 +206,16 @@ static void check_back(const char *kind, uint64_t at, uint64_t step) {
     stint_close(bed.limiter);
 }
 
-static void test_back(void **state) {
-    (void)state;
+TEST(test_back) {
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned i = 0; i < STEPS; i++)
             check_back(kinds[kind], NOON, steps[i]);
 }
 
-/* A clock that is stepped back and set right again. Within the window and the allowance nothing is
- * gained by it: A and B hold across both steps. Beyond, windows that were counted are counted
- * again, once for each such step. */
-static void test_there_and_back(void **state) {
-    (void)state;
+/* A clock that is stepped back and set right again. Within the window and the allowance nothing is gained
+ * by it: A and B hold across both steps. Beyond, windows that were counted are counted again, once for each
+ * such step. */
+TEST(test_there_and_back) {
     for (unsigned i = 0; i < STEPS; i++) {
         struct bed bed = open_bed("20/minute", 1000, NOON);
         uint64_t end = T0 + 12 * HOUR + MINUTE;
@@ -274,8 +271,7 @@ static void check_walk(const char *kind, uint64_t max_keys, struct random *rando
     stint_close(bed.limiter);
 }
 
-static void test_walk(void **state) {
-    (void)state;
+TEST(test_walk) {
     struct random random = {test_seed()};
     for (uint64_t round = 0; round < test_rounds(3); round++) {
         check_walk("1/10ms", 100, &random);
@@ -311,11 +307,10 @@ static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t rea
     }
 }
 
-/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens
- * once, also those that the clock shows twice: A and B. Who has used up the last window of the
- * second waits until the clock is there again: one second and a window. */
-static void test_leap_second_repeated(void **state) {
-    (void)state;
+/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens once, also
+ * those that the clock shows twice: A and B. Who has used up the last window of the second waits until the
+ * clock is there again: one second and a window. */
+TEST(test_leap_second_repeated) {
     static const struct {
         const char *kind;
         uint64_t pause; /* the longest that may be */
@@ -337,10 +332,8 @@ static void test_leap_second_repeated(void **state) {
     }
 }
 
-/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to
- * see. */
-static void test_leap_second_smeared(void **state) {
-    (void)state;
+/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to see. */
+TEST(test_leap_second_smeared) {
     static struct stretch stretch;
     struct bed bed = open_bed("3/s", 100, T0);
     stretch = (struct stretch){.start = T0, .last_granted = T0};
@@ -453,8 +446,7 @@ static void check_nap(const char *kind, bool crowded, enum stint_test_instant in
     stint_close(bed.limiter);
 }
 
-static void test_naps(void **state) {
-    (void)state;
+TEST(test_naps) {
     static const char *const nappers[] = {"3/minute",
                                           "2/10ms",
                                           "5/hour",
@@ -584,8 +576,7 @@ static void check_pause(enum stint_test_instant instant, uint64_t gap) {
     munmap(paused, sizeof *paused);
 }
 
-static void test_paused_process(void **state) {
-    (void)state;
+TEST(test_paused_process) {
     static const uint64_t gaps[] = {0, SECOND, MINUTE, HOUR, 30 * DAY};
     for (unsigned instant = INSTANT_LOADED; instant <= INSTANT_LOOKED; instant++)
         for (unsigned i = 0; i < sizeof gaps / sizeof gaps[0]; i++)
@@ -595,8 +586,7 @@ static void test_paused_process(void **state) {
 /* ---- The ends of time ----------------------------------------------------------------------- */
 
 /* The first days after the epoch, at which `start` may lie ahead. */
-static void test_after_1970(void **state) {
-    (void)state;
+TEST(test_after_1970) {
     static const uint64_t starts[] = {0, 1, TICK - 1, TICK, SECOND, DAY + 5};
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned at = 0; at < sizeof starts / sizeof starts[0]; at++)
@@ -608,8 +598,7 @@ static void test_after_1970(void **state) {
 }
 
 /* `now` 0 is STINT_NOW: it asks the clock, whatever that says, 0 included. */
-static void test_now_of_0(void **state) {
-    (void)state;
+TEST(test_now_of_0) {
     struct bed bed = open_bed("3/minute", 100, T0 + 5);
     struct stint_verdict v;
     assert_true(stint_take(bed.limiter, bed.id, 1, 2, 0, &v));
@@ -626,10 +615,9 @@ static void test_now_of_0(void **state) {
     stint_close(bed.limiter);
 }
 
-/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past
- * them, and wrap, while all that is told as a distance from now is exact. */
-static void test_year_2554(void **state) {
-    (void)state;
+/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past them, and
+ * wrap, while all that is told as a distance from now is exact. */
+TEST(test_year_2554) {
     static const uint64_t left[] = {0, 1, TICK, SECOND, HOUR, DAY, 500 * DAY};
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned at = 0; at < sizeof left / sizeof left[0]; at++)
@@ -641,8 +629,7 @@ static void test_year_2554(void **state) {
 }
 
 /* Tokens of the last windows can be given back, too, by the caller and between stripes. */
-static void test_refunds_in_2554(void **state) {
-    (void)state;
+TEST(test_refunds_in_2554) {
     for (unsigned kind = 0; kind < KINDS; kind++) {
         struct bed bed = open_bed(kinds[kind], 1000, UINT64_MAX - 5);
         for (uint32_t cost = 1; cost <= bed.capacity; cost++) {
@@ -664,11 +651,10 @@ static void test_refunds_in_2554(void **state) {
     stint_close(bed.limiter);
 }
 
-/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and
- * when it comes to 1970 every key starts anew. (But those in windows of more than 250 days may be
- * taken for live ones until theirs ends: 584 years later the ids have come round.) */
-static void test_before_1970(void **state) {
-    (void)state;
+/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and when it
+ * comes to 1970 every key starts anew. (But those in windows of more than 250 days may be taken for live
+ * ones until theirs ends: 584 years later the ids have come round.) */
+TEST(test_before_1970) {
     static const uint64_t before[] = {1, SECOND, DAY}, after[] = {0, 1, SECOND, HOUR};
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned from = 0; from < 3; from++)
@@ -705,8 +691,7 @@ static const uint64_t wraps[] = {WRAP_TICKS / 2,
 enum { WRAPS = sizeof wraps / sizeof wraps[0] };
 
 /* Windows before, after, and across the wrap are windows like any others. */
-static void test_across_wraps(void **state) {
-    (void)state;
+TEST(test_across_wraps) {
     static const uint64_t distances[] = {1, TICK - 1, TICK, TICK + 1, 7 * SECOND, HOUR};
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned wrap = 0; wrap < WRAPS; wrap++)
@@ -719,10 +704,8 @@ static void test_across_wraps(void **state) {
                 }
 }
 
-/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the
- * limit. */
-static void test_each_tick_at_wraps(void **state) {
-    (void)state;
+/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the limit. */
+TEST(test_each_tick_at_wraps) {
     for (unsigned wrap = 0; wrap < WRAPS; wrap++)
         for (uint64_t length = 1; length <= 5; length++)
             for (uint64_t into = 0; into < length; into++) {
@@ -789,8 +772,7 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
     stint_close(bed.limiter);
 }
 
-static void test_left_over(void **state) {
-    (void)state;
+TEST(test_left_over) {
     static const char *const plain[] = {"3/minute",
                                         "1/10ms",
                                         "200/day",
