@@ -333,9 +333,9 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
     return (counts[0] - counts[1]) / COSTED;
 }
 
-/* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
- * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
- * lines, that of one. */
+/* D: a decision on a key that finds no room costs the same in a large table as in a small one,
+ * and as much whoever's the keys are. How much that is, beside one on a key that is there, is
+ * printed: the search of 24 lines, that of one. */
 TEST(test_flood_costs) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
@@ -397,10 +397,10 @@ static const uint32_t edges[] = {0,
                                  UINT32_MAX};
 enum { EDGES = sizeof edges / sizeof edges[0] };
 
-/* A, with costs, limits of the request's own and flags in every combination, all of them twice: what is
- * granted is no more than the cost, and adds up to what is used; that never passes what 2^28 tokens allow,
- * nor spills into the bits beside it, so the key stays in its window, and its neighbours in the line keep
- * theirs. */
+/* A, with costs, limits of the request's own and flags in every combination, all of them twice:
+ * what is granted is no more than the cost, and adds up to what is used; that never passes what
+ * 2^28 tokens allow, nor spills into the bits beside it, so the key stays in its window, and its
+ * neighbours in the line keep theirs. */
 TEST(test_cost_edges) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
@@ -441,8 +441,9 @@ TEST(test_cost_edges) {
     stint_close(limiter);
 }
 
-/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they give back
- * is granted once more, no more than that: whatever is refunded, a key never has more than its capacity. */
+/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what
+ * they give back is granted once more, no more than that: whatever is refunded, a key never has
+ * more than its capacity. */
 TEST(test_refunds_never_taken) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
@@ -538,8 +539,8 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
     return refused < 10 ? NOT_REFUSED : opened < 10 ? NEVER_OPENED : RIGHT;
 }
 
-/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all that it had
- * got; where it fits, it opens. */
+/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back
+ * all that it had got; where it fits, it opens. */
 TEST(test_address_space_limits) {
 #if defined(STINT_BUILTIN_ATOMICS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
@@ -632,8 +633,8 @@ static int use_small_file_system(void) {
     return 0;
 }
 
-/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
- * harm, as all blocks of a table were reserved when it was made. */
+/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up
+ * later does no harm, as all blocks of a table were reserved when it was made. */
 TEST(test_full_file_system) {
     test_time = T0;
     fflush(NULL);
@@ -671,8 +672,9 @@ TEST(test_file_size_limit) {
     assert_int_equal(entries_of_directory(), 0);
 }
 
-/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
- * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
+/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as
+ * the header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
+ * removed, all is well. */
 TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);

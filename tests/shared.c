@@ -453,7 +453,8 @@ TEST(test_other_options) {
     stint_close(limiter);
 }
 
-/* A file and a directory that may not be written to: root may do everything, so another user tries. */
+/* A file and a directory that may not be written to: root may do everything, so another user
+ * tries. */
 TEST(test_rights) {
     struct stint_options options = shared_options(100);
     stint_close(open_shared(100));
@@ -917,7 +918,8 @@ TEST(test_lock_holder_dies) {
     stint_close(limiter);
 }
 
-/* An opener that was stopped in the middle is told, after 10 s; the open of another does not hang. */
+/* An opener that was stopped in the middle is told, after 10 s; the open of another does not
+ * hang. */
 TEST(test_opener_is_stopped) {
     stint_close(open_shared(100));
     int file = open(path, O_RDWR);

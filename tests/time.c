@@ -212,9 +212,9 @@ TEST(test_back) {
             check_back(kinds[kind], NOON, steps[i]);
 }
 
-/* A clock that is stepped back and set right again. Within the window and the allowance nothing is gained
- * by it: A and B hold across both steps. Beyond, windows that were counted are counted again, once for each
- * such step. */
+/* A clock that is stepped back and set right again. Within the window and the allowance nothing
+ * is gained by it: A and B hold across both steps. Beyond, windows that were counted are counted
+ * again, once for each such step. */
 TEST(test_there_and_back) {
     for (unsigned i = 0; i < STEPS; i++) {
         struct bed bed = open_bed("20/minute", 1000, NOON);
@@ -307,9 +307,9 @@ static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t rea
     }
 }
 
-/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens once, also
- * those that the clock shows twice: A and B. Who has used up the last window of the second waits until the
- * clock is there again: one second and a window. */
+/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens
+ * once, also those that the clock shows twice: A and B. Who has used up the last window of the
+ * second waits until the clock is there again: one second and a window. */
 TEST(test_leap_second_repeated) {
     static const struct {
         const char *kind;
@@ -332,7 +332,8 @@ TEST(test_leap_second_repeated) {
     }
 }
 
-/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to see. */
+/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to
+ * see. */
 TEST(test_leap_second_smeared) {
     static struct stretch stretch;
     struct bed bed = open_bed("3/s", 100, T0);
@@ -615,8 +616,8 @@ TEST(test_now_of_0) {
     stint_close(bed.limiter);
 }
 
-/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past them, and
- * wrap, while all that is told as a distance from now is exact. */
+/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past
+ * them, and wrap, while all that is told as a distance from now is exact. */
 TEST(test_year_2554) {
     static const uint64_t left[] = {0, 1, TICK, SECOND, HOUR, DAY, 500 * DAY};
     for (unsigned kind = 0; kind < KINDS; kind++)
@@ -651,9 +652,9 @@ TEST(test_refunds_in_2554) {
     stint_close(bed.limiter);
 }
 
-/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and when it
- * comes to 1970 every key starts anew. (But those in windows of more than 250 days may be taken for live
- * ones until theirs ends: 584 years later the ids have come round.) */
+/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and
+ * when it comes to 1970 every key starts anew. (But those in windows of more than 250 days may
+ * be taken for live ones until theirs ends: 584 years later the ids have come round.) */
 TEST(test_before_1970) {
     static const uint64_t before[] = {1, SECOND, DAY}, after[] = {0, 1, SECOND, HOUR};
     for (unsigned kind = 0; kind < KINDS; kind++)
@@ -704,7 +705,8 @@ TEST(test_across_wraps) {
                 }
 }
 
-/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the limit. */
+/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the
+ * limit. */
 TEST(test_each_tick_at_wraps) {
     for (unsigned wrap = 0; wrap < WRAPS; wrap++)
         for (uint64_t length = 1; length <= 5; length++)
