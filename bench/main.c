@@ -18,7 +18,6 @@ static const struct {
     {"goals", bench_goals, "whether the library is as fast as it is meant to be, point by point"},
     {"peers", bench_peers, "the same decisions by mutexes, Redis and memcached"},
     {"load", bench_load, "arrivals on a schedule: the share of a core, and how late they are"},
-    {"fleet", bench_fleet, "simulate a fleet: how far limits are off when its nodes change"},
     {"replay", bench_replay, "read an access log and show what limits would have done"},
 };
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common.h"
 
@@ -19,14 +18,6 @@ unsigned team_cores(void) {
         return 1;
     unsigned cores = (unsigned)CPU_COUNT(&set);
     return cores < TEAM_MAX ? cores : TEAM_MAX;
-}
-
-void *must_have(void *memory) {
-    if (memory == NULL || memory == MAP_FAILED) {
-        fputs("stint-bench: there is no memory left\n", stderr);
-        exit(EXIT_FAILED);
-    }
-    return memory;
 }
 
 void team_wait(struct member *member) {

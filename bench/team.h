@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "pages.h"
+
 enum { TEAM_MAX = 1024 };
 
 struct team {
@@ -31,10 +33,6 @@ unsigned team_cores(void);
  * as there are cores; returns when all have returned. Ends the process if a thread cannot be had.
  */
 void team_run(unsigned threads, void (*work)(struct member *, void *), void *context);
-
-/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): plan.c has asked before
- * whether there is enough, so this is rare. */
-void *must_have(void *memory);
 
 /* Waits until every member of the team has come here. */
 void team_wait(struct member *member);
