@@ -18,7 +18,6 @@ int bench_growth(int argc, char **argv);
 int bench_goals(int argc, char **argv);
 int bench_peers(int argc, char **argv);
 int bench_load(int argc, char **argv);
-int bench_replay(int argc, char **argv);
 
 /* Prints "stint-bench COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stint-bench: what a core of this machine decides per second, and what a limit would have done to
- * the requests in an access log. */
+ * stint-bench: what a core of this machine decides per second. */
 #include <stint.h>
 
 #include <stdio.h>
@@ -18,7 +17,6 @@ static const struct {
     {"goals", bench_goals, "whether the library is as fast as it is meant to be, point by point"},
     {"peers", bench_peers, "the same decisions by mutexes, Redis and memcached"},
     {"load", bench_load, "arrivals on a schedule: the share of a core, and how late they are"},
-    {"replay", bench_replay, "read an access log and show what limits would have done"},
 };
 
 static void print_help(FILE *out) {
