@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""One result beside an earlier one of the same command. Rows are paired by what was asked, as far as
-both say it, so that results of older versions can be read; a row that has no partner is only counted."""
+"""One result beside an earlier one of the same command. Rows are paired by what was asked, as far
+as both say it, so that results of older versions can be read; a row that has no partner is only
+counted."""
 import json
 
 from driver import Usage

@@ -36,7 +36,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         message = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", message)
-        message = re.sub(r"^argument (\S+): ignored explicit argument.*", r"\1 takes no value", message)
+        message = re.sub(r"^argument (\S+): ignored explicit argument.*", r"\1 takes no value",
+                         message)
         message = message.removeprefix("argument ")
         self.exit(2, f"{self.prog}: {message}\n{self.prog} --help lists the options.\n")
 
@@ -53,9 +54,9 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--plot", metavar="DIR", help="draws what the rows show into DIR, "
                               "as SVG (needs gnuplot)")
         if compare:
-            self.add_argument("--compare", metavar="OLD.json", help="what got faster or slower since "
-                              "that --format json; a difference is one only if the repeats of then "
-                              "and now do not overlap")
+            self.add_argument("--compare", metavar="OLD.json", help="what got faster or slower "
+                              "since that --format json; a difference is one only if the repeats "
+                              "of then and now do not overlap")
 
     def add_seconds(self, default, text="timed work a row, 0.001 to 3600"):
         self.add_argument("--seconds", type=real(0.001, 3600), default=default, metavar="S",
@@ -151,7 +152,7 @@ class Driver:
             print(f"\r{'':85}\r", end="", flush=True, file=sys.stderr)
 
     def ask(self, job, label=None, **about):
-        """Returns the answer to the job, whose bar has this label."""
+        """Returns the answer to the job, whose bar has this label before the job's own."""
         try:
             print(json.dumps({"job": job, **about}), file=self.process.stdin, flush=True)
             if label:
@@ -160,7 +161,7 @@ class Driver:
                 answer = json.loads(self.process.stdout.readline())
                 if "progress" not in answer:
                     break
-                self.draw(label if label else answer["label"], answer["progress"])
+                self.draw((label or "") + answer["label"], answer["progress"])
         except (BrokenPipeError, json.JSONDecodeError):
             raise Failed("") from None  # it has said why
         finally:

@@ -113,6 +113,7 @@ int jobs_run(int argc, char **argv, const struct job *jobs, size_t n) {
     json_error_t error;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN); /* a server that died is an error that is told */
     progress = argc == 2 && strcmp(argv[1], "--progress") == 0;
     if (argc > 1 && !progress)
         fail(argv[1], "a script asks this program, see bench/run");

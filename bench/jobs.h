@@ -14,10 +14,10 @@ struct job {
     json_t *(*run)(json_t *asked);
 };
 
-/* Does the jobs of the standard input until it ends, and dies with the process that asks. Beside the
- * jobs given there are "policy", which reads a policy's notation, and "build", which tells how the
- * program was built. With the argument --progress it tells
- * how far it is. Returns an exit code. */
+/* Does the jobs of the standard input until it ends, and dies with the process that asks. Beside
+ * the jobs given there are "policy", which reads a policy's notation, and "build", which tells
+ * how the program was built. With the argument --progress it tells how far it is. Returns an
+ * exit code. */
 int jobs_run(int argc, char **argv, const struct job *jobs, size_t n);
 
 /* Tells how far the job in hand is: a line with "progress", 0 to 1, and "label". */

@@ -3,20 +3,14 @@
 #include <ck_cc.h>
 #include <ck_pr.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "pages.h"
 #include "peer.h"
 
-static _Noreturn void out_of_memory(void) {
-    fputs("stint-bench peers: there is no memory left\n", stderr);
-    exit(EXIT_FAILED);
-}
-
 /* uthash, because it is what C programs take when they want a hash table at once. */
-#define uthash_fatal(message) out_of_memory()
+#define uthash_fatal(message) must_have(NULL)
 #include <uthash.h>
 
 struct entry {
@@ -88,10 +82,9 @@ static inline struct shard *shard_of(struct locks *locks, uint32_t hash) {
 
 static struct entry *entry_add(const struct locks *locks, struct shard *shard, const char *key,
                                unsigned hash) {
-    struct entry *entry = calloc(1, sizeof(*entry) + locks->setup.limits * sizeof(*entry->counts));
+    struct entry *entry =
+        must_have(calloc(1, sizeof(*entry) + locks->setup.limits * sizeof(*entry->counts)));
 
-    if (entry == NULL)
-        out_of_memory();
     memcpy(entry->key, key, PEER_KEY);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, shard->entries, entry->key, PEER_KEY, hash, entry);
     return entry;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The strongest of the obvious ones: nothing is allocated, one line of memory is touched in the
  * common case, and 64 locks are rarely met by two threads at once. It knows keys by their 64-bit
- * hashes, and takes 16 bytes a slot, two slots a key. Its memory is calloc's, which is all touched when the table
- * is filled, before anything is timed; or on huge pages, as stint's is, which is not what one writes first, but
- * shows how much of the difference huge pages make. (Where the system gives them to all, there is none.) */
+ * hashes, and takes 16 bytes a slot, two slots a key. Its memory is calloc's, which is all
+ * touched when the table is filled, before anything is timed; or on huge pages, as stint's is,
+ * which is not what one writes first, but shows how much of the difference huge pages make.
+ * (Where the system gives them to all, there is none.) */
 #include <ck_cc.h>
 #include <math.h>
 #include <pthread.h>

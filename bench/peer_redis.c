@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "peer.h"
-#include "server.h"
 
 enum {
     KEY_SIZE = PEER_KEY + 24, /* with ":" and the window */
@@ -46,7 +45,6 @@ static const char script_all[] =
 
 struct redis {
     struct peer_setup setup;
-    struct server server;
     char script_hash[SCRIPT_HASH + 1];
     char limit[PEER_LIMITS][24], window[PEER_LIMITS][24]; /* as arguments */
     char version[64];
@@ -67,7 +65,6 @@ static void redis_close(void *state) {
     for (unsigned i = 0; i < redis->setup.threads; i++)
         if (redis->connection[i] != NULL)
             redisFree(redis->connection[i]);
-    server_stop(&redis->server);
     free(redis);
 }
 
@@ -100,23 +97,6 @@ static void read_version(struct redis *redis) {
 }
 
 static bool redis_open(const struct peer_setup *setup, void **state) {
-    /* As it comes, but that it listens on nothing but the socket and writes nothing to disk. */
-    static const char *const arguments[] = {
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        server_socket,
-        "--dir",
-        server_directory,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--daemonize",
-        "no",
-        NULL,
-    };
     struct redis *redis;
 
     redis = calloc(1, sizeof(*redis) + setup->threads * sizeof(redis->connection[0]));
@@ -128,9 +108,9 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
         snprintf(redis->window[i], sizeof(redis->window[i]), "%llu",
                  (unsigned long long)setup->each[i].window);
     }
-    bool good = server_start(&redis->server, arguments);
+    bool good = true;
     for (unsigned i = 0; good && i < setup->threads; i++) {
-        redis->connection[i] = redisConnectUnix(redis->server.socket);
+        redis->connection[i] = redisConnectUnix(setup->socket);
         good = redis->connection[i] != NULL && redis->connection[i]->err == 0;
         if (!good)
             peer_fail("no connection to redis-server: %s", what_failed(redis->connection[i], NULL));
@@ -143,10 +123,6 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
     }
     *state = redis;
     return true;
-}
-
-static pid_t redis_process(void *state) {
-    return ((struct redis *)state)->server.pid;
 }
 
 static const char *redis_version(void *state) {
@@ -258,7 +234,7 @@ static bool decide_lua(void *state, unsigned thread, const char *keys, size_t n,
 
 #define REDIS_PEER(decide_by)                                                                      \
     .program = "redis-server", .bytes_per_key = 128, .open = redis_open, .close = redis_close,     \
-    .decide = (decide_by), .process = redis_process, .version = redis_version
+    .decide = (decide_by), .version = redis_version
 
 const struct peer peer_redis_incr = {
     .name = "redis-incr",

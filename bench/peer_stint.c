@@ -70,8 +70,8 @@ static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
 
 PEER_DECIDE(stint_peer, stint_verdict_one)
 
-/* One at a time by a server that knows the keys of some requests before their turn: of those whose headers it has
- * read, say. */
+/* One at a time by a server that knows the keys of some requests before their turn: of those
+ * whose headers it has read, say. */
 static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                         uint64_t *answers) {
     enum { AHEAD = 8 };
@@ -99,7 +99,8 @@ static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n
     return true;
 }
 
-/* The line of each key is on its way as soon as the key is known: while a server still reads other requests. */
+/* The line of each key is on its way as soon as the key is known: while a server still reads
+ * other requests. */
 static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                           uint64_t *answers) {
     struct stint_peer *peer = state;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Pictures of a result, drawn by gnuplot. The SVG has no background and, outside the curves, no colour
-that a page could hide: grey lines, and text that follows the reader's colour scheme."""
+"""Pictures of a result, drawn by gnuplot. The SVG has no background and, outside the curves, no
+colour that a page could hide: grey lines, and text that follows the reader's colour scheme."""
 import os
 import subprocess
 import sys
@@ -52,8 +52,8 @@ class Picture:
 # ---- From rows to curves ----
 
 def in_series(row, series):
-    """Whether the row belongs to the series, or to none (`stint-bench run`) and has all that is usual
-    but for what the series changes."""
+    """Whether the row belongs to the series, or to none (`stint-bench run`) and has all that is
+    usual but for what the series changes."""
     return (row.get("series", series) == series and row.get("ns_per_op") is not None and
             row.get("load") == 0.5 and row.get("policies") == 1)
 
@@ -139,8 +139,8 @@ def add_tail(curve, tail):
 
 
 def tails_picture(rows):
-    picture = Picture("tails", "Time of a single call, and of an empty section", "percentile", "time",
-                      PERCENTILES)
+    picture = Picture("tails", "Time of a single call, and of an empty section", "percentile",
+                      "time", PERCENTILES)
     for i, row in enumerate(rows):
         if not row.get("latency") or "call" not in row:
             continue
@@ -152,7 +152,8 @@ def tails_picture(rows):
 
 
 def load_picture(rows):
-    picture = Picture("load", "Arrivals on a schedule: how late each was begun, and how long it took",
+    picture = Picture("load",
+                      "Arrivals on a schedule: how late each was begun, and how long it took",
                       "percentile", "time", PERCENTILES)
     for row in rows:
         if row.get("workload") == "arrivals":
@@ -164,8 +165,8 @@ def load_picture(rows):
 
 
 def peers_picture(rows):
-    """Each peer has a line of the picture, in the order of the rows, and on it a point for each number
-    of keys and threads."""
+    """Each peer has a line of the picture, in the order of the rows, and on it a point for each
+    number of keys and threads."""
     picture = Picture("peers", "Decisions a second, stint beside others",
                       "decisions a second, all threads together", across=True)
     rows = [row for row in rows if "peer" in row]
@@ -262,7 +263,7 @@ def frame(picture, caption):
 
 
 def curve_plot(picture, i, name, curve):
-    """Error bars are always of both axes: those of one are drawn with a white ring around the point."""
+    """Error bars are always of both axes: those of one have a white ring around the point."""
     if picture.across:
         shape = (7, 5, 9, 13)[i % 4]  # circle, square, triangle, diamond; filled
         return (f"$c{i} using 1:2:3:4:2:2 with xyerrorbars lc rgb '{curve.colour}' lw 1 pt {shape} "
@@ -303,8 +304,8 @@ def draw(picture, directory, caption):
 
 
 # Each takes the rows that it has a place for, which may be none.
-PICTURES = (keys_picture, threads_picture, tails_picture, load_picture, peers_picture, churn_picture,
-            balancer_picture)
+PICTURES = (keys_picture, threads_picture, tails_picture, load_picture, peers_picture,
+            churn_picture, balancer_picture)
 
 
 def draw_all(result, directory):
@@ -312,7 +313,8 @@ def draw_all(result, directory):
     machine, build = result["machine"], result["build"]
     caption = (f"{machine['cpu']:.80}, {machine['cores']} cores; {result['date']:.10}; "
                f"stint {build['version']:.20}, commit {build['commit']:.20}")
-    pictures = [picture for picture in (make(result["rows"]) for make in PICTURES) if picture.curves]
+    pictures = [make(result["rows"]) for make in PICTURES]
+    pictures = [picture for picture in pictures if picture.curves]
     for picture in pictures:
         draw(picture, directory, caption)
     if not pictures:

@@ -23,8 +23,9 @@ def number(value, digits=6):
 class Report:
     """A result on the standard output.
 
-    head, table and foot print what is said of these rows: head() and foot() return text, table(row)
-    the lines of a row."""
+    head, table and foot say what stands in the table: head() and foot() return text, table(row) the
+    lines of a row. What is asked for is looked at before anything is measured; nothing is printed
+    before begin()."""
 
     def __init__(self, command, options, build, seconds, head, table, foot=lambda: ""):
         self.options, self.table, self.foot = options, table, foot
@@ -33,13 +34,16 @@ class Report:
         self.result = {"command": command, "machine": machine(), "build": build,
                        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                        "seconds": seconds, "rows": []}
-        self.old = None
+        self.head, self.old = head, None
         self.prepare()
+
+    def begin(self):
         if self.json:
             start = json.dumps({**self.result, "rows": None}, indent=2)
             print(start.removesuffix("null\n}") + "[", end="", flush=True)
         else:
-            print(self.start() + head(), flush=True)
+            print(self.start() + self.head(), flush=True)
+        return self
 
     def prepare(self):
         """Sees to it, before anything is measured, that there is gnuplot, a directory for it, and a
@@ -89,8 +93,8 @@ class Report:
         else:
             print(self.foot(), end="")
             if self.preempted > QUIET * len(self.result["rows"]):
-                print(f"\nNOT QUIET: other work took the cores {self.preempted} times while this was "
-                      "measured.")
+                print(f"\nNOT QUIET: other work took the cores {self.preempted} times while this "
+                      "was measured.")
         if self.old is not None:
             found = compare.results(self.options.compare, self.old, self.result)
             if self.json:

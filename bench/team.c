@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
-
 unsigned team_cores(void) {
     cpu_set_t set;
 
@@ -89,7 +87,7 @@ static void start_thread(unsigned thread) {
     if (error != 0) {
         fprintf(stderr, "stint-bench: thread %u cannot be started: %s\n", thread + 1,
                 strerror(error));
-        exit(EXIT_FAILED);
+        exit(EXIT_FAILURE);
     }
     pthread_detach(id);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """stint-bench run, on tables so small that it takes seconds: what it prints, what it refuses.
 
-    bench_run.py STINT_BENCH
+    bench_run.py BENCH_PY STINT_BENCH
 """
 import itertools
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-BENCH = "stint-bench"
+BENCH = []  # the script, and the program that it asks
 CORES = len(os.sched_getaffinity(0))
 
 DRAWN = ["take", "take-at", "batch", "refuse"]
@@ -43,7 +43,7 @@ ROW_FIELDS = {
 
 
 def call(*arguments):
-    return subprocess.run([BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
 
 
 def measure(*arguments):
@@ -242,5 +242,5 @@ class Usage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BENCH = os.path.abspath(sys.argv.pop(1))
+    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
     unittest.main()

@@ -20,15 +20,15 @@ int tool_replay(int argc, char **argv);
 /* What tool_option returns when there is something wrong, or no option left. */
 enum { OPTION_WRONG = '?', OPTIONS_END = -1 };
 
-/* Reads the next option as getopt_long does, with -h beside the options given. If something is wrong
- * with it, a message names it. */
+/* Reads the next option as getopt_long does, with -h beside the options given. If something is
+ * wrong with it, a message names it. */
 int tool_option(const char *command, int argc, char **argv, const struct option *options);
 
 /* Prints "stint COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret under
- * the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
+/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret
+ * under the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
 int limit_error(const char *command, const char *text, const char *wrong);
 
 /* Reads the value of an option that is one of the words: its index, or n if it is none. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Which node a load balancer sends a key to, while some of the nodes are down: the rules of those that
- * can be sticky, for `stint-bench fleet`.
+ * Which node a load balancer sends a key to, while some of the nodes are down: the rules of those
+ * that can be sticky, for `stint-bench fleet`.
  *
- * Where a balancer hashes the names of nodes and the bytes of keys by a function of its own (CRC32,
- * sdbm, xxHash), 64 random bits stand for it: what is asked here depends on the number of points of a
- * node and on the rule that picks one, not on the function. */
+ * Where a balancer hashes the names of nodes and the bytes of keys by a function of its own
+ * (CRC32, sdbm, xxHash), 64 random bits stand for it: what is asked here depends on the number
+ * of points of a node and on the rule that picks one, not on the function. */
 #ifndef STINT_BENCH_ROUTE_H
 #define STINT_BENCH_ROUTE_H
 
@@ -45,7 +45,8 @@ void route_close(struct route *route);
 /* Takes a node out of the balancer's choice, or back in. */
 void route_set(struct route *route, uint32_t node, bool up);
 
-/* Where a key's hash stands. It holds until the next route_set, and for good if route_keeps_places. */
+/* Where a key's hash stands. It holds until the next route_set, and for good if
+ * route_keeps_places. */
 uint32_t route_place(const struct route *route, uint32_t hash);
 bool route_keeps_places(const struct route *route);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Every node counts for itself, and what it counts in a window it knows until the window ends or it
- * forgets. So one limiter stands for those of all nodes: the node, and how often it has forgotten, are
- * joined to the key. All decisions are the library's, at the simulated time.
+ * forgets. So one limiter stands for those of all nodes: the node, and how often it has forgotten,
+ * are joined to the key. All decisions are the library's, at the simulated time.
  *
- * Between two changes of the fleet a key stays on its node. What it asks for in that visit is decided
- * as one request that takes what is left (STINT_PARTIAL), which grants as much as single ones would. */
+ * Between two changes of the fleet a key stays on its node. What it asks for in that visit is
+ * decided as one request that takes what is left (STINT_PARTIAL), which grants as much as single
+ * ones would. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ struct fleet {
     uint64_t events, moved;
 };
 
-/* Windows begin at whole multiples of their length since the epoch; so does the simulation, one window
- * after it. (An instant of 0 would be STINT_NOW.) */
+/* Windows begin at whole multiples of their length since the epoch; so does the simulation, one
+ * window after it. (An instant of 0 would be STINT_NOW.) */
 static uint64_t instant_of(const struct fleet *fleet, uint64_t ns) {
     return fleet->row->policy.window + ns;
 }
@@ -280,10 +281,10 @@ static int compare_extras(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* The mean that consistent hashing leads one to expect, in percent of the limit. A greedy key gets a
- * whole limit at each node that does not know it in this window. A death sends it to a second node, and
- * its return to the first, which knows it unless it forgets; if the window ends in between, the key
- * meets two nodes in the next one, too. 1/N of the keys are the dead node's. */
+/* The mean that consistent hashing leads one to expect, in percent of the limit. A greedy key
+ * gets a whole limit at each node that does not know it in this window. A death sends it to a
+ * second node, and its return to the first, which knows it unless it forgets; if the window ends
+ * in between, the key meets two nodes in the next one, too. 1/N of the keys are the dead node's. */
 static double theory_of(const struct fleet_row *row, enum restart restart) {
     double window = (double)row->policy.window, down = (double)row->down;
     double deaths = 0; /* of a key's node, a window */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How far the limits of a fleet are off when its nodes change, behind a load balancer that sends each
-key to one node.
+"""How far the limits of a fleet are off when its nodes change, behind a load balancer that sends
+each key to one node.
 
     simulate.py FLEET_SIMULATION [OPTIONS]      simulate.py FLEET_SIMULATION --help
 """
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-from driver import (Driver, Failed, Parser, Usage, available, count, gib, list_of, main,  # noqa: E402
-                    one_of, short)
+from driver import (Driver, Failed, Parser, Usage, available, count, gib,  # noqa: E402
+                    list_of, main, one_of, short)
 from report import Report  # noqa: E402
 
 BALANCERS = ["haproxy", "nginx", "envoy-ring", "envoy-maglev", "modulo"]
@@ -59,8 +59,8 @@ Checked in every row: no key gets more in a window than (1 + its moves) limits.
 
 def make_parser():
     parser = Parser("fleet", "Simulates a fleet of nodes that count for themselves, behind a load "
-                    "balancer that sends each key to one node, and tells how far the limits are off "
-                    "when the nodes change.", HELP)
+                    "balancer that sends each key to one node, and tells how far the limits are "
+                    "off when the nodes change.", HELP)
     parser.add_argument("--nodes", type=list_of(count(2, 10000, "from 2 to 10k")), metavar="N,..",
                         default=[10, 30, 100, 300, 1000], help="2 to 10k each (10,30,100,300,1k)")
     for name, names in ("balancer", BALANCERS), ("churn", CHURNS), ("demand", DEMANDS):
@@ -88,7 +88,8 @@ def read_time(driver, name, text):
     """A time such as 30s, ns: what may stand behind "1/" in the notation of policies."""
     policy = {} if re.search(r"[ \t/]", text) else driver.ask("policy", text=f"1/{text}")
     if "window" not in policy:
-        raise Usage(f"--{name}: '{text}' is not a time such as 30s, 10m or 7d, of 10 ms to 366 days")
+        raise Usage(f"--{name}: '{text}' is not a time such as 30s, 10m or 7d, of 10 ms to 366 "
+                    "days")
     return policy["window"]
 
 
@@ -132,15 +133,16 @@ def table(row):
             lines.append(f"{'' if lines else start:54}{restart:7} {over:6.2f}% {out['mean']:7.3f}% "
                          f"{theory:>8} {out['p99']:4.0f}% {out['max']:4.0f}%")
     if row["passed"] or row["untracked"]:
-        lines.append(f"WRONG: {row['passed']} keys passed their bound, {row['untracked']} decisions "
-                     "were not counted")
+        lines.append(f"WRONG: {row['passed']} keys passed their bound, {row['untracked']} "
+                     "decisions were not counted")
     return "\n".join(lines)
 
 
 def run(driver, options):
     policy = read_limit(driver, options.limit)
     window = policy["window"]
-    down, between = (read_time(driver, name, getattr(options, name)) for name in ("down", "between"))
+    down, between = (read_time(driver, name, getattr(options, name))
+                     for name in ("down", "between"))
     if (options.windows + 2) * window > 2**63:
         raise Usage(f"--windows {options.windows}: so many windows of that length are more than "
                     "292 years")
@@ -160,7 +162,8 @@ def run(driver, options):
                 f"{'moved':>6} {'moves':>5} {'restart':7} {'over':>7} {'mean':>8} {'theory':>8} "
                 f"{'p99':>5} {'max':>5}")
 
-    report = Report("fleet", options, driver.ask("build"), 0, head, table, lambda: FOOT)
+    report = Report("fleet", options, driver.ask("build"), 0, head, table,
+                    lambda: FOOT).begin()
     wrong = False
     driver.of = len(rows)
     for driver.done, row in enumerate(rows):
