@@ -54,7 +54,7 @@ static void table_open(struct bed *bed) {
     for (unsigned i = 0; error >= 0 && i < bed->policies; i++) {
         struct stint_policy policy = bed->policy;
         snprintf(policy.name, sizeof(policy.name), "bench-%u", i);
-        error = stint_policy_add(bed->target.limiter, &policy);
+        error = stint_policy_add(bed->target.limiter, &policy, NULL);
     }
     if (error < 0) {
         fprintf(stderr, "stint-bench: no table for %llu keys: %s (%s)\n",
@@ -75,7 +75,7 @@ void bed_stats(const struct bed *bed, struct stint_policy_stats *stats) {
     struct stint_policy_stats sum = STINT_POLICY_STATS_INIT, one = STINT_POLICY_STATS_INIT;
 
     for (unsigned i = 0; i < bed->policies; i++) {
-        stint_policy_stats(bed->target.limiter, i, &one);
+        stint_policy_stats_get(bed->target.limiter, i, &one);
         sum.allowed += one.allowed;
         sum.refused += one.refused;
         sum.shadowed += one.shadowed;
@@ -87,7 +87,7 @@ void bed_stats(const struct bed *bed, struct stint_policy_stats *stats) {
 static void floor_open(struct bed *bed) {
     struct stint_stats stats = STINT_STATS_INIT;
 
-    stint_stats(bed->target.limiter, &stats);
+    stint_stats_get(bed->target.limiter, &stats);
     bed->target.line_count = (stats.slots + 3) / 4;
     bed->floor_bytes = bed->target.line_count * sizeof(struct line);
     bed->target.lines = must_have(pages_map(bed->floor_bytes));

@@ -319,13 +319,11 @@ static json_t *open_limiter(struct load *load) {
     }
     for (size_t i = 0; i < options->limits_n; i++) {
         struct stint_policy policy = STINT_POLICY_INIT;
-        stint_policy_parse(options->limits[i], &policy, NULL); /* it was read once before */
-        int id = stint_policy_add(load->limiter, &policy);
-        if (id < 0)
+        if (stint_policy_parse(options->limits[i], &policy, NULL) != 0 ||
+            stint_policy_add(load->limiter, &policy, &load->policies[i]) != 0)
             return job_refused("--limit '%s': %s", options->limits[i], stint_reason());
-        if (id < (int)i)
+        if (load->policies[i] < i)
             return job_refused("--limit '%s' is given twice", options->limits[i]);
-        load->policies[i] = (uint32_t)id;
     }
     return NULL;
 }
@@ -336,10 +334,10 @@ static bool check(const struct load *load, struct result *result) {
     const struct outcome *sum = &result->with;
 
     result->stats = (struct stint_stats)STINT_STATS_INIT;
-    stint_stats(load->limiter, &result->stats);
+    stint_stats_get(load->limiter, &result->stats);
     for (size_t i = 0; i < load->options->limits_n; i++) {
         result->policies[i] = (struct stint_policy_stats)STINT_POLICY_STATS_INIT;
-        stint_policy_stats(load->limiter, load->policies[i], &result->policies[i]);
+        stint_policy_stats_get(load->limiter, load->policies[i], &result->policies[i]);
         allowed += result->policies[i].allowed + result->policies[i].shadowed;
         refused += result->policies[i].refused;
     }

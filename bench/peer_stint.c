@@ -40,7 +40,7 @@ static bool stint_peer_open(const struct peer_setup *setup, void **state) {
         snprintf(policy.name, sizeof(policy.name), "peers-%u", i);
         policy.limit = setup->each[i].limit;
         policy.window = setup->each[i].window * SECOND;
-        error = stint_policy_add(peer->limiter, &policy);
+        error = stint_policy_add(peer->limiter, &policy, NULL);
     }
     if (error < 0) {
         peer_fail("%s (%s)", stint_strerror(error), stint_reason());

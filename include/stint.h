@@ -10,11 +10,12 @@
  *
  *     struct stint_policy policy = STINT_POLICY_INIT;
  *     stint_policy_parse("100/minute name=api", &policy, NULL);
- *     int api = stint_policy_add(limiter, &policy);
+ *     uint32_t api;
+ *     stint_policy_add(limiter, &policy, &api);
  *
  *     struct stint_verdict verdict;
  *     stint_key key = stint_key_of(limiter, client, client_length);
- *     if (!stint_take(limiter, (uint32_t)api, key, 1, STINT_NOW, &verdict))
+ *     if (!stint_take(limiter, api, key, 1, STINT_NOW, &verdict))
  *         refuse_with_retry_after(verdict.retry_after);
  *
  * WHAT IT PROMISES (tests and comments cite the letters)
@@ -124,8 +125,9 @@
  * the file is the limiter's for as long as it is open: a daemon that closes all descriptors opens
  * its limiters after that.
  *
- * ERRORS. An `int` result is 0 or a positive value, else one of these, negated. stint_reason() says
- * which argument it was, and why.
+ * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
+ * says which argument it was, and why. A pointer that must not be NULL is marked so (STINT_NONNULL)
+ * where the function would crash; elsewhere NULL is -EINVAL.
  *
  *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
  *    ENOMEM   the memory cannot be had
@@ -137,11 +139,13 @@
  *             options
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
  *             middle), or is making a table for other options in that memory
+ *    ELOOP    options.path is a symbolic link, which is not followed
  *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
- *             options.path, such as EACCES, EROFS, EMFILE, EOPNOTSUPP
+ *             options.path, such as EACCES, EROFS, EMFILE, ENAMETOOLONG, EOPNOTSUPP
  *
  * Out pointers are written only on success. A struct with a `size` grows at its end in later
- * versions: the _INIT macro sets it, and bytes that this version does not know must be 0.
+ * versions: the _INIT macro sets it, and bytes that this version does not know must be 0. Requests
+ * and verdicts have reserved words to grow into.
  */
 #ifndef STINT_H
 #define STINT_H
@@ -154,10 +158,27 @@
 extern "C" {
 #endif
 
+/* The version of this header; stint_version() is that of the library. Two versions before 1.0 go
+ * together if MAJOR and MINOR are the same. */
+#define STINT_VERSION_MAJOR 0
+#define STINT_VERSION_MINOR 2
+#define STINT_VERSION_PATCH 0
+/* As one number, to be compared: 1.2.3 is 1002003. */
+#define STINT_VERSION                                                                              \
+    (STINT_VERSION_MAJOR * 1000000 + STINT_VERSION_MINOR * 1000 + STINT_VERSION_PATCH)
+
 #if defined(__GNUC__)
 #define STINT_API __attribute__((visibility("default")))
 #else
 #define STINT_API
+#endif
+/* What C compilers check of a call: these arguments are not NULL; the result is looked at. */
+#if defined(__GNUC__) && !defined(__cplusplus)
+#define STINT_NONNULL(...) __attribute__((nonnull(__VA_ARGS__)))
+#define STINT_CHECKED      __attribute__((warn_unused_result))
+#else
+#define STINT_NONNULL(...)
+#define STINT_CHECKED
 #endif
 
 struct stint_limiter; /* opaque */
@@ -165,18 +186,19 @@ struct stint_limiter; /* opaque */
 /* Keyed hash of what is limited: a client, a user, a user and an endpoint. */
 typedef uint64_t stint_key;
 
-#define STINT_KEY_GLOBAL ((stint_key)0) /* one counter shared by all; no other key is 0 */
-#define STINT_NOW        ((uint64_t)0)  /* let the limiter read its clock */
-#define STINT_NEVER      UINT64_MAX     /* retry_after of a cost that can never fit */
+/* Constants are plain literals, which generators of bindings can read. */
+#define STINT_KEY_GLOBAL 0ULL                    /* one counter shared by all; no other key is 0 */
+#define STINT_NOW        0ULL                    /* let the limiter read its clock */
+#define STINT_NEVER      18446744073709551615ULL /* retry_after of a cost that can never fit */
 
 /* Ranges. They are part of the interface: code may rely on them. */
-#define STINT_TICK_NS      UINT64_C(10000000) /* windows and starts are whole ticks */
-#define STINT_WINDOW_MIN   STINT_TICK_NS      /* 10 ms */
-#define STINT_WINDOW_MAX   (UINT64_C(366) * 86400 * 1000000000) /* 366 days, ns */
-#define STINT_LIMIT_MAX    (UINT32_C(1) << 28)                  /* tokens */
-#define STINT_KEYS_MAX     (UINT64_C(1) << 40)
-#define STINT_POLICIES_MAX UINT32_C(65535)
-#define STINT_SHARDS_MAX   (UINT32_C(1) << 16)
+#define STINT_TICK_NS      10000000ULL          /* 10 ms: windows and starts are whole ticks */
+#define STINT_WINDOW_MIN   10000000ULL          /* ns: 10 ms */
+#define STINT_WINDOW_MAX   31622400000000000ULL /* ns: 366 days */
+#define STINT_LIMIT_MAX    268435456U           /* tokens: 2^28 */
+#define STINT_KEYS_MAX     1099511627776ULL     /* 2^40 */
+#define STINT_POLICIES_MAX 65535U
+#define STINT_SHARDS_MAX   65536U
 #define STINT_ALL_MAX      64  /* requests that stint_decide_all decides as one */
 #define STINT_SECRET_SIZE  192 /* bytes */
 #define STINT_NAME_SIZE    64  /* bytes, the terminating NUL included */
@@ -232,9 +254,11 @@ struct stint_options {
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  as above; copied
  *   limiter  receives the limiter
- * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, and what the system says.
+ * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
+ * system says. The reason for an error of the file begins with its path.
  * Cost: a mapping of 32 bytes per key; with STINT_PREFAULT its pages are also zeroed now. */
-STINT_API int stint_open(const struct stint_options *options, struct stint_limiter **limiter);
+STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
+                                       struct stint_limiter **limiter);
 
 /* Bytes that a limiter with these options takes: what stint_open_in must be given. options.path
  * does not count. 0 if the options are wrong (see stint_reason). */
@@ -249,10 +273,11 @@ STINT_API size_t stint_memory_size(const struct stint_options *options);
  *           when everyone has closed
  *   size    at least stint_memory_size(options)
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
-STINT_API int stint_open_in(const struct stint_options *options, void *memory, size_t size,
-                            struct stint_limiter **limiter);
+STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,
+                                          size_t size, struct stint_limiter **limiter);
 
-/* Gives the memory back. NULL is allowed. Threads: nobody may use the limiter any more. */
+/* Gives the memory back. NULL is allowed. To close a limiter twice is a bug, as it is with free().
+ * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
 
 /* ---- Policies ------------------------------------------------------------------------------ */
@@ -284,7 +309,8 @@ struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
                                  * structured-field string, RFC 9651); empty: its rate in the
-                                 * text notation, such as "100/minute" */
+                                 * text notation, such as "100/minute". It stays when the
+                                 * rate changes, but stint_headers tells the new rate */
     uint32_t limit;             /* tokens granted per window; 1 .. 2^28 */
     uint32_t capacity;          /* most tokens a key can hold; 0: limit; below the limit it caps */
     uint32_t max_reserved;      /* tokens that STINT_RESERVE may take ahead; 0: none (in Convex's
@@ -328,7 +354,8 @@ struct stint_policy {
  *   policy  receives all fields; its `size` must be set, the rest is overwritten
  *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong
  * Returns 0; -EINVAL. */
-STINT_API int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong);
+STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
+                                               const char **wrong);
 
 /* Writes a policy in the text notation, so that stint_policy_parse gives the same policy back.
  *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
@@ -338,9 +365,11 @@ STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffe
 
 /* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by
  * all its numbers, is not added again.
- * Returns its id, 0 .. max_policies - 1; -EINVAL, -EEXIST (the name is that of a policy with other
- * numbers), -ENOSPC, -EBUSY, -EPROTO. */
-STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy);
+ *   id  receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
+ * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
+ * -EPROTO. */
+STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
+                                             const struct stint_policy *policy, uint32_t *id);
 
 /* Changes a policy at once, for all keys; what was used stays used (10 used of 10, raised to 25: 15
  * left now; lowered to 5: none left in this window). Each request reads the policy, those of one
@@ -354,8 +383,11 @@ STINT_API int stint_policy_add(struct stint_limiter *limiter, const struct stint
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
-/* Returns the id of the policy of that name; -ENOENT, -EINVAL (NULL). */
-STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name);
+/* Finds a policy by its name.
+ *   id  receives its id; may be NULL, which asks whether there is one
+ * Returns 0; -ENOENT, -EINVAL. */
+STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char *name,
+                                uint32_t *id);
 
 /* Copies a policy out.
  *   policy  its `size` must be set
@@ -370,7 +402,7 @@ STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
  * Returns a key, never STINT_KEY_GLOBAL.
  * Cost: about 2 ns for 16 bytes. */
 STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void *bytes,
-                                 size_t length);
+                                 size_t length) STINT_NONNULL(1);
 
 /* Joins one more part to a key without copying: user, then endpoint. The parts stay apart ("ab",
  * "c" is another key than "a", "bc"), and their order counts.
@@ -378,7 +410,7 @@ STINT_API stint_key stint_key_of(const struct stint_limiter *limiter, const void
  *   bytes  [bytes, bytes+length) is readable; NULL only if length is 0
  * Returns a key, never STINT_KEY_GLOBAL. */
 STINT_API stint_key stint_key_join(const struct stint_limiter *limiter, stint_key key,
-                                   const void *bytes, size_t length);
+                                   const void *bytes, size_t length) STINT_NONNULL(1);
 
 struct sockaddr; /* <sys/socket.h> */
 
@@ -390,7 +422,7 @@ struct sockaddr; /* <sys/socket.h> */
  * Returns a key, never STINT_KEY_GLOBAL. Other prefix lengths are other keys. */
 STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
                                       const struct sockaddr *address, unsigned prefix4,
-                                      unsigned prefix6);
+                                      unsigned prefix6) STINT_NONNULL(1, 2);
 
 /* ---- Deciding ------------------------------------------------------------------------------ */
 
@@ -411,8 +443,8 @@ enum stint_verdict_flags {
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
     /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
-     * unknown to this version or do not go together, or it is a charge in a group, or one of a
-     * group of more than STINT_ALL_MAX. A bug of the caller's. */
+     * unknown to this version or do not go together, its reserved word is not 0, it is a charge in
+     * a group, or one of a group of more than STINT_ALL_MAX. A bug of the caller's. */
     STINT_BAD_REQUEST = 1 << 6,
 };
 
@@ -435,6 +467,7 @@ struct stint_verdict {
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
                       * (and jitter); STINT_NEVER if it is more than can ever fit. Granted: 0, but
                       * for a reservation the ns to wait before its tokens are there */
+    uint64_t reserved[2]; /* 0 */
 };
 
 /* Striped policies. A key's tokens are in several slots, which are read one after the other:
@@ -479,7 +512,8 @@ struct stint_verdict {
  * Cost: one cache line of the table. One token by a plain policy is one atomic add, all else one
  * compare-and-swap; a refusal only reads, but for the first of a key in a window. */
 STINT_API bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key,
-                          uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+                          uint32_t cost, uint64_t now, struct stint_verdict *verdict)
+    STINT_NONNULL(1);
 
 /* stint_request.flags, or-ed together */
 enum stint_request_flags {
@@ -529,13 +563,14 @@ enum stint_request_flags {
 
 struct stint_request {
     stint_key key;
-    uint32_t policy; /* its id */
-    uint32_t cost;   /* tokens */
-    uint32_t limit;  /* this call's own limit in place of the policy's capacity, for users with
+    uint32_t policy;   /* its id */
+    uint32_t cost;     /* tokens */
+    uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
                       * limits of their own: 1 .. 2^28 (smooth: 16,383; striped: the policy's); more
                       * is taken as that. 0: the policy's */
-    uint32_t flags;  /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
+    uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
                       * others are refused (STINT_BAD_REQUEST) */
+    uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
 
 /* stint_take with all options.
@@ -543,19 +578,19 @@ struct stint_request {
  * Returns verdict.allowed.
  * Cost: that of stint_take. */
 STINT_API bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                            uint64_t now, struct stint_verdict *verdict);
+                            uint64_t now, struct stint_verdict *verdict) STINT_NONNULL(1, 2);
 
 /* Decides n independent requests in order. Their cache misses overlap, so that out of cache a batch
  * of 16 costs a fraction of 16 calls, and one of 64 less. Whoever gathers the requests one by one
  * may call stint_prefetch on each key at once. Each request reads its policy anew: a limit that is
  * lowered is obeyed from the next request on.
- *   requests  [requests, requests+n)
+ *   requests  [requests, requests+n); NULL only if n is 0, as in all calls with many requests
  *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL
  * Returns how many were allowed. */
 STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
-                                    struct stint_verdict *verdicts);
+                                    struct stint_verdict *verdicts) STINT_NONNULL(1);
 
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
  * request (2,000/hour and 33/minute), and for ladders of prefixes.
@@ -580,7 +615,8 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
  * or all if all were allowed, are counted in the statistics.
  * Cost: about that of n takes; the cache misses overlap. */
 STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests,
-                                size_t n, uint64_t now, struct stint_verdict *verdicts);
+                                size_t n, uint64_t now, struct stint_verdict *verdicts)
+    STINT_NONNULL(1);
 
 /* Decides many groups of requests, each as stint_decide_all does: the several limits of the many
  * requests that one turn of an event loop has in hand. The cache misses of all of them overlap.
@@ -593,7 +629,8 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
  * Returns how many groups were allowed. */
 STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      const struct stint_request *requests, const size_t *ends,
-                                     size_t groups, uint64_t now, struct stint_verdict *verdicts);
+                                     size_t groups, uint64_t now, struct stint_verdict *verdicts)
+    STINT_NONNULL(1);
 
 /* Gives back tokens that were taken, or charged, for work that was not done.
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
@@ -604,7 +641,7 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *           forgotten, as they are none of the tokens taken (not once the policy was charged)
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
-                                uint32_t tokens, uint64_t window);
+                                uint32_t tokens, uint64_t window) STINT_NONNULL(1);
 
 /* Gives back all that stint_decide_all or stint_decide_groups took: every verdict's `granted`, each
  * in its own window, as stint_refund does.
@@ -612,20 +649,22 @@ STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, 
  * Returns the tokens given back. */
 STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_request *requests,
-                                    const struct stint_verdict *verdicts, size_t n);
+                                    const struct stint_verdict *verdicts, size_t n)
+    STINT_NONNULL(1);
 
 /* Makes a key as good as new: nothing used. In the same window it still has had its first refusal.
  * It forgets whose the tokens were. Those that were granted before it and are given back after it,
  * by stint_refund or by a call under way that gives back what it took, may be granted once more
  * (A). */
-STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
+STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
+    STINT_NONNULL(1);
 
 /* Fetches the cache line that a decision on this key will need, while the caller does other
  * work. */
-STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key);
+STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
 
 /* Reads the limiter's clock: ns since the Unix epoch. */
-STINT_API uint64_t stint_now(const struct stint_limiter *limiter);
+STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(1);
 
 /* ---- Watching ------------------------------------------------------------------------------ */
 
@@ -673,53 +712,83 @@ struct stint_policy_stats {
  *   stats  its `size` must be set
  * Returns 0; -EINVAL.
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
-STINT_API int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats);
+STINT_API int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats);
 
 /* Reads the counts of one policy.
  *   stats  its `size` must be set
  * Returns 0; -EINVAL, -ENOENT. */
-STINT_API int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
-                                 struct stint_policy_stats *stats);
+STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
+                                     struct stint_policy_stats *stats);
+
+/* stint_metrics_options.flags, or-ed together */
+enum stint_metrics_flags {
+    /* Leave "# EOF" out: other families follow in the same text. */
+    STINT_METRICS_NO_EOF = 1 << 0,
+    /* Do not look at every slot: without the gauges of used and of live slots, in microseconds. */
+    STINT_METRICS_NO_SCAN = 1 << 1,
+};
+
+struct stint_metrics_options {
+    size_t size;               /* sizeof(struct stint_metrics_options) */
+    const char *const *labels; /* for all samples: names and values by turns, NULL at the end; NULL:
+                                * none. {"table", "logins", NULL} says table="logins". Names are
+                                * [a-zA-Z_][a-zA-Z0-9_]*, each once, none of them "policy" or
+                                * "outcome"; values are UTF-8. 1,000 bytes in all */
+    uint32_t flags;            /* STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN */
+    uint32_t reserved;         /* 0 */
+};
+
+#define STINT_METRICS_OPTIONS_INIT                                                                 \
+    { sizeof(struct stint_metrics_options), NULL, 0, 0 }
 
 /* Writes all counts in the OpenMetrics text format (as Prometheus reads it), "# EOF" at the end.
- *   buffer  [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
- *           NULL if size is 0
+ *   options  as above; NULL: no labels, and no flags
+ *   buffer   [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ *            NULL if size is 0
  * Returns the length of the whole text as snprintf does; -EINVAL.
- * Cost: that of stint_stats. */
-STINT_API int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size);
+ * Cost: that of stint_stats_get; with STINT_METRICS_NO_SCAN some microseconds for each policy. */
+STINT_API int stint_metrics(struct stint_limiter *limiter,
+                            const struct stint_metrics_options *options, char *buffer, size_t size);
 
 /* ---- Telling the client -------------------------------------------------------------------- */
 
-/* Writes the fields of draft-ietf-httpapi-ratelimit-headers-11 for the verdicts of one request,
- * each as a line that ends in CR LF, and Retry-After (RFC 9110) if a verdict refused it:
+/* Which fields stint_headers writes, or-ed together. */
+enum stint_headers_style {
+    /* RateLimit-Policy and RateLimit, of draft-ietf-httpapi-ratelimit-headers-11:
+     *
+     *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
+     *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
+     */
+    STINT_HEADERS_DRAFT = 1 << 0,
+    /* The older trio that most clients read today, of the verdict with the fewest tokens left (a
+     * refused one first; of equals the one whose window ends last):
+     *
+     *     X-RateLimit-Limit: 50
+     *     X-RateLimit-Remaining: 0
+     *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
+     *                                          window ends
+     */
+    STINT_HEADERS_LEGACY = 1 << 1,
+};
+
+/* Writes the fields that tell of the verdicts of one request, each as a line that ends in CR LF;
+ * and after them, if a verdict refused it, Retry-After (RFC 9110):
  *
- *     RateLimit-Policy: "permin";q=50;w=60, "perhr";q=1000;w=3600
- *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
  *     Retry-After: 12
  *
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
- * unseen. A verdict that is STINT_UNTRACKED is left out of the first two fields: its numbers are no
- * key's.
+ * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
+ * are no key's.
+ *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
  *   policies  [policies, policies+n): their ids; verdicts likewise
- *   buffer    as above
+ *   buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
+ *             NULL if size is 0
  * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell; -EINVAL,
  * -ENOENT. */
-STINT_API int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
-                            const struct stint_verdict *verdicts, size_t n, char *buffer,
-                            size_t size);
-
-/* Likewise the older trio that most clients read today, of the verdict with the fewest tokens left
- * (a refused one first; of equals the one whose window ends last), and Retry-After as above:
- *
- *     X-RateLimit-Limit: 50
- *     X-RateLimit-Remaining: 0
- *     X-RateLimit-Reset: 1700000012        Unix time in seconds, rounded up, at which the
- *                                          window ends
- */
-STINT_API int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
-                                   const struct stint_verdict *verdicts, size_t n, char *buffer,
-                                   size_t size);
+STINT_API int stint_headers(const struct stint_limiter *limiter, uint32_t style,
+                            const uint32_t *policies, const struct stint_verdict *verdicts,
+                            size_t n, char *buffer, size_t size);
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 

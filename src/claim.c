@@ -32,12 +32,11 @@ enum progress stint_claim_short(struct decision *decision) {
     /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
     const bool displaced = unused == 0 && next != home;
     const uint64_t never_used[2] = {0, 0};
-    const uint64_t first = GUARDED(SHORT_FIRST) ? STATE_REFUSED : 0;
-    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING | first)};
+    const uint64_t claim[2] = {tag, state_of(now + 1, STATE_PENDING | STATE_REFUSED)};
     struct shard *shard = table_shard_of(table, hash);
 
     INSTANT(INSTANT_ABSENT);
-    atomic_raise(&shard->reach, GUARDED(REACH_RAISE) && displaced);
+    atomic_raise(&shard->reach, displaced);
     if (!atomic_cas2_seq(slot, never_used, claim))
         return STALE;
     limiter_count_table(decision->limiter, COUNT_PLACED);
@@ -80,9 +79,9 @@ static void watermark_raise(struct decision *decision) {
 static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
-    uint64_t seen = GUARDED(WATERMARK_READ) ? atomic_load_acquire(watermark) : 0;
+    uint64_t seen = atomic_load_acquire(watermark);
     tick_t now = tick_of(decision->now);
-    tick_t claimed = GUARDED(COMMIT_END) ? end_of(claim_id, now) - 1 : now;
+    tick_t claimed = end_of(claim_id, now) - 1;
 
     if (UNLIKELY((tick_t)seen > now + ALLOWANCE_TICKS || claimed > now + ALLOWANCE_TICKS)) {
         tick_t clock = stint_decision_read_clock(decision);
@@ -104,10 +103,7 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
     uint64_t state = claim;
     do {
         const uint64_t expected[2] = {decision->tag, state};
-        uint64_t kept = !GUARDED(CANCEL_END) ? 0
-                        : !GUARDED(CANCEL_PENDING)
-                            ? state & ~USED_MASK
-                            : state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
+        const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
         const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table), kept};
         if (atomic_cas2_seq(slot, expected, tombstone))
             return true;
@@ -142,8 +138,7 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
-    uint32_t lines = GUARDED(REACH_READ) ? sequence_reach(table, decision->hash)
-                                         : claim->position / LINE_SLOTS + 1;
+    uint32_t lines = sequence_reach(table, decision->hash);
 
     for (uint32_t i = 0; i < lines; i++) {
         if (i >= UNUSED_LINES)
@@ -171,11 +166,10 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
     struct charge *charge = &decision->charge;
 
     INSTANT(INSTANT_CLAIMED);
-    tick_t early = GUARDED(WATERMARK_LAST) ? 0 : commit_tick(decision, state_id(claim->state));
     if (GUARD(PENDING, !claim_stands(decision, claim)))
         return STALE;
     INSTANT(INSTANT_LOOKED);
-    tick_t tick = GUARDED(WATERMARK_LAST) ? commit_tick(decision, state_id(claim->state)) : early;
+    tick_t tick = commit_tick(decision, state_id(claim->state));
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
@@ -193,8 +187,6 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
         if (!state_same_window(state, claim->state) ||
             GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
             return STALE;
-        if (!GUARDED(COMMIT_USED))
-            state = claim->state;
     }
     decision->flags = flags | (first_refusal ? STINT_FIRST_REFUSAL : 0);
     return DONE;
@@ -202,9 +194,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
 
 /* Claims the slot seen at `place` with one double-width CAS. */
 bool stint_claim_slot(struct decision *decision, struct place *place) {
-    if (GUARDED(REACH_RAISE))
-        atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                     place->position / LINE_SLOTS);
+    atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
+                 place->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
     const uint64_t expected[2] = {place->tag, place->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};

@@ -100,7 +100,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
         return false;
     if (slot_next(decision, &sight, &next)) {
         /* Not by an add: if an earlier part of the slot loses its race, the slot may be another key's. */
-        part->how = !GUARDED(PARTS_EARLIER) && next == state + 1 ? PART_ADD : PART_SWAP;
+        part->how = PART_SWAP;
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
             return false;
@@ -159,7 +159,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     struct part *part = &parts[n];
     struct decision decision;
 
-    if (LIKELY(request->cost == 1 && (request->flags | request->limit) == 0) &&
+    if (LIKELY(request->cost == 1 && (request->flags | request->limit | request->reserved) == 0) &&
         LIKELY(request->policy < limiter->max_policies) &&
         LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
         return true;

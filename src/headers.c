@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "limiter.h"
+#include "policy.h"
 #include "text.h"
 
 #define SECOND UINT64_C(1000000000) /* ns */
@@ -37,12 +37,6 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
         if (limiter_policy(limiter, policies[i]) == NULL)
             return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
     return 0;
-}
-
-static struct stint_policy get_policy(const struct stint_limiter *limiter, uint32_t id) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    (void)stint_policy_get(limiter, id, &policy); /* it exists: policies are never removed */
-    return policy;
 }
 
 /* What the key is granted per window: as much as it can hold, so that the limit of a single call
@@ -86,39 +80,34 @@ static void add_retry_after(struct text *text, const struct stint_verdict *verdi
         add_field(text, "Retry-After: ", seconds_up(longest));
 }
 
-int stint_headers(const struct stint_limiter *limiter, const uint32_t *policies,
-                  const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
-    int error = check(limiter, policies, verdicts, n, buffer, size);
-    if (error != 0)
-        return error;
-
-    struct text text = {.buffer = buffer, .size = size};
+/* RateLimit-Policy and RateLimit. */
+static void add_draft(struct text *text, const struct stint_limiter *limiter,
+                      const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
     size_t told = 0;
+
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]))
             continue;
-        struct stint_policy policy = get_policy(limiter, policies[i]);
-        add_text(&text, told++ == 0 ? "RateLimit-Policy: " : ", ");
-        add_quoted(&text, policy.name);
-        add_parameter(&text, ";q=", quota(&policy, &verdicts[i]));
-        add_parameter(&text, ";w=", seconds_up(policy.window));
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
+        add_quoted(text, policy.name);
+        add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
+        add_parameter(text, ";w=", seconds_up(policy.window));
     }
-    if (told != 0)
-        add_text(&text, "\r\n");
+    if (told == 0)
+        return;
+    add_text(text, "\r\n");
     told = 0;
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]))
             continue;
-        struct stint_policy policy = get_policy(limiter, policies[i]);
-        add_text(&text, told++ == 0 ? "RateLimit: " : ", ");
-        add_quoted(&text, policy.name);
-        add_parameter(&text, ";r=", verdicts[i].remaining);
-        add_parameter(&text, ";t=", seconds_up(verdicts[i].reset_after));
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        add_text(text, told++ == 0 ? "RateLimit: " : ", ");
+        add_quoted(text, policy.name);
+        add_parameter(text, ";r=", verdicts[i].remaining);
+        add_parameter(text, ";t=", seconds_up(verdicts[i].reset_after));
     }
-    if (told != 0)
-        add_text(&text, "\r\n");
-    add_retry_after(&text, verdicts, n);
-    return end_text(&text);
+    add_text(text, "\r\n");
 }
 
 /* Whether the client should rather hear of `a`: refused, then fewer tokens left, then left for
@@ -131,26 +120,37 @@ static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict
     return a->window > b->window;
 }
 
-int stint_headers_legacy(const struct stint_limiter *limiter, const uint32_t *policies,
-                         const struct stint_verdict *verdicts, size_t n, char *buffer,
-                         size_t size) {
-    int error = check(limiter, policies, verdicts, n, buffer, size);
-    if (error != 0)
-        return error;
-
-    struct text text = {.buffer = buffer, .size = size};
+/* The X-RateLimit trio. */
+static void add_legacy(struct text *text, const struct stint_limiter *limiter,
+                       const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
     size_t tightest = n; /* none yet */
+
     for (size_t i = 0; i < n; i++)
         if (is_told(&verdicts[i]) &&
             (tightest == n || is_tighter(&verdicts[i], &verdicts[tightest])))
             tightest = i;
-    if (tightest != n) {
-        struct stint_policy policy = get_policy(limiter, policies[tightest]);
-        const struct stint_verdict *verdict = &verdicts[tightest];
-        add_field(&text, "X-RateLimit-Limit: ", quota(&policy, verdict));
-        add_field(&text, "X-RateLimit-Remaining: ", verdict->remaining);
-        add_field(&text, "X-RateLimit-Reset: ", seconds_up(verdict->window));
-    }
+    if (tightest == n)
+        return;
+    struct stint_policy policy = stint_policy_told(limiter, policies[tightest]);
+    const struct stint_verdict *verdict = &verdicts[tightest];
+    add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
+    add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
+    add_field(text, "X-RateLimit-Reset: ", seconds_up(verdict->window));
+}
+
+int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,
+                  const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
+    int error = check(limiter, policies, verdicts, n, buffer, size);
+    if (error != 0)
+        return error;
+    if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
+        return stint_failed(EINVAL, "style has bits that this version does not know");
+
+    struct text text = {.buffer = buffer, .size = size};
+    if ((style & STINT_HEADERS_DRAFT) != 0)
+        add_draft(&text, limiter, policies, verdicts, n);
+    if ((style & STINT_HEADERS_LEGACY) != 0)
+        add_legacy(&text, limiter, policies, verdicts, n);
     add_retry_after(&text, verdicts, n);
     return end_text(&text);
 }

@@ -419,7 +419,12 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .memory = *memory,
     };
     limiter->own = stint_own_lanes_map(memory->shared);
-    if (limiter->own == NULL) {
+    limiter->names = stint_names_make(shape->max_policies);
+    if (limiter->own == NULL || limiter->names == NULL) {
+        if (limiter->own != NULL)
+            stint_own_lanes_unmap(limiter->own);
+        if (limiter->names != NULL)
+            stint_names_free(limiter->names);
         free(limiter);
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
@@ -433,6 +438,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
 static void handle_free(struct stint_limiter *limiter) {
     stint_limiter_lanes_release(limiter);
     stint_own_lanes_unmap(limiter->own);
+    stint_names_free(limiter->names);
     free(limiter);
 }
 
@@ -483,11 +489,11 @@ static int open_file(const struct stint_options *options, const struct shape *sh
         size_t size;
         int error = stint_memory_file_open(memory, options->path, &size);
         if (error == 0) {
-            error = stint_memory_file_read(memory, options->path, size, &header, sizeof(header));
+            error = stint_memory_file_read(memory, size, &header, sizeof(header));
             if (error == 0)
                 error = header_check(&header, size, options, shape);
             if (error == 0)
-                error = stint_memory_file_reserve(memory, options->path, shape->size);
+                error = stint_memory_file_reserve(memory, shape->size);
             if (error == 0)
                 error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
             return error != 0 ? error : prefault(memory, options);
@@ -527,7 +533,7 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
         if (limiter != NULL)
             handle_free(limiter);
         stint_memory_free(&memory);
-        return error;
+        return options->path == NULL ? error : stint_failed_at(error, options->path);
     }
     *opened = limiter;
     return 0;

@@ -53,6 +53,7 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
+    uint64_t unnamed;        /* the name is the rate that it was added with */
 };
 
 /* More than any request was ever allowed to count up to. */
@@ -163,6 +164,7 @@ struct stint_limiter {
 
     /* Set-up and monitoring. */
     struct memory memory;
+    struct names *names;        /* of policies (policy.c) */
     struct stint_limiter *next; /* of those whose table is shared (stats.c) */
 };
 
@@ -212,6 +214,9 @@ void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 /* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
  * lanes, each read at an instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
+
+/* Reads what stint_stats_get tells; without a scan, `used` and `live` are 0. */
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
 
 /* Adds one to a counter of the table. */
 static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
@@ -311,8 +316,11 @@ void stint_limiter_unlock(struct stint_limiter *limiter);
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int stint_failed(int error, const char *reason);
 
-/* Likewise, formatted as printf does, cut to 255 characters. */
+/* Likewise, formatted as printf does, cut to 511 characters. */
 int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts the path of a table's file before the reason for an error. Returns -error. */
+int stint_failed_at(int error, const char *path);
 
 /* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */

@@ -75,16 +75,24 @@ void stint_memory_free(struct memory *memory) {
 
 /* ---- Files ------------------------------------------------------------------------------------- */
 
-static int failed_file(const char *what, const char *path) {
+#ifndef STINT_HAVE_STRERRORDESC
+#define strerrordesc_np strerror /* musl's are constants, too */
+#endif
+
+/* stint_open puts the path before what the functions here say. */
+static int failed_file(const char *what) {
     int error = errno;
-    return stint_failed_with(error, "%s: %s %s", path, what, strerrordesc_np(error));
+    if (error == ENAMETOOLONG)
+        return stint_failed(error, "options.path is too long: it may have 4,095 bytes, and each "
+                                   "name in it 255");
+    return stint_failed_with(error, "%s: %s", what, strerrordesc_np(error));
 }
 
 /* A shared lock, for those who use the table. Who has the other one is setting it up. */
 static int lock_shared(int file) {
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return stint_failed(errno, "the table's file cannot be locked");
+            return failed_file("the table cannot be locked");
         if (tries == SET_UP_TRIES)
             return stint_failed(
                 EBUSY, "another process has held the lock of the table's file for 10 s: is it "
@@ -96,13 +104,13 @@ static int lock_shared(int file) {
 
 /* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die of
  * SIGBUS. Signals wait, as a file system may give up for each. */
-static int reserve(int file, const char *path, size_t size) {
+static int reserve(int file, size_t size) {
     sigset_t all, before;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     errno = posix_fallocate(file, 0, (off_t)size);
-    int error = errno == 0 ? 0 : failed_file("there is no room for the table:", path);
+    int error = errno == 0 ? 0 : failed_file("there is no room for the table");
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
@@ -111,36 +119,38 @@ int stint_memory_file_open(struct memory *memory, const char *path, size_t *size
     struct stat about;
     int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
+    if (file < 0 && errno == ELOOP && lstat(path, &about) == 0 && S_ISLNK(about.st_mode))
+        return stint_failed(ELOOP, "options.path is a symbolic link, which is not followed: give "
+                                   "the path of the file itself");
     if (file < 0)
-        return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened:", path);
+        return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened");
     *memory = (struct memory){.file = file, .shared = true};
     if (fstat(file, &about) != 0)
-        return failed_file("the table cannot be looked at:", path);
+        return failed_file("the table cannot be looked at");
     if (!S_ISREG(about.st_mode))
-        return stint_failed_with(EPROTO, "%s is no table of stint: it is not even a file", path);
+        return stint_failed(EPROTO, "this is no table of stint: it is not even a file");
     /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
     memory->alone = flock(file, LOCK_EX | LOCK_NB) == 0;
     *size = (size_t)about.st_size;
     return memory->alone ? 0 : lock_shared(file);
 }
 
-int stint_memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
-                           size_t length) {
+int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length) {
     if (size < length)
-        return stint_failed_with(EPROTO, "%s is no table of stint, or cut off: it has %zu bytes",
-                                 path, size);
+        return stint_failed_with(
+            EPROTO, "this is no table of stint, or it is cut off: it has %zu bytes", size);
     ssize_t got = pread(memory->file, bytes, length, 0);
     if (got < 0)
-        return failed_file("the table cannot be read:", path);
-    return got == (ssize_t)length ? 0 : stint_failed_with(EPROTO, "%s was cut off just now", path);
+        return failed_file("the table cannot be read");
+    return got == (ssize_t)length ? 0 : stint_failed(EPROTO, "the table was cut off just now");
 }
 
-int stint_memory_file_reserve(const struct memory *memory, const char *path, size_t size) {
+int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     struct stat about;
 
     if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
         return 0;
-    return reserve(memory->file, path, size); /* a copy with holes */
+    return reserve(memory->file, size); /* a copy with holes */
 }
 
 int stint_memory_file_make(struct memory *memory, const char *path, size_t size) {
@@ -148,18 +158,20 @@ int stint_memory_file_make(struct memory *memory, const char *path, size_t size)
     char directory[PATH_MAX] = ".";
     size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
 
-    if (length >= sizeof(directory))
-        return stint_failed(ENAMETOOLONG, "options.path is too long");
+    if (length >= sizeof(directory)) {
+        errno = ENAMETOOLONG;
+        return failed_file("no table can be made there");
+    }
     if (slash != NULL)
         memcpy(directory, path, length);
     directory[length] = '\0';
     int file = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0)
-        return failed_file("no table can be made there:", path);
+        return failed_file("no table can be made there");
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
     if (flock(file, LOCK_EX | LOCK_NB) != 0)
-        return failed_file("the table cannot be locked:", path);
-    return reserve(file, path, size);
+        return failed_file("the table cannot be locked");
+    return reserve(file, size);
 }
 
 int stint_memory_file_publish(struct memory *memory, const char *path) {
@@ -168,7 +180,7 @@ int stint_memory_file_publish(struct memory *memory, const char *path) {
     (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", memory->file);
     if (linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
         return 0;
-    return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name:", path);
+    return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
 }
 
 int stint_memory_file_share(struct memory *memory) {

@@ -35,11 +35,10 @@ void stint_memory_free(struct memory *memory);
 int stint_memory_file_open(struct memory *memory, const char *path, size_t *size);
 
 /* Reads the first bytes of a file of `size` bytes. */
-int stint_memory_file_read(const struct memory *memory, const char *path, size_t size, void *bytes,
-                           size_t length);
+int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
-int stint_memory_file_reserve(const struct memory *memory, const char *path, size_t size);
+int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
 /* Makes a file without a name beside `path`, with all its blocks reserved, and locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, size_t size);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What the library says to people: errors, reasons, its version. */
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,14 +15,28 @@ int stint_failed(int error, const char *reason) {
     return -error;
 }
 
+/* Bytes of a reason, and of a path in it: of a longer one the end is told. */
+#define REASON_SIZE 512
+#define PATH_TOLD   200
+
 int stint_failed_with(int error, const char *format, ...) {
-    static _Thread_local char reason[256];
+    static _Thread_local char reason[REASON_SIZE];
     va_list arguments;
 
     va_start(arguments, format);
     (void)vsnprintf(reason, sizeof(reason), format, arguments);
     va_end(arguments);
     return stint_failed(error, reason);
+}
+
+int stint_failed_at(int error, const char *path) {
+    char reason[REASON_SIZE];
+    size_t length = strlen(path);
+    const char *told = length <= PATH_TOLD ? path : path + length - PATH_TOLD;
+
+    (void)snprintf(reason, sizeof(reason), "%s", last_reason);
+    return stint_failed_with(error < 0 ? -error : error, "%s%s: %s", told == path ? "" : "...",
+                             told, reason);
 }
 
 int stint_struct_check(const void *given, size_t given_size, size_t known_size,
@@ -64,6 +79,10 @@ const char *stint_strerror(int error) {
         return "what is there is not a table that can be used";
     case EBUSY:
         return "another process is setting the table up, and does not come to an end";
+    case ENAMETOOLONG:
+        return "the path of the table's file is too long";
+    case ELOOP:
+        return "the path of the table's file is a symbolic link";
     case EOPNOTSUPP:
         return "the file system cannot hold the table's file";
     case EACCES:
@@ -75,6 +94,12 @@ const char *stint_strerror(int error) {
     }
 }
 
+#define TEXT_OF(number)                   #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+static_assert(STINT_VERSION == BUILD_VERSION,
+              "stint.h and meson.build say the same version: change both");
+
 const char *stint_version(void) {
-    return STINT_VERSION;
+    return VERSION_TEXT(STINT_VERSION_MAJOR, STINT_VERSION_MINOR, STINT_VERSION_PATCH);
 }

@@ -4,6 +4,7 @@
  * their unit where they have one. */
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 #include "limiter.h"
 #include "text.h"
@@ -21,36 +22,49 @@ struct family {
 static const struct {
     struct family family;
     size_t offset; /* of its value in struct stint_stats */
+    bool scanned;  /* it takes a look at every slot */
 } table_families[] = {
     {{"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped."},
-     offsetof(struct stint_stats, memory)},
+     offsetof(struct stint_stats, memory),
+     false},
     {{"stint_table_slots", GAUGE, NULL, "Keys that fit, one for each policy that limits it."},
-     offsetof(struct stint_stats, slots)},
+     offsetof(struct stint_stats, slots),
+     false},
     {{"stint_table_used_slots", GAUGE, NULL, "Slots that ever held a key."},
-     offsetof(struct stint_stats, used)},
+     offsetof(struct stint_stats, used),
+     true},
     {{"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused."},
-     offsetof(struct stint_stats, live)},
+     offsetof(struct stint_stats, live),
+     true},
     {{"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot."},
-     offsetof(struct stint_stats, placed)},
+     offsetof(struct stint_stats, placed),
+     false},
     {{"stint_table_untracked_decisions", COUNTER, NULL,
       "Decisions on keys without a slot, the table being full."},
-     offsetof(struct stint_stats, untracked)},
+     offsetof(struct stint_stats, untracked),
+     false},
     {{"stint_table_replaced", COUNTER, NULL, "Live keys that lost their slot to another."},
-     offsetof(struct stint_stats, replaced)},
+     offsetof(struct stint_stats, replaced),
+     false},
     {{"stint_table_clock_steps", COUNTER, NULL,
       "Slots and shards started anew after a backward step of the clock."},
-     offsetof(struct stint_stats, clock_steps)},
+     offsetof(struct stint_stats, clock_steps),
+     false},
     {{"stint_table_stray_tokens", COUNTER, NULL,
       "Tokens charged to another key by a thread that slept past a window, as far as seen."},
-     offsetof(struct stint_stats, stray_tokens)},
+     offsetof(struct stint_stats, stray_tokens),
+     false},
     {{"stint_table_unknown_policy_decisions", COUNTER, NULL,
       "Decisions refused because there was no such policy."},
-     offsetof(struct stint_stats, unknown_policy)},
+     offsetof(struct stint_stats, unknown_policy),
+     false},
     {{"stint_table_bad_requests", COUNTER, NULL,
       "Decisions refused because the request made no sense."},
-     offsetof(struct stint_stats, bad_requests)},
+     offsetof(struct stint_stats, bad_requests),
+     false},
     {{"stint_table_resets", COUNTER, NULL, "Keys found and reset."},
-     offsetof(struct stint_stats, resets)},
+     offsetof(struct stint_stats, resets),
+     false},
 };
 
 static const struct family limit_family = {"stint_policy_limit", GAUGE, NULL,
@@ -86,13 +100,69 @@ static const struct {
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* More than a sample takes, with the longest names and numbers; so the length of any text is an
- * int. A policy has a limit and a window besides its counters. */
-#define SAMPLE_MAX 256
+/* Bytes that the labels of all samples may take. */
+#define LABELS_MAX 1000
+
+/* More than a sample takes, with the longest names, labels and numbers. So the length of any text is
+ * an int. A policy has a limit and a window besides its counters. */
+#define SAMPLE_MAX (256 + LABELS_MAX)
 static_assert((STINT_POLICIES_MAX + 64) * (2 + LENGTH(outcomes) + LENGTH(policy_families)) *
                       SAMPLE_MAX <
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
+
+/* A text, and what all of its samples have. */
+struct metrics {
+    struct text text;
+    char labels[LABELS_MAX + 1]; /* a="b",c="d"; empty: none */
+};
+
+/* ---- The labels of all samples -------------------------------------------------------------- */
+
+/* As OpenMetrics writes it: only these three are escaped. */
+static void add_label_value(struct text *text, const char *value) {
+    add_letter(text, '"');
+    for (; *value != '\0'; value++) {
+        if (*value == '"' || *value == '\\')
+            add_letter(text, '\\');
+        add_text(text, *value == '\n' ? "\\n" : (const char[]){*value, '\0'});
+    }
+    add_letter(text, '"');
+}
+
+static bool label_name_good(const char *name) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[length] == '\0' &&
+           strcmp(name, "policy") != 0 && strcmp(name, "outcome") != 0;
+}
+
+static int labels_write(struct metrics *metrics, const char *const *labels) {
+    struct text text = {.buffer = metrics->labels, .size = sizeof(metrics->labels)};
+
+    for (size_t i = 0; labels != NULL && labels[i] != NULL; i += 2) {
+        if (!label_name_good(labels[i]))
+            return stint_failed(EINVAL,
+                                "options.labels has a name that is not [a-zA-Z_][a-zA-Z0-9_]*, or "
+                                "is \"policy\" or \"outcome\"");
+        if (labels[i + 1] == NULL)
+            return stint_failed(EINVAL, "options.labels has a name without a value");
+        for (size_t j = 0; j < i; j += 2)
+            if (strcmp(labels[i], labels[j]) == 0)
+                return stint_failed(EINVAL, "options.labels has a name twice");
+        if (i != 0)
+            add_letter(&text, ',');
+        add_text(&text, labels[i]);
+        add_letter(&text, '=');
+        add_label_value(&text, labels[i + 1]);
+        if (text.length > LABELS_MAX)
+            return stint_failed(EINVAL, "options.labels takes more than 1,000 bytes");
+    }
+    (void)end_text(&text);
+    return 0;
+}
+
+/* ---- Families and samples ------------------------------------------------------------------- */
 
 static void add_about(struct text *text, const char *what, const char *name, const char *about) {
     add_text(text, what);
@@ -102,7 +172,8 @@ static void add_about(struct text *text, const char *what, const char *name, con
     add_letter(text, '\n');
 }
 
-static void add_family(struct text *text, const struct family *family) {
+static void add_family(struct metrics *metrics, const struct family *family) {
+    struct text *text = &metrics->text;
     add_about(text, "# TYPE ", family->name, family->type);
     if (family->unit != NULL)
         add_about(text, "# UNIT ", family->name, family->unit);
@@ -110,21 +181,29 @@ static void add_family(struct text *text, const struct family *family) {
 }
 
 /* A sample up to its value. `policy` and `outcome` may be NULL: no such label. */
-static void add_sample(struct text *text, const struct family *family, const char *policy,
+static void add_sample(struct metrics *metrics, const struct family *family, const char *policy,
                        const char *outcome) {
+    struct text *text = &metrics->text;
+    const char *before = "{"; /* a label */
+
     add_text(text, family->name);
     if (family->type[0] == COUNTER[0])
         add_text(text, "_total");
     if (policy != NULL) {
         add_text(text, "{policy=");
         add_quoted(text, policy);
-        if (outcome != NULL) {
-            add_text(text, ",outcome=");
-            add_quoted(text, outcome);
-        }
-        add_letter(text, '}');
+        before = ",";
     }
-    add_letter(text, ' ');
+    if (outcome != NULL) {
+        add_text(text, ",outcome=");
+        add_quoted(text, outcome);
+    }
+    if (metrics->labels[0] != '\0') {
+        add_text(text, before);
+        add_text(text, metrics->labels);
+        before = ",";
+    }
+    add_text(text, before[0] == ',' ? "} " : " ");
 }
 
 static void add_value(struct text *text, uint64_t value) {
@@ -145,62 +224,90 @@ static void add_window(struct text *text, uint64_t window_ns) {
 }
 static_assert(STINT_TICK_NS == 10000000, "a tick is a hundredth of a second");
 
-static void add_table(struct text *text, const struct stint_stats *stats) {
+static void add_table(struct metrics *metrics, const struct stint_stats *stats, bool scanned) {
     for (size_t i = 0; i < LENGTH(table_families); i++) {
+        if (table_families[i].scanned && !scanned)
+            continue;
         const char *value = (const char *)stats + table_families[i].offset;
-        add_family(text, &table_families[i].family);
-        add_sample(text, &table_families[i].family, NULL, NULL);
-        add_value(text, *(const uint64_t *)(const void *)value);
+        add_family(metrics, &table_families[i].family);
+        add_sample(metrics, &table_families[i].family, NULL, NULL);
+        add_value(&metrics->text, *(const uint64_t *)(const void *)value);
     }
 }
 
 /* The limits and windows of the first `count` policies. */
-static void add_policies(struct text *text, const struct stint_limiter *limiter, uint32_t count) {
+static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
+                         uint32_t count) {
     struct stint_policy policy = STINT_POLICY_INIT;
 
-    add_family(text, &limit_family);
+    add_family(metrics, &limit_family);
     for (uint32_t id = 0; id < count; id++) {
         (void)stint_policy_get(limiter, id, &policy); /* it exists: none is ever removed */
-        add_sample(text, &limit_family, policy.name, NULL);
-        add_value(text, policy.limit);
+        add_sample(metrics, &limit_family, policy.name, NULL);
+        add_value(&metrics->text, policy.limit);
     }
-    add_family(text, &window_family);
+    add_family(metrics, &window_family);
     for (uint32_t id = 0; id < count; id++) {
         (void)stint_policy_get(limiter, id, &policy);
-        add_sample(text, &window_family, policy.name, NULL);
-        add_window(text, policy.window);
+        add_sample(metrics, &window_family, policy.name, NULL);
+        add_window(&metrics->text, policy.window);
     }
 }
 
-static void add_decisions(struct text *text, const struct stint_limiter *limiter, uint32_t count) {
-    add_family(text, &decisions_family);
+static void add_decisions(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    add_family(metrics, &decisions_family);
     for (uint32_t id = 0; id < count; id++) {
         for (size_t i = 0; i < LENGTH(outcomes); i++) {
-            add_sample(text, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
-            add_value(text, stint_limiter_counted(limiter, id, outcomes[i].counter));
+            add_sample(metrics, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
+            add_value(&metrics->text, stint_limiter_counted(limiter, id, outcomes[i].counter));
         }
     }
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
-        add_family(text, &policy_families[i].family);
+        add_family(metrics, &policy_families[i].family);
         for (uint32_t id = 0; id < count; id++) {
-            add_sample(text, &policy_families[i].family, limiter->records[id].name, NULL);
-            add_value(text, stint_limiter_counted(limiter, id, policy_families[i].counter));
+            add_sample(metrics, &policy_families[i].family, limiter->records[id].name, NULL);
+            add_value(&metrics->text,
+                      stint_limiter_counted(limiter, id, policy_families[i].counter));
         }
     }
 }
 
-int stint_metrics(struct stint_limiter *limiter, char *buffer, size_t size) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    struct text text = {.buffer = buffer, .size = size};
+static int options_check(const struct stint_metrics_options *options) {
+    int error = stint_struct_check(options, options->size, sizeof(*options),
+                                   "options.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
+    if ((options->flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
+        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+    if (options->reserved != 0)
+        return stint_failed(EINVAL, "options.reserved must be 0");
+    return 0;
+}
+
+int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *options,
+                  char *buffer, size_t size) {
+    static const struct stint_metrics_options defaults = STINT_METRICS_OPTIONS_INIT;
+    struct metrics metrics = {.text = {.buffer = buffer, .size = size}};
+    struct stint_stats stats;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    (void)stint_stats(limiter, &stats); /* its arguments are right */
-    add_table(&text, &stats);
-    add_policies(&text, limiter, stats.policies);
-    add_decisions(&text, limiter, stats.policies);
-    add_text(&text, "# EOF\n");
-    return end_text(&text);
+    if (options == NULL)
+        options = &defaults;
+    int error = options_check(options);
+    if (error == 0)
+        error = labels_write(&metrics, options->labels);
+    if (error != 0)
+        return error;
+    const bool scan = (options->flags & STINT_METRICS_NO_SCAN) == 0;
+    stint_stats_read(limiter, &stats, scan);
+    add_table(&metrics, &stats, scan);
+    add_policies(&metrics, limiter, stats.policies);
+    add_decisions(&metrics, limiter, stats.policies);
+    if ((options->flags & STINT_METRICS_NO_EOF) == 0)
+        add_text(&metrics.text, "# EOF\n");
+    return end_text(&metrics.text);
 }

@@ -3,6 +3,8 @@
  * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the hot path
  * reads what policy_heat makes of it. */
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "policy.h"
@@ -151,12 +153,60 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
+/* Ids by name, so that many policies are not compared with each other. Names are written once, in the
+ * order of ids, by any process: whoever looks puts in what came since. At most half of the places are
+ * taken. */
+struct names {
+    pthread_mutex_t lock;
+    uint32_t known; /* ids below are in */
+    uint32_t places;
+    uint32_t ids[]; /* each plus one, in the first free place from its hash on; 0: free */
+};
+
+struct names *stint_names_make(uint32_t max_policies) {
+    uint32_t places = 2;
+    while (places < 2 * max_policies)
+        places *= 2;
+    struct names *names = calloc(1, sizeof(*names) + places * sizeof(names->ids[0]));
+    if (names == NULL)
+        return NULL;
+    names->places = places;
+    (void)pthread_mutex_init(&names->lock, NULL);
+    return names;
+}
+
+void stint_names_free(struct names *names) {
+    (void)pthread_mutex_destroy(&names->lock);
+    free(names);
+}
+
+/* The place of a name, or the free one where it would be. */
+static uint32_t *name_place(const struct stint_limiter *limiter, const char *name) {
+    struct names *names = limiter->names;
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < STINT_NAME_SIZE && name[i] != '\0'; i++)
+        hash = mix(hash, (unsigned char)name[i]);
+    for (;; hash++) {
+        uint32_t *place = &names->ids[hash & (names->places - 1)];
+        if (*place == 0 || strncmp(limiter->records[*place - 1].name, name, STINT_NAME_SIZE) == 0)
+            return place;
+    }
+}
+
 /* Id of the policy of that name among the first `count`, or -1. */
 static int find_name(const struct stint_limiter *limiter, uint32_t count, const char *name) {
-    for (uint32_t id = 0; id < count; id++)
-        if (strncmp(limiter->records[id].name, name, STINT_NAME_SIZE) == 0)
-            return (int)id;
-    return -1;
+    struct names *names = limiter->names;
+
+    (void)pthread_mutex_lock(&names->lock);
+    for (; names->known < count; names->known++) {
+        uint32_t *place = name_place(limiter, limiter->records[names->known].name);
+        if (*place == 0) /* else the first of that name stays the one that is found */
+            *place = names->known + 1;
+    }
+    int found = (int)*name_place(limiter, name) - 1;
+    (void)pthread_mutex_unlock(&names->lock);
+    return found;
 }
 
 /* What a policy is, by its parts in the table. */
@@ -179,6 +229,14 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
     return read;
 }
 
+struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
+    struct stint_policy policy = policy_read(limiter, id);
+
+    if (limiter->records[id].unnamed != 0)
+        (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
+    return policy;
+}
+
 /* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
 static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                               const struct stint_policy *policy) {
@@ -197,7 +255,8 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                                                         : NULL;
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy) {
+static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *added_id) {
     uint32_t id = limiter_policy_count(limiter);
     char name[STINT_NAME_SIZE];
 
@@ -205,12 +264,13 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     int old = find_name(limiter, id, name);
     if (old >= 0) {
         const char *what = difference(limiter, (uint32_t)old, policy);
-        return what == NULL
-                   ? old
-                   : stint_failed_with(EEXIST,
-                                       "a policy named %s exists with another %s: if that is to be "
-                                       "changed, stint_policy_change does it",
-                                       name, what);
+        if (what != NULL)
+            return stint_failed_with(EEXIST,
+                                     "a policy named %s exists with another %s: if that is to be "
+                                     "changed, stint_policy_change does it",
+                                     name, what);
+        *added_id = (uint32_t)old;
+        return 0;
     }
     if (id == limiter->max_policies)
         return stint_failed(ENOSPC, "options.max_policies policies have been added");
@@ -219,6 +279,7 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     limiter->records[id] =
         (struct policy_record){0}; /* whoever died here may have left something */
     memcpy(limiter->records[id].name, name, sizeof(name));
+    limiter->records[id].unnamed = policy->name[0] == '\0';
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
     added->window = policy->window;
@@ -230,10 +291,14 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     limiter_latest(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1);
-    return (int)id;
+    *added_id = id;
+    return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy) {
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t ignored;
+
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
@@ -241,9 +306,9 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         error = stint_limiter_lock(limiter);
     if (error != 0)
         return error;
-    int id = add_locked(limiter, policy);
+    error = add_locked(limiter, policy, id == NULL ? &ignored : id);
     stint_limiter_unlock(limiter);
-    return id;
+    return error;
 }
 
 /* Whether what stays as it is in a policy that exists is the same in another. */
@@ -342,11 +407,15 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     }
 }
 
-int stint_policy_find(const struct stint_limiter *limiter, const char *name) {
+int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
-    int id = find_name(limiter, limiter_policy_count(limiter), name);
-    return id >= 0 ? id : stint_failed(ENOENT, "there is no policy of that name");
+    int found = find_name(limiter, limiter_policy_count(limiter), name);
+    if (found < 0)
+        return stint_failed(ENOENT, "there is no policy of that name");
+    if (id != NULL)
+        *id = (uint32_t)found;
+    return 0;
 }
 
 int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,

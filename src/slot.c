@@ -115,8 +115,6 @@ static bool slot_reusable(struct decision *decision, struct place *place) {
 
     if (end_of(state_id(place->state), now) <= now)
         return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, place->state, now));
-    if (!GUARDED(REUSE_TOMBSTONE) && place->tag == table_tombstone(table))
-        return true;
     place->stepped =
         stint_beyond_clock(decision, state_id(place->state), policy == NULL ? 1 : policy->length);
     return place->stepped;
@@ -409,8 +407,6 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
         !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
-    if (!GUARDED(ADDED_STAYS))
-        (void)atomic_fetch_add_seq(&slot->state, (uint64_t)-1);
     return false;
 }
 

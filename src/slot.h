@@ -310,8 +310,6 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
  * would do, but for STINT_FULL_REPLACE, under which two keys may have the same end in one slot. */
 static ALWAYS_INLINE bool slot_swap(struct slot *slot, uint64_t tag, uint64_t state,
                                     uint64_t next) {
-    if (!GUARDED(SWAP_TAG))
-        tag = atomic_load_relaxed(&slot->tag);
     const uint64_t expected[2] = {tag, state}, desired[2] = {tag, next};
     return atomic_cas2_seq(slot, expected, desired);
 }
@@ -395,7 +393,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY(request->policy >= limiter->max_policies))
         return STINT_UNKNOWN_POLICY;
     const uint32_t flags = known.flags ? known.of_request : request->flags;
-    if (UNLIKELY(!request_good(flags, request->limit)))
+    const uint64_t reserved = known.flags ? 0 : request->reserved;
+    if (UNLIKELY(reserved != 0 || !request_good(flags, request->limit)))
         return STINT_BAD_REQUEST;
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
@@ -695,6 +694,8 @@ static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
                   offsetof(struct stint_verdict, flags) == 4 &&
                   offsetof(struct stint_verdict, capacity) == 8,
               "the first two fields fill a word");
+static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
+              "they can grow into their reserved words");
 
 /* The one writer of verdicts: counts the decision and tells it. Returns verdict.allowed. */
 static ALWAYS_INLINE bool decision_end(const struct decision *decision,
@@ -756,6 +757,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     verdict->window = untracked ? 0 : end;
     verdict->reset_after = left;
     verdict->retry_after = wait;
+    verdict->reserved[0] = verdict->reserved[1] = 0;
     return allowed;
 }
 
@@ -784,7 +786,12 @@ void stint_slot_settle(struct decision *decision);
 /* Likewise, of a striped policy too, and ends it. */
 bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
 
-/* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
+/* Any request but those of take.c's short paths, by a policy id below max_policies: decide.c. `now` is no
+ * STINT_NOW. */
+bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict);
+
+/* Likewise, a request from its beginning to its verdict, the long way: where the paths leave. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 

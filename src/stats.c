@@ -229,17 +229,10 @@ static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_
            slot_carries(limiter_tag_policy(limiter, tag), state, now);
 }
 
-int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
-    if (limiter == NULL || stats == NULL)
-        return stint_failed(EINVAL, "limiter or stats is NULL");
-    int error =
-        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
-    if (error != 0)
-        return error;
-
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
     const struct table *table = &limiter->table;
     uint32_t row = limiter->max_policies;
-    struct stint_stats seen = {
+    *stats = (struct stint_stats){
         .memory = limiter->memory.size,
         .slots = table->line_count * LINE_SLOTS,
         .placed = stint_limiter_counted(limiter, row, COUNT_PLACED),
@@ -252,24 +245,38 @@ int stint_stats(struct stint_limiter *limiter, struct stint_stats *stats) {
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = limiter_policy_count(limiter),
     };
-    for (uint32_t id = 0; id < seen.policies; id++)
-        seen.untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
+    for (uint32_t id = 0; id < stats->policies; id++)
+        stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
+    if (!scan)
+        return;
     tick_t now = tick_of(limiter_now(limiter));
     for (uint64_t line = 0; line < table->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
             struct slot *slot = &table->lines[line].slots[i];
             uint64_t tag = atomic_load_acquire(&slot->tag);
             uint64_t state = atomic_load_relaxed(&slot->state);
-            seen.used += tag != 0;
-            seen.live += slot_live(limiter, tag, state, now);
+            stats->used += tag != 0;
+            stats->live += slot_live(limiter, tag, state, now);
         }
     }
+}
+
+int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
+    if (limiter == NULL || stats == NULL)
+        return stint_failed(EINVAL, "limiter or stats is NULL");
+    int error =
+        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
+
+    struct stint_stats seen;
+    stint_stats_read(limiter, &seen, true);
     stint_struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }
 
-int stint_policy_stats(struct stint_limiter *limiter, uint32_t id,
-                       struct stint_policy_stats *stats) {
+int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
+                           struct stint_policy_stats *stats) {
     if (limiter == NULL || stats == NULL)
         return stint_failed(EINVAL, "limiter or stats is NULL");
     int error =

@@ -66,7 +66,7 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
-        cost == 0 || (request->flags | request->limit) != 0)
+        cost == 0 || (request->flags | request->limit | request->reserved) != 0)
         return stint_slot_decide(limiter, request, now, verdict);
     uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state);
     uint64_t used = state - window + cost;
@@ -157,7 +157,6 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
-    const uint32_t here = GUARDED(STRIPES_HERE) ? PART_HERE : 0;
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
 
@@ -171,8 +170,8 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             uint64_t most = used < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used : 0;
             rest = rest < most ? rest : most;
         }
-        struct decision part =
-            stripe_decision(whole, stripe, rest, i < stripes ? STINT_PARTIAL : STINT_CHARGE, here);
+        const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
+        struct decision part = stripe_decision(whole, stripe, rest, flags, PART_HERE);
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
@@ -181,10 +180,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         }
         if (GUARD(STRIPES_WINDOW, part.end != whole->here)) {
             give_back(whole, gathered);
-            *gathered = (struct gathered){0};
-            gathered->taken[stripe] = part.charge.granted; /* none, but for STRIPES_HERE */
             move_on(whole, &part, now);
-            give_back(whole, gathered);
             return false;
         }
         if (gathered->total == 0 && part.charge.granted != 0)

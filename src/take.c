@@ -9,11 +9,17 @@
  *     5  charge           slot_charge          slot.h: one compare-and-swap of the slot
  *     6  verdict          decision_end         slot.h: the one writer
  *
- * decide() is that text. take() is what is left of it for one token by a plain policy: the same steps,
- * with all but the capacity constant, and one atomic add to charge, because an overshoot of one is
- * harmless where every request is for one token. What finds no slot in the key's first two lines, or
- * another window or claim in it than it should, leaves by one exit: stint_slot_decide, the long way (slot.c).
- * Striped policies are stripes.c's, several requests as one decide_all.c's. */
+ * decide_as() in decide.c is that text. Here are the three instances of it that are asked for most, as short as
+ * they can be:
+ *
+ *     take          one token by a plain policy: all but the capacity is constant, and one atomic add charges,
+ *                   because an overshoot of one is harmless where every request is for one token
+ *     take_tokens   a cost, a limit of the request's own, a policy that carries tokens over: one swap charges
+ *     the batch     take, with the lines of the next requests on their way
+ *
+ * What they are not for goes to stint_decide_more (decide.c), and what finds no slot in the key's first two lines to
+ * stint_slot_decide, the long way (slot.c). Striped policies are stripes.c's, several requests as one
+ * decide_all.c's. */
 #include "slot.h"
 #include "stripes.h"
 
@@ -31,16 +37,18 @@ static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_k
                       uint64_t now, struct stint_verdict *verdict, struct found found);
 static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, tick_t end);
-static bool take_carried(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                         uint64_t now, struct stint_verdict *verdict);
+static bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint64_t now, struct stint_verdict *verdict);
 static bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                          uint64_t now, struct stint_verdict *verdict, const struct found *found);
 static bool take_overshot(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                           uint64_t now, struct stint_verdict *verdict, const struct found *found);
-static bool decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
-                   struct stint_verdict *verdict);
-static bool decide_tokens(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                          uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+static bool take_tokens(struct stint_limiter *limiter, const struct stint_request *request,
+                        uint64_t now, struct stint_verdict *verdict, struct line *home);
+static bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                      uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+static uint64_t now_fetching(const struct stint_limiter *limiter, const struct line *home,
+                             uint64_t now);
 
 /* ---- What callers call --------------------------------------------------------------------------- */
 
@@ -48,14 +56,22 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
                 uint64_t now, struct stint_verdict *verdict) {
     if (LIKELY(cost == 1 && policy < limiter->max_policies))
         return take(limiter, policy, key, now, verdict);
-    return decide_tokens(limiter, policy, key, cost, now, verdict);
+    return policy < limiter->max_policies
+               ? take_cost(limiter, policy, key, cost, now, verdict)
+               : stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
-    if (LIKELY((request->flags | request->limit) == 0))
+    if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    return decide(limiter, request, now, verdict);
+    if (UNLIKELY(request->policy >= limiter->max_policies))
+        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    struct line *home = home_of(&limiter->table, request->key);
+    now = now_fetching(limiter, home, now);
+    return (request->flags | request->reserved) == 0
+               ? take_tokens(limiter, request, now, verdict, home)
+               : stint_decide_more(limiter, request, now, verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -87,7 +103,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             hot = policy < limiter->max_policies &&
                   window_hot(&limiter->policies[policy], now, &found.end);
         }
-        if (LIKELY(hot) && LIKELY((request->flags | request->limit) == 0 && request->cost == 1))
+        if (LIKELY(hot) && LIKELY((request->flags | request->limit | request->reserved) == 0 &&
+                                  request->cost == 1))
             allowed += take_home(limiter, policy, request->key, now, verdict, found);
         else
             allowed += stint_decide(limiter, request, now, verdict);
@@ -142,17 +159,22 @@ static ALWAYS_INLINE bool take_home(struct stint_limiter *limiter, uint32_t poli
     return take_in(limiter, policy_id, key, now, verdict, found);
 }
 
+/* The time of a decision. Where the clock has to be read, the key's line comes meanwhile. */
+static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter,
+                                           const struct line *home, uint64_t now) {
+    if (UNLIKELY(now != STINT_NOW))
+        return now;
+    __builtin_prefetch(home);
+    return limiter_now(limiter);
+}
+
 static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                uint64_t now, struct stint_verdict *verdict) {
-    struct line *home = home_of(&limiter->table, key);
+    struct found found = {.home = home_of(&limiter->table, key)};
 
-    if (LIKELY(now == STINT_NOW)) {
-        __builtin_prefetch(home); /* it comes while the clock is read */
-        now = limiter_now(limiter);
-    }
-    struct found found = {.home = home};
+    now = now_fetching(limiter, found.home, now);
     if (UNLIKELY(!window_hot(&limiter->policies[policy_id], now, &found.end)))
-        return take_carried(limiter, policy_id, key, now, verdict);
+        return take_other(limiter, policy_id, key, now, verdict);
     return take_home(limiter, policy_id, key, now, verdict, found);
 }
 
@@ -186,7 +208,7 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
         if (LIKELY(slot_finish(&decision, &sight, verdict, &allowed)))
             return allowed;
     }
-    return decide_tokens(limiter, policy_id, key, 1, now, verdict);
+    return take_other(limiter, policy_id, key, now, verdict);
 }
 
 /* The fetch-add met another window, or no room: others were faster. */
@@ -202,103 +224,60 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
     return decision_end(&decision, verdict);
 }
 
-/* ---- Any request --------------------------------------------------------------------------------- */
+/* ---- Tokens by a policy of one count ------------------------------------------------------------- */
 
-/* The long way of a request. It is built here, so that the path keeps its registers. */
-static ALWAYS_INLINE bool leave(struct stint_limiter *limiter, const struct stint_request *request,
+/* As many tokens as are asked for, up to a limit of the request's own perhaps, by a policy that is plain or carries
+ * tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit. One swap charges, which compares
+ * the tag. All else leaves below, with a request that is built there, so that the path keeps its registers. */
+static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict, struct line *home) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const uint64_t word = policy_traits(policy), cost = request->cost;
+    const uint64_t capacity = request->limit != 0 ? request->limit : word >> 32;
+    const uint32_t traits = (uint32_t)word;
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    const bool known =
+        traits == (TRAIT_EXISTS | TRAIT_PLAIN) || traits == (TRAIT_EXISTS | TRAIT_CARRIES);
+
+    if (LIKELY(known) && LIKELY(cost - 1 < capacity) &&
+        LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) &&
+        /* Else it is raised before such a limit counts (M10). */
+        LIKELY(request->limit <= atomic_load_relaxed(&policy->largest))) {
+        const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+        struct slot *slot = line_find(home, tag);
+        if (UNLIKELY(slot == NULL))
+            slot = line_find(table_next(&limiter->table, request->key, home), tag);
+        if (LIKELY(slot != NULL)) {
+            const uint64_t state = atomic_load_acquire(&slot->state);
+            const uint64_t used = state - state_of(end, 0) + cost;
+            if (LIKELY(!GUARD(TAKE_ROOM, used - cost > capacity - cost)) &&
+                LIKELY(slot_swap(slot, tag, state, state + cost))) {
+                struct decision decision =
+                    plain_decision(limiter, request->policy, now, end, capacity);
+                decision.charge = (struct charge){used, used, used, request->cost, true};
+                return decision_end(&decision, verdict);
+            }
+        }
+    }
+    const struct stint_request same = {.key = request->key,
+                                       .policy = request->policy,
+                                       .cost = request->cost,
+                                       .limit = request->limit};
+    return traits_striped(traits) ? stint_stripe_decide(limiter, &same, now, verdict)
+                                  : stint_decide_more(limiter, &same, now, verdict);
+}
+
+/* One token by a policy that the hot path is not for, or whose hint is of another window. */
+static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request rest = {request->key, request->policy, request->cost, request->limit,
-                                       request->flags};
-    return stint_slot_decide(limiter, &rest, now, verdict);
-}
-
-/* The whole path. */
-static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct stint_verdict *verdict, struct known known) {
-    struct decision decision = {0};
-    struct sight sight;
-    bool allowed;
-
-    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
-        return leave(limiter, request, now, verdict);
-    struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(slot == NULL) ||
-        UNLIKELY(slot_look(&decision, slot, atomic_load_acquire(&slot->state), &sight) !=
-                 LOOK_GOOD))
-        return leave(limiter, request, now, verdict);
-    decision.charge = judge(&decision.terms, sight.count, tick_ns(decision.end) - decision.now);
-    return LIKELY(slot_finish(&decision, &sight, verdict, &allowed))
-               ? allowed
-               : leave(limiter, request, now, verdict);
-}
-
-/* Tokens by a plain policy, as many as are asked for, up to a limit of the request's own perhaps. */
-static NOINLINE bool decide_plain(struct stint_limiter *limiter,
-                                  const struct stint_request *request, uint64_t now,
-                                  struct stint_verdict *verdict) {
-    const struct known known = {.traits = TRAIT_EXISTS | TRAIT_PLAIN, .flags = true};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-/* A look at a plain policy's. */
-static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct known known = {
-        .traits = TRAIT_EXISTS | TRAIT_PLAIN, .flags = true, .of_request = STINT_PEEK};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-/* Tokens by any policy of one slot a key. */
-static NOINLINE bool decide_policy(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
-}
-
-static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stint_request *request,
-                                uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, nothing_known);
-}
-
-/* Any request, by the instance of the path that is for it. */
-static ALWAYS_INLINE bool decide(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, struct stint_verdict *verdict) {
-    __builtin_prefetch(home_of(&limiter->table, request->key));
-    if (now == STINT_NOW)
-        now = limiter_now(limiter);
-    if (UNLIKELY(request->policy >= limiter->max_policies))
-        return stint_slot_decide(limiter, request, now, verdict);
-    uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
-    if (UNLIKELY(traits_striped(traits)))
-        return stint_stripe_decide(limiter, request, now, verdict);
-    if (LIKELY(request->flags == 0))
-        return traits == (TRAIT_EXISTS | TRAIT_PLAIN)
-                   ? decide_plain(limiter, request, now, verdict)
-                   : decide_policy(limiter, request, now, verdict);
-    if (request->flags == STINT_PEEK && traits == (TRAIT_EXISTS | TRAIT_PLAIN))
-        return decide_look(limiter, request, now, verdict);
-    return decide_any(limiter, request, now, verdict);
-}
-
-static NOINLINE bool decide_tokens(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                   uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    return decide(limiter, &request, now, verdict);
-}
-
-/* A token by a policy that is not the hot path's: by one that carries tokens over, or may reserve them, and has
- * nothing else; or by another. */
-static NOINLINE bool take_carried(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                  uint64_t now, struct stint_verdict *verdict) {
-    const struct known known = {.traits = TRAIT_EXISTS | TRAIT_CARRIES, .flags = true};
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy_id]);
+    return take_tokens(limiter, &request, now, verdict, home_of(&limiter->table, key));
+}
 
-    if (traits == known.traits)
-        return decide_as(limiter, &request, now, verdict, known);
-    if (!traits_striped(traits))
-        return decide_tokens(limiter, policy_id, key, 1, now, verdict);
-    const struct stint_request striped = {.key = key, .policy = policy_id, .cost = 1};
-    return stint_stripe_decide(limiter, &striped, now, verdict);
+static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
+    struct line *home = home_of(&limiter->table, key);
+    return take_tokens(limiter, &request, now_fetching(limiter, home, now), verdict, home);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may stop
- * a thread, and guards that a test may take away to see that it would notice. In other builds all of
- * it is nothing.
+ * a thread, and guards that a test may take away to see that it would notice. A guard is a condition in
+ * a line; what takes more to leave out is a patch (tests/mutants). In other builds all of it is nothing.
  *
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it
  *     if (GUARD(TAKE_TAG, tag is another))    the condition; never, where a test took the guard away
- *     if (GUARDED(CLAIM_LOOK))                true; false, where a test took the guard away */
+ *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
 
@@ -36,11 +36,8 @@ enum stint_test_instant {
     X(STRIPE_ROOM, "striped: a fetch-add without having seen room")                                \
     X(STRIPE_TAG, "striped: no second look at the tag before the fetch-add")                       \
     X(STRIPE_ADDED, "striped: what the fetch-add returned is not looked at")                       \
-    /* Every swap: slot.h */                                                                       \
-    X(SWAP_TAG, "a commit, or another swap, that compares the state alone")                        \
     /* Find: slot.c */                                                                             \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
-    X(REUSE_TOMBSTONE, "a tombstone is reused within its own window")                              \
     X(FULL_LATE, "a late thread that became punctual does not search again")                       \
     X(FULL_AGAIN, "the table is found full without another search for the key")                    \
     /* Decide */                                                                                   \
@@ -57,28 +54,18 @@ enum stint_test_instant {
     X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
     X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
     X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
-    X(ADDED_STAYS, "a charge is taken back from a slot that has changed hands")                    \
     /* Claim and resolve */                                                                        \
     X(PENDING, "a claim is committed without a look at the other slots")                           \
     X(WATERMARK_RAISE, "the watermark is not raised before a used slot is taken")                  \
-    X(WATERMARK_READ, "the watermark is not read before the commit")                               \
-    X(WATERMARK_LAST, "the watermark is read before the look at the other slots")                  \
-    X(COMMIT_END, "a commit at a tick before that of the claim")                                   \
-    X(COMMIT_USED, "a commit that waits until nothing is counted in the claim")                    \
     X(COMMIT_TAG, "a commit that waits for another key's claim in the slot to go")                 \
-    X(CANCEL_END, "a cancelled claim leaves a zero: its window goes back")                         \
-    X(CANCEL_PENDING, "a cancelled claim stays pending")                                           \
     X(RIVAL_TAG, "no second look at a rival's tag after its state")                                \
     X(RIVAL_COMMITTED, "a committed slot does not outrank a claim")                                \
     X(RIVAL_EARLIER, "an earlier claim does not outrank a later one")                              \
     X(RIVAL_LATER, "a later claim is left standing")                                               \
-    X(REACH_RAISE, "a claim beyond the reach that does not raise it")                              \
     X(LATEST_RAISE, "a window that begins later than any before is opened without telling")        \
     X(LATEST_AGAIN, "a thread that slept in its search does not notice that it is late")           \
-    X(REACH_READ, "the look at the other slots ends at the line of the claim")                     \
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
-    X(SHORT_FIRST, "the short claim does not say that it is its slot's first")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
     /* A full table */                                                                             \
@@ -91,12 +78,10 @@ enum stint_test_instant {
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
     /* Groups: decide_all.c */                                                                     \
-    X(PARTS_EARLIER, "a fetch-add on what an earlier part was to make of the slot")                \
     X(PARTS_ADDED, "a group: what the fetch-add returned is not looked at")                        \
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
-    X(STRIPES_HERE, "one token is taken from a stripe in a later window, and given back")          \
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")
 

@@ -55,7 +55,7 @@ static void add_kinds(struct stint_limiter *limiter, struct stint_policy policie
         policies[kind] = (struct stint_policy)STINT_POLICY_INIT;
         assert_int_equal(stint_policy_parse(kinds[kind], &policies[kind], NULL), 0);
         snprintf(policies[kind].name, sizeof policies[kind].name, "kind %" PRIu32, kind);
-        int id = stint_policy_add(limiter, &policies[kind]);
+        int id = policy_added(limiter, &policies[kind]);
         assert_int_equal(id, kind);
     }
 }
@@ -622,7 +622,7 @@ static int use_small_file_system(void) {
     CHECK(errno == ENOSPC);
     CHECK(statvfs(directory, &after) == 0 && after.f_bavail == 0);
     struct stint_policy policy = make_policy("p", 2, MINUTE, 0, 0);
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     CHECK(id >= 0);
     for (uint64_t i = 0; i < 20000; i++) /* no SIGBUS in any part of the table */
         (void)stint_take(limiter, (uint32_t)id, number_key(limiter, i), 1, STINT_NOW, NULL);

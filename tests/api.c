@@ -164,13 +164,13 @@ static void test_larger_structs(void **state) {
     assert_int_equal(stint_open(&options.known, &limiter), 0);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         policy.later[places[i]] = 1;
-        assert_int_equal(stint_policy_add(limiter, &policy.known), -EINVAL);
+        assert_int_equal(policy_added(limiter, &policy.known), -EINVAL);
         assert_reason("size");
         assert_int_equal(stint_policy_parse("1/s", &policy.known, NULL), -EINVAL);
         assert_int_equal(policy.later[places[i]], 1);
         policy.later[places[i]] = 0;
     }
-    assert_int_equal(stint_policy_add(limiter, &policy.known), 0);
+    assert_int_equal(policy_added(limiter, &policy.known), 0);
     policy.known.limit = 6;
     assert_int_equal(stint_policy_change(limiter, 0, &policy.known), 0);
     assert_int_equal(stint_policy_parse("7/hour", &policy.known, NULL), 0);
@@ -181,11 +181,11 @@ static void test_larger_structs(void **state) {
     assert_memory_equal(policy.later, zeros, LATER);
 
     assert_true(stint_take(limiter, 0, 5, 1, T0, NULL));
-    assert_int_equal(stint_stats(limiter, &stats.known), 0);
+    assert_int_equal(stint_stats_get(limiter, &stats.known), 0);
     assert_int_equal(stats.known.placed, 1);
     assert_int_equal(stats.known.size, sizeof stats);
     assert_memory_equal(stats.later, zeros, LATER);
-    assert_int_equal(stint_policy_stats(limiter, 0, &counts.known), 0);
+    assert_int_equal(stint_policy_stats_get(limiter, 0, &counts.known), 0);
     assert_int_equal(counts.known.allowed, 1);
     assert_int_equal(counts.known.size, sizeof counts);
     assert_memory_equal(counts.later, zeros, LATER);
@@ -243,7 +243,7 @@ static void test_clocks(void **state) {
 static void assert_not_added(struct stint_limiter *limiter, const struct stint_policy *policy,
                              const char *word) {
     uint32_t policies = get_stats(limiter).policies;
-    assert_int_equal(stint_policy_add(limiter, policy), -EINVAL);
+    assert_int_equal(policy_added(limiter, policy), -EINVAL);
     assert_reason(word);
     assert_int_equal(get_stats(limiter).policies, policies);
     char text[200];
@@ -310,27 +310,27 @@ static void test_policy_errors(void **state) {
     memset(policy.name, 'x', sizeof policy.name); /* no NUL */
     assert_not_added(limiter, &policy, "name");
 
-    assert_int_equal(stint_policy_add(limiter, NULL), -EINVAL);
+    assert_int_equal(policy_added(limiter, NULL), -EINVAL);
     assert_reason("policy");
-    assert_int_equal(stint_policy_add(NULL, &good), -EINVAL);
+    assert_int_equal(policy_added(NULL, &good), -EINVAL);
     assert_reason("limiter");
     assert_int_equal(get_stats(limiter).policies, 0);
 
     /* What is just inside. */
     policy = make_policy("least", 1, STINT_WINDOW_MIN, -10000000, 0);
-    assert_int_equal(stint_policy_add(limiter, &policy), 0);
+    assert_int_equal(policy_added(limiter, &policy), 0);
     policy = make_policy("most", STINT_LIMIT_MAX, STINT_WINDOW_MAX, INT64_MAX / 10000000 * 10000000,
                          STINT_COUNT_REFUSED | STINT_SHADOW);
-    assert_int_equal(stint_policy_add(limiter, &policy), 1);
+    assert_int_equal(policy_added(limiter, &policy), 1);
     policy = good;
     memset(policy.name, 'x', sizeof policy.name - 1);
-    assert_int_equal(stint_policy_add(limiter, &policy), 2);
-    assert_int_equal(stint_policy_find(limiter, policy.name), 2);
+    assert_int_equal(policy_added(limiter, &policy), 2);
+    assert_int_equal(policy_found(limiter, policy.name), 2);
     policy = good;
     for (int c = 0x20; c <= 0x7e; c++) {
         policy.name[0] = (char)c;
         policy.name[1] = '\0';
-        assert_int_equal(stint_policy_add(limiter, &policy) >= 0, c < 0x20 + 61);
+        assert_int_equal(policy_added(limiter, &policy) >= 0, c < 0x20 + 61);
     }
     stint_close(limiter);
 }
@@ -338,19 +338,19 @@ static void test_policy_errors(void **state) {
 static void test_policy_add_find_get(void **state) {
     (void)state;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    assert_int_equal(stint_policy_find(limiter, "api"), -ENOENT);
-    assert_int_equal(stint_policy_find(limiter, NULL), -EINVAL);
-    assert_int_equal(stint_policy_find(NULL, "api"), -EINVAL);
+    assert_int_equal(policy_found(limiter, "api"), -ENOENT);
+    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
+    assert_int_equal(policy_found(NULL, "api"), -EINVAL);
 
     struct stint_policy api = make_policy("api", 100, MINUTE, -(int64_t)(20 * MS), STINT_SHADOW);
     struct stint_policy login = make_policy("login \"x\\", 5, HOUR, 0, STINT_COUNT_REFUSED);
-    assert_int_equal(stint_policy_add(limiter, &api), 0);
-    assert_int_equal(stint_policy_add(limiter, &login), 1);
-    assert_int_equal(stint_policy_find(limiter, "api"), 0);
-    assert_int_equal(stint_policy_find(limiter, "login \"x\\"), 1);
-    assert_int_equal(stint_policy_find(limiter, "ap"), -ENOENT);
-    assert_int_equal(stint_policy_find(limiter, "apis"), -ENOENT);
-    assert_int_equal(stint_policy_find(limiter, "API"), -ENOENT);
+    assert_int_equal(policy_added(limiter, &api), 0);
+    assert_int_equal(policy_added(limiter, &login), 1);
+    assert_int_equal(policy_found(limiter, "api"), 0);
+    assert_int_equal(policy_found(limiter, "login \"x\\"), 1);
+    assert_int_equal(policy_found(limiter, "ap"), -ENOENT);
+    assert_int_equal(policy_found(limiter, "apis"), -ENOENT);
+    assert_int_equal(policy_found(limiter, "API"), -ENOENT);
 
     struct stint_policy got = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, 0, &got), 0);
@@ -363,7 +363,7 @@ static void test_policy_add_find_get(void **state) {
         assert_memory_equal(&got, &login, sizeof got);
         assert_int_equal(stint_policy_change(limiter, unknown[i], &login), -ENOENT);
         struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        assert_int_equal(stint_policy_stats(limiter, unknown[i], &stats), -ENOENT);
+        assert_int_equal(stint_policy_stats_get(limiter, unknown[i], &stats), -ENOENT);
     }
     assert_int_equal(stint_policy_get(limiter, 0, NULL), -EINVAL);
     assert_int_equal(stint_policy_get(NULL, 0, &got), -EINVAL);
@@ -373,7 +373,7 @@ static void test_policy_add_find_get(void **state) {
 
     /* A name is taken whatever else differs, and the second try is no policy. */
     struct stint_policy again = make_policy("api", 7, DAY, 0, 0);
-    assert_int_equal(stint_policy_add(limiter, &again), -EEXIST);
+    assert_int_equal(policy_added(limiter, &again), -EEXIST);
     assert_reason("named api");
     assert_reason("another limit");
     assert_int_equal(get_stats(limiter).policies, 2);
@@ -434,9 +434,9 @@ static void test_policy_default_name(void **state) {
     struct stint_policy got = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, id, &got), 0);
     assert_string_equal(got.name, "100/minute");
-    assert_int_equal(stint_policy_find(limiter, "100/minute"), id);
+    assert_int_equal(policy_found(limiter, "100/minute"), id);
     struct stint_policy again = make_policy("", 100, MINUTE, 0, 0);
-    assert_int_equal(stint_policy_add(limiter, &again), id); /* it is that one */
+    assert_int_equal(policy_added(limiter, &again), id); /* it is that one */
 
     static const uint64_t windows[] = {10 * MS, SECOND,    15 * MINUTE,     HOUR, 36 * HOUR, DAY,
                                        7 * DAY, 366 * DAY, SECOND + 10 * MS};
@@ -454,6 +454,34 @@ static void test_policy_default_name(void **state) {
     stint_close(limiter);
 }
 
+/* Names that are alike, found by two handles of one table, whoever added them. */
+static void test_many_names(void **state) {
+    (void)state;
+    struct stint_options options = good_options();
+    options.max_policies = 3000;
+    const size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    struct stint_limiter *handles[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(stint_open_in(&options, memory, size, &handles[i]), 0);
+    char name[STINT_NAME_SIZE];
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        assert_int_equal(policy_found(handles[p % 3 == 0], name), -ENOENT);
+        assert_int_equal(add_policy(handles[p % 2], name, p + 1, MINUTE, 0, 0), p);
+        assert_int_equal(add_policy(handles[p % 5 < 2], name, p + 1, MINUTE, 0, 0), p);
+    }
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(policy_found(handles[i], name), p);
+    }
+    for (int i = 0; i < 2; i++)
+        stint_close(handles[i]);
+    munmap(memory, size);
+}
+
+/* Tables of many sizes, filled: of 65,535 policies, too, in well under a second. */
 static void test_policy_table(void **state) {
     (void)state;
     static const uint32_t sizes[] = {0, 1, 2, 65, 1000, STINT_POLICIES_MAX};
@@ -469,11 +497,11 @@ static void test_policy_table(void **state) {
             assert_int_equal(add_policy(limiter, name, p % 1000 + 1, MINUTE, 0, 0), p);
         }
         struct stint_policy more = make_policy("one more", 1, MINUTE, 0, 0);
-        assert_int_equal(stint_policy_add(limiter, &more), -ENOSPC);
+        assert_int_equal(policy_added(limiter, &more), -ENOSPC);
         assert_reason("max_policies");
         assert_int_equal(get_stats(limiter).policies, most);
         /* The first and the last decide by their own limits. */
-        assert_int_equal(stint_policy_find(limiter, name), most - 1);
+        assert_int_equal(policy_found(limiter, name), most - 1);
         struct stint_verdict v;
         assert_true(stint_take(limiter, 0, 5, 1, T0, &v));
         assert_int_equal(v.capacity, 1);
@@ -501,8 +529,9 @@ static void test_unknown_policy(void **state) {
         assert_false(stint_take(limiter, unknown[i], key, 1, T0, &v[0]));
         assert_true(same_verdict(&v[0], &expected));
         assert_false(stint_take(limiter, unknown[i], key, 1, STINT_NOW, NULL));
-        struct stint_request requests[3] = {
-            {key, unknown[i], 1, 0, 0}, {key, id, 0, 0, 0}, {key, unknown[i], 1, 9, STINT_DRAIN}};
+        struct stint_request requests[3] = {{key, unknown[i], 1, 0, 0, 0},
+                                            {key, id, 0, 0, 0, 0},
+                                            {key, unknown[i], 1, 9, STINT_DRAIN, 0}};
         memset(v, 0xa5, sizeof v);
         assert_false(stint_decide(limiter, &requests[0], T0, &v[0]));
         assert_true(same_verdict(&v[0], &expected));
@@ -527,7 +556,7 @@ static void test_no_verdict(void **state) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
     stint_key key = number_key(limiter, 1);
-    struct stint_request request = {key, id, 1, 0, 0};
+    struct stint_request request = {key, id, 1, 0, 0, 0};
     assert_true(stint_take(limiter, id, key, 1, T0, NULL));
     assert_true(stint_decide(limiter, &request, T0, NULL));
     struct stint_request requests[4] = {request, request, request, request};
@@ -547,17 +576,17 @@ static void test_stats_errors(void **state) {
     memset(&stats, 0x5a, sizeof stats);
     stats.size = sizeof stats - 1;
     struct stint_stats before = stats;
-    assert_int_equal(stint_stats(limiter, &stats), -EINVAL); /* wrong size */
+    assert_int_equal(stint_stats_get(limiter, &stats), -EINVAL); /* wrong size */
     assert_reason("size");
     assert_memory_equal(&stats, &before, sizeof stats);
-    assert_int_equal(stint_stats(limiter, NULL), -EINVAL);
-    assert_int_equal(stint_stats(NULL, &stats), -EINVAL);
+    assert_int_equal(stint_stats_get(limiter, NULL), -EINVAL);
+    assert_int_equal(stint_stats_get(NULL, &stats), -EINVAL);
     struct stint_policy_stats policy_stats = STINT_POLICY_STATS_INIT;
     policy_stats.size = 1;
-    assert_int_equal(stint_policy_stats(limiter, id, &policy_stats), -EINVAL);
+    assert_int_equal(stint_policy_stats_get(limiter, id, &policy_stats), -EINVAL);
     assert_reason("size");
-    assert_int_equal(stint_policy_stats(limiter, id, NULL), -EINVAL);
-    assert_int_equal(stint_policy_stats(NULL, id, &policy_stats), -EINVAL);
+    assert_int_equal(stint_policy_stats_get(limiter, id, NULL), -EINVAL);
+    assert_int_equal(stint_policy_stats_get(NULL, id, &policy_stats), -EINVAL);
     stint_close(limiter);
 }
 
@@ -719,7 +748,7 @@ static void test_no_reason_yet(void **state) {
     add_policy(limiter, "p", 1, MINUTE, 0, 0);
     assert_string_equal(stint_reason(), "");
     /* It stays until the next call that fails. */
-    assert_int_equal(stint_policy_find(limiter, NULL), -EINVAL);
+    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
     char reason[200];
     snprintf(reason, sizeof reason, "%s", stint_reason());
     assert_true(strlen(reason) > 0);
@@ -735,6 +764,7 @@ int main(void) {
         cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_clocks),
         cmocka_unit_test(test_policy_errors), cmocka_unit_test(test_policy_add_find_get),
         cmocka_unit_test(test_policy_change), cmocka_unit_test(test_policy_default_name),
+        cmocka_unit_test(test_many_names),    cmocka_unit_test(test_unknown_policy),
         cmocka_unit_test(test_policy_table),  cmocka_unit_test(test_unknown_policy),
         cmocka_unit_test(test_no_verdict),    cmocka_unit_test(test_stats_errors),
         cmocka_unit_test(test_keys),          cmocka_unit_test(test_key_join),

@@ -129,7 +129,7 @@ static void test_near_limit_of_charges(void **state) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
     policy.near_limit = 50;
-    uint32_t id = (uint32_t)stint_policy_add(limiter, &policy);
+    uint32_t id = (uint32_t)policy_added(limiter, &policy);
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
@@ -211,7 +211,7 @@ static void test_stripes(void **state) {
             uint32_t limit = stripes + (uint32_t)random_below(&random, 3 * stripes);
             struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
             policy.stripes = stripes;
-            uint32_t id = (uint32_t)stint_policy_add(limiter, &policy);
+            uint32_t id = (uint32_t)policy_added(limiter, &policy);
             uint32_t used = 0;
             test_time = T0;
             for (int i = 0; i < 30; i++) {
@@ -471,7 +471,7 @@ static void test_refund_all(void **state) {
     struct stint_request requests[KINDS];
     struct stint_verdict v[KINDS];
     for (uint32_t id = 0; id < KINDS; id++)
-        requests[id] = (struct stint_request){number_key(limiter, 1), id, 4, 0, 0};
+        requests[id] = (struct stint_request){number_key(limiter, 1), id, 4, 0, 0, 0};
     assert_true(stint_decide_all(limiter, requests, KINDS, STINT_NOW, v));
     test_time += MINUTE;
     for (uint32_t id = 0; id < KINDS; id++)
@@ -498,7 +498,7 @@ static void test_refused_wholes_refund_nothing(void **state) {
         stint_key key = number_key(limiter, id);
         ask(limiter, id, key, capacity - 1, 0);
         /* One after the other: the second does not fit. */
-        const struct stint_request requests[2] = {{key, id, 1, 0, 0}, {key, id, 1, 0, 0}};
+        const struct stint_request requests[2] = {{key, id, 1, 0, 0, 0}, {key, id, 1, 0, 0, 0}};
         struct stint_policy_stats stats = get_policy_stats(limiter, id);
         struct stint_verdict v[2];
         assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));

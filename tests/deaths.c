@@ -47,10 +47,10 @@ static void add_policies(struct scene *scene) {
     scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    scene->striped = (uint32_t)stint_policy_add(scene->limiter, &policy);
+    scene->striped = (uint32_t)policy_added(scene->limiter, &policy);
     policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
     policy.capacity = 2 * LIMIT;
-    scene->carries = (uint32_t)stint_policy_add(scene->limiter, &policy);
+    scene->carries = (uint32_t)policy_added(scene->limiter, &policy);
 }
 
 static void take(const struct scene *scene) {
@@ -129,7 +129,7 @@ static void reset(const struct scene *scene) {
 
 static void add_another_policy(const struct scene *scene) {
     struct stint_policy policy = make_policy("another", 7, HOUR, 0, 0);
-    (void)stint_policy_add(scene->limiter, &policy);
+    (void)policy_added(scene->limiter, &policy);
 }
 
 static void change_policy(const struct scene *scene) {
@@ -367,7 +367,7 @@ static void make_and_take(const struct scene *scene) {
     struct stint_policy policy = make_policy("plain", LIMIT, MINUTE, 0, 0);
     if (limiter == NULL)
         _exit(1);
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     if (id < 0 || !stint_take(limiter, (uint32_t)id, number_key(limiter, 7), 1, STINT_NOW, NULL))
         _exit(2);
     stint_close(limiter);
@@ -387,7 +387,7 @@ static void close_after_maker(struct scene *scene, uint32_t taken) {
     struct stint_limiter *another = make_or_attach();
     assert_non_null(another);
     assert_int_equal(number_key(another, 7), scene->key);
-    assert_int_equal(stint_policy_find(another, "plain"), scene->plain);
+    assert_int_equal(policy_found(another, "plain"), scene->plain);
     assert_false(stint_take(another, scene->plain, scene->key, 1, STINT_NOW, NULL));
     stint_close(another);
     stint_close(scene->limiter);

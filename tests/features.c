@@ -4,82 +4,15 @@
  * What roll-over, reservations, smooth windows, windows per key, jitter, the near limit, stripes
  * and all-or-nothing decisions mean, case by case. (Roll-over and reservations as Convex has them:
  * convex.c.) */
-#include "fixture.h"
-#include "random.h"
-
 #include "kinds.h"
+#include "random.h"
+#include "script.h"
 
 #include <unistd.h>
 
-#define W  MINUTE        /* window of most cases */
-#define E  (T0 + MINUTE) /* its end */
-#define E2 (T0 + 2 * MINUTE)
-
-enum {
-    FIRST = STINT_FIRST_REFUSAL,
-    SHADOWED = STINT_SHADOWED,
-    NEAR = STINT_NEAR_LIMIT,
-    PEEK = STINT_PEEK,
-    PARTIAL = STINT_PARTIAL,
-    DRAIN = STINT_DRAIN,
-    RESERVE = STINT_RESERVE,
-    CHARGE = STINT_CHARGE,
-    LOOK = STINT_PEEK | STINT_CHARGE, /* before a charge */
-    BAD = STINT_BAD_REQUEST,
-    MOST = STINT_LIMIT_MAX,
-};
-
-static uint32_t add(struct stint_limiter *limiter, const struct stint_policy *policy) {
-    int id = stint_policy_add(limiter, policy);
-    if (id < 0)
-        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
-    return (uint32_t)id;
-}
-
-static void change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy) {
-    if (stint_policy_change(limiter, id, policy) != 0)
-        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
-}
-
 /* ---- A policy, and steps with what each must say ------------------------------------------- */
 
-enum action { DECIDE, CHANGE, REFUND, RESET };
-
-/* One step on one key. `remaining` and `reset_after` follow from the other fields. */
-struct step {
-    enum action action;
-    uint64_t now;
-    uint32_t cost;         /* CHANGE: the new limit; REFUND: the tokens */
-    uint32_t limit, flags; /* CHANGE: the new capacity and max_reserved */
-    bool allowed;
-    uint32_t marks; /* verdict.flags */
-    uint32_t capacity, used;
-    uint32_t granted; /* REFUND: what it must return */
-    uint64_t window;  /* REFUND: the argument */
-    uint64_t retry_after;
-};
-
-struct script {
-    const char *name;
-    struct stint_policy policy;
-    struct step steps[20];
-};
-
 /* clang-format off */
-#define ok(now, cost, limit, flags, marks, capacity, used, granted, window) \
-    {DECIDE, now, cost, limit, flags, true, marks, capacity, used, granted, window, 0}
-#define wait(now, cost, flags, marks, capacity, used, granted, window, retry) \
-    {DECIDE, now, cost, 0, flags, true, marks, capacity, used, granted, window, retry}
-#define no(now, cost, limit, flags, marks, capacity, used, window, retry) \
-    {DECIDE, now, cost, limit, flags, false, marks, capacity, used, 0, window, retry}
-#define refund(tokens, window, back) {REFUND, 1, tokens, 0, 0, 0, 0, 0, 0, back, window, 0}
-#define reset()                      {.action = RESET, .now = 1}
-#define change(limit_, capacity_, reserved_) \
-    {.action = CHANGE, .now = 1, .cost = limit_, .limit = capacity_, .flags = reserved_}
-
-#define policy(length, ...) \
-    {.size = sizeof(struct stint_policy), .name = "p", .window = length, __VA_ARGS__}
-
 static const struct script scripts[] = {
     {"smooth: no burst of twice the limit at a boundary",
      policy(W, .limit = 5, .flags = STINT_SMOOTH), {
@@ -408,69 +341,11 @@ static const struct script scripts[] = {
         ok(E + 30 * SECOND, 1, 0, 0, NEAR, 10, 6, 1, E2)}},
 };
 /* clang-format on */
-#undef policy
-#undef change
-
-static void run_script(const struct script *script, bool batch) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add(limiter, &script->policy);
-    stint_key key = number_key(limiter, 1);
-    struct stint_policy policy = script->policy;
-
-    test_time = 0;
-    for (size_t i = 0; i < 20 && script->steps[i].now; i++) {
-        const struct step *step = &script->steps[i];
-        if (step->action == CHANGE) {
-            policy.limit = step->cost;
-            policy.capacity = step->limit;
-            policy.max_reserved = step->flags;
-            change(limiter, id, &policy);
-            continue;
-        }
-        if (step->action == REFUND) {
-            uint32_t back = stint_refund(limiter, id, key, step->cost, step->window);
-            if (back != step->granted)
-                fail_msg("\"%s\", step %zu: %" PRIu32 " given back, not %" PRIu32, script->name, i,
-                         back, step->granted);
-            continue;
-        }
-        if (step->action == RESET) {
-            stint_reset(limiter, id, key);
-            continue;
-        }
-        if (step->now > test_time)
-            test_time = step->now;
-        struct stint_verdict expected = {
-            .allowed = step->allowed,
-            .flags = step->marks,
-            .capacity = step->capacity,
-            .used = step->used,
-            .remaining = step->used < step->capacity ? step->capacity - step->used : 0,
-            .granted = step->granted,
-            .window = step->window,
-            .reset_after = step->window - step->now,
-            .retry_after = step->retry_after,
-        };
-        struct stint_request request = {key, id, step->cost, step->limit, step->flags};
-        struct stint_verdict got;
-        memset(&got, 0xa5, sizeof got);
-        bool allowed = batch ? stint_decide_batch(limiter, &request, 1, step->now, &got) == 1
-                             : stint_decide(limiter, &request, step->now, &got);
-        if (allowed != step->allowed || !same_verdict(&got, &expected)) {
-            print_verdict("expected", &expected);
-            print_verdict("got     ", &got);
-            fail_msg("\"%s\", step %zu", script->name, i);
-        }
-    }
-    stint_close(limiter);
-}
 
 static void test_scripts(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-        run_script(&scripts[i], false);
-        run_script(&scripts[i], true);
-    }
+    size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+    print_message("%zu verdicts\n", verdicts);
 }
 
 /* ---- retry_after is exact ------------------------------------------------------------------- */
@@ -503,7 +378,7 @@ static void test_retry_after_is_exact(void **state) {
         if (policy.stripes <= 1 && random_below(&random, 2) == 0)
             policy.flags |= STINT_START_PER_KEY, policy.start = 0;
         struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         stint_key key = number_key(limiter, round);
         test_time = T0 + random_below(&random, DAY);
         for (unsigned i = 0; i < 60; i++) {
@@ -549,7 +424,7 @@ static void test_waits_do_not_wrap(void **state) {
     policy.capacity = MOST / 2;
     policy.max_reserved = MOST / 2;
     policy.jitter = 100;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     struct stint_verdict v = ask(limiter, id, 5, MOST, RESERVE);
     assert_true(v.allowed);
     assert_true(v.retry_after > UINT64_MAX / 2);
@@ -567,14 +442,14 @@ static void test_own_limits_stay_in_their_slot(void **state) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("reserve", 10, MINUTE, 0, 0);
     policy.max_reserved = MOST - 10;
-    uint32_t reserve = add(limiter, &policy);
+    uint32_t reserve = add_made(limiter, &policy);
     uint32_t smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH);
     uint32_t ids[2] = {reserve, smooth};
     for (int i = 0; i < 2; i++) {
         uint32_t most = i == 0 ? MOST : 16383, used = 0;
         for (int n = 0; n < 40; n++) {
-            struct stint_request request = {7, ids[i], n % 2 ? 5000 : MOST, MOST,
-                                            RESERVE | (n % 3 == 0 ? PARTIAL : 0)};
+            struct stint_request request = {
+                7, ids[i], n % 2 ? 5000 : MOST, MOST, RESERVE | (n % 3 == 0 ? PARTIAL : 0), 0};
             struct stint_verdict v;
             stint_decide(limiter, &request, STINT_NOW, &v);
             used += v.granted;
@@ -583,7 +458,7 @@ static void test_own_limits_stay_in_their_slot(void **state) {
             assert_int_equal(used_of(limiter, ids[i], 7), used);
         }
         assert_true(used > 0);
-        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN};
+        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN, 0};
         stint_decide(limiter, &drain, STINT_NOW, NULL);
         struct stint_verdict v = ask(limiter, ids[i], 7, 1, 0);
         assert_false(v.allowed);
@@ -686,9 +561,9 @@ static void test_jitter(void **state) {
         struct stint_limiter *limiter = open_limiter(KEYS, STINT_FULL_REFUSE);
         struct stint_policy policy = make_policy("p", 1, 100 * SECOND, (int64_t)T0, 0);
         policy.jitter = percents[i];
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         policy = make_policy("exact", 1, 100 * SECOND, (int64_t)T0, 0);
-        uint32_t exact = add(limiter, &policy);
+        uint32_t exact = add_made(limiter, &policy);
         uint64_t most = percents[i] * SECOND;
         unsigned counts[BINS] = {0}, same = 0;
         for (uint64_t k = 0; k < KEYS; k++) {
@@ -731,7 +606,7 @@ static void test_jitter_of_reservations(void **state) {
     struct stint_policy policy = make_policy("p", 1, MINUTE, 0, 0);
     policy.max_reserved = 4;
     policy.jitter = 20;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     unsigned later = 0;
     for (uint64_t k = 0; k < 100; k++) {
         stint_key key = number_key(limiter, k);
@@ -753,11 +628,11 @@ static void test_near_limit_is_counted(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
     policy.near_limit = 70;
-    uint32_t id = add(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     policy = make_policy("striped", 16, MINUTE, 0, 0);
     policy.near_limit = 50;
     policy.stripes = 4;
-    uint32_t striped = add(limiter, &policy);
+    uint32_t striped = add_made(limiter, &policy);
     for (uint64_t k = 0; k < 20; k++) {
         for (int i = 0; i < 15; i++) {
             stint_take(limiter, id, number_key(limiter, k), 1, STINT_NOW, NULL);
@@ -781,14 +656,14 @@ static void test_near_limit_is_counted(void **state) {
 
     /* It can be turned off and on while it runs. */
     policy = make_policy("p", 10, MINUTE, 0, 0);
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 1, 0).flags, 0);
     policy.near_limit = 100;
     policy.limit = 20;
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 10, 0).flags, 0);
     policy.near_limit = 99;
-    change(limiter, id, &policy);
+    change_made(limiter, id, &policy);
     assert_int_equal(ask(limiter, id, number_key(limiter, 1), 0, PEEK).flags, NEAR);
     stint_close(limiter);
 }
@@ -809,7 +684,7 @@ static void test_all_of_a_ladder(void **state) {
         stint_key path = stint_key_join(limiter, user, &endpoint, sizeof endpoint);
         uint32_t of_path = 0;
         struct stint_request requests[3] = {
-            {user, ids[0], 1, 0, 0}, {user, ids[1], 1, 0, 0}, {path, ids[2], 1, 0, 0}};
+            {user, ids[0], 1, 0, 0, 0}, {user, ids[1], 1, 0, 0, 0}, {path, ids[2], 1, 0, 0, 0}};
         for (int i = 0; i < 12; i++) {
             bool fits[3] = {true, minute < 33, of_path < 10};
             bool all = fits[1] && fits[2];
@@ -863,8 +738,8 @@ static void test_all_twice_the_same(void **state) {
     policies[2].capacity = 3;
     policies[3].stripes = 2;
     for (int p = 0; p < 4; p++) {
-        uint32_t id = add(limiter, &policies[p]);
-        struct stint_request requests[2] = {{5, id, 2, 0, 0}, {5, id, 2, 0, 0}};
+        uint32_t id = add_made(limiter, &policies[p]);
+        struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
         struct stint_verdict v[2];
         assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
         assert_int_equal(v[0].granted, 0);
@@ -894,7 +769,7 @@ static void test_all_with_shadows_and_looks(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
     uint32_t plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    struct stint_request requests[2] = {{5, shadow, 1, 0, 0}, {5, plain, 1, 0, 0}};
+    struct stint_request requests[2] = {{5, shadow, 1, 0, 0, 0}, {5, plain, 1, 0, 0, 0}};
     struct stint_verdict v[2];
     for (unsigned i = 1; i <= 7; i++) {
         assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, v), i <= 5);
@@ -911,7 +786,7 @@ static void test_all_with_shadows_and_looks(void **state) {
     assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
 
     /* One that only looks decides, and takes nothing. */
-    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK}, {7, plain, 2, 0, 0}};
+    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK, 0}, {7, plain, 2, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
     assert_int_equal(v[0].granted, 0);
     assert_int_equal(v[1].granted, 2);
@@ -934,7 +809,8 @@ static void test_all_of_nothing(void **state) {
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
 
-    struct stint_request requests[3] = {{1, id, 3, 0, 0}, {2, id, 3, 0, 0}, {3, id, 3, 0, 0}};
+    struct stint_request requests[3] = {
+        {1, id, 3, 0, 0, 0}, {2, id, 3, 0, 0, 0}, {3, id, 3, 0, 0, 0}};
     assert_true(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_false(stint_decide_all(limiter, requests, 3, T0, NULL));
     assert_true(stint_decide_all(limiter, requests, 1, T0, NULL) == false);
@@ -976,7 +852,7 @@ static void test_all_or_nothing(void **state) {
         policies[4].stripes = 8;
         uint32_t ids[POLICIES];
         for (int p = 0; p < POLICIES; p++)
-            ids[p] = add(limiter, &policies[p]);
+            ids[p] = add_made(limiter, &policies[p]);
         test_time = T0 + random_below(&random, HOUR);
         for (int i = 0; i < 200; i++) {
             struct stint_request requests[MANY];
@@ -992,7 +868,10 @@ static void test_all_or_nothing(void **state) {
                     flags |= random_below(&random, 2) == 0 ? PEEK : PARTIAL;
                 requests[r] = (struct stint_request){random_below(&random, KEYS),
                                                      ids[random_below(&random, POLICIES)],
-                                                     (uint32_t)random_below(&random, 16), 0, flags};
+                                                     (uint32_t)random_below(&random, 16),
+                                                     0,
+                                                     flags,
+                                                     0};
             }
             bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v), each = true;
             for (size_t r = 0; r < n; r++) {
@@ -1027,7 +906,7 @@ static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint
     struct stint_limiter *limiter = open_limiter(2000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
     policy.stripes = stripes;
-    *id = add(limiter, &policy);
+    *id = add_made(limiter, &policy);
     test_time = T0;
     return limiter;
 }
@@ -1307,7 +1186,7 @@ static void test_carrying_slots_stay(void **state) {
                 policy.capacity = 15;
                 policy.max_reserved = 10;
             }
-            uint32_t id = add(limiter, &policy);
+            uint32_t id = add_made(limiter, &policy);
             uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
             for (stint_key key = 1; key <= 3; key++)
                 assert_true(ask(limiter, hour, key, 1, 0).allowed);
@@ -1334,7 +1213,7 @@ static void test_stripes_of_a_full_table(void **state) {
         struct stint_limiter *limiter = open_limiter(2, on_full); /* four slots */
         struct stint_policy policy = make_policy("p", 80, MINUTE, 0, 0);
         policy.stripes = 8;
-        uint32_t id = add(limiter, &policy);
+        uint32_t id = add_made(limiter, &policy);
         bool admit = on_full == STINT_FULL_ADMIT;
         struct stint_verdict v = ask(limiter, id, 1, 50, 0);
         assert_int_equal(v.allowed, admit);
@@ -1365,7 +1244,7 @@ static void test_floods_do_not_pay_debts(void **state) {
     struct stint_policy policy = make_policy("rolling", 2, SECOND, 0, 0);
     policy.capacity = 5;
     policy.max_reserved = 30;
-    uint32_t rolling = add(limiter, &policy);
+    uint32_t rolling = add_made(limiter, &policy);
     uint32_t smooth = add_policy(limiter, "smooth", 20, 10 * SECOND, 0, STINT_SMOOTH);
     uint32_t flood = add_policy(limiter, "flood", 9, SECOND, 0, 0);
     for (uint64_t k = 0; k < KEYS; k++)
@@ -1390,9 +1269,10 @@ static void test_floods_do_not_pay_debts(void **state) {
 
 /* ---- Requests that make no sense ------------------------------------------------------------ */
 
-static const struct stint_verdict bad_request = {.flags = BAD, .retry_after = STINT_NEVER};
+static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
+                                                 .retry_after = STINT_NEVER};
 
-/* Flags and limit of requests that make no sense. Returns whether there is a number `i`. */
+/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t together[][2] = {
         {CHARGE | PARTIAL, 0},
@@ -1414,11 +1294,18 @@ static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
 
     request->limit = 0;
+    request->reserved = 0;
     if (i < UNKNOWN * BESIDES) {
         request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
         return true;
     }
     i -= UNKNOWN * BESIDES;
+    if (i < 64 * BESIDES) {
+        request->flags = besides[i % BESIDES];
+        request->reserved = UINT64_C(1) << i / BESIDES;
+        return true;
+    }
+    i -= 64 * BESIDES;
     if (i >= sizeof together / sizeof together[0])
         return false;
     request->flags = together[i][0];
@@ -1431,7 +1318,8 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
     if (same_verdict(verdict, &bad_request))
         return;
     print_verdict("got", verdict);
-    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32, call, request->flags, request->limit);
+    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx64, call, request->flags,
+             request->limit, request->reserved);
 }
 
 /* Refused, marked and counted, whoever is asked, and nothing is written. */
@@ -1479,9 +1367,11 @@ static void test_bad_requests_of_a_batch(void **state) {
         uint32_t allowed = 0;
         stint_key key = number_key(limiter, i);
         for (uint32_t r = 0; r < N; r++)
-            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0};
-        for (uint32_t r = 7; r < N; r += 13)
+            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0};
+        for (uint32_t r = 7; r < N; r += 13) {
             requests[r].flags = bad.flags, requests[r].limit = bad.limit;
+            requests[r].reserved = bad.reserved;
+        }
         memset(v, 0xa5, sizeof v);
         size_t n = stint_decide_batch(limiter, requests, N, test_time, v);
         for (uint32_t r = 0; r < N; r++) {
@@ -1566,7 +1456,7 @@ static void test_too_many_of_a_whole(void **state) {
     struct stint_request requests[MANY];
     struct stint_verdict v[MANY + 1];
     for (size_t i = 0; i < MANY; i++)
-        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0};
+        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
     struct copied copied = copy_table(limiter);
     uint64_t bad = 0;
     for (size_t n = STINT_ALL_MAX + 1; n <= MANY; n += 50) {
@@ -1672,7 +1562,7 @@ static void test_contradictions(void **state) {
         policy.near_limit = cases[i].near_limit;
         policy.jitter = cases[i].jitter;
         uint32_t policies = get_stats(limiter).policies;
-        int added = stint_policy_add(limiter, &policy);
+        int added = policy_added(limiter, &policy);
         if (cases[i].words == NULL) {
             if (added < 0)
                 fail_msg("case %zu: %s", i, stint_reason());
@@ -1705,7 +1595,7 @@ static void test_contradictions(void **state) {
     }
     /* Each key has a start of its own, or the policy has one. */
     struct stint_policy policy = make_policy("start", 10, MINUTE, 10000000, STINT_START_PER_KEY);
-    assert_int_equal(stint_policy_add(limiter, &policy), -EINVAL);
+    assert_int_equal(policy_added(limiter, &policy), -EINVAL);
     assert_non_null(strstr(stint_reason(), "start"));
     stint_close(limiter);
 }
@@ -1719,8 +1609,8 @@ static void test_changes_that_cannot_be(void **state) {
     struct stint_policy per_key = make_policy("per-key", 10, MINUTE, 0, STINT_START_PER_KEY);
     struct stint_policy striped = make_policy("striped", 10, MINUTE, 0, 0);
     striped.stripes = 4;
-    uint32_t ids[4] = {add(limiter, &plain), add(limiter, &smooth), add(limiter, &per_key),
-                       add(limiter, &striped)};
+    uint32_t ids[4] = {add_made(limiter, &plain), add_made(limiter, &smooth),
+                       add_made(limiter, &per_key), add_made(limiter, &striped)};
     static const char *const words[] = {"stripes", "SMOOTH", "START_PER_KEY"};
     for (int p = 0; p < 4; p++) {
         for (int what = 0; what < 3; what++) {
@@ -1746,7 +1636,7 @@ static void test_changes_that_cannot_be(void **state) {
 
     /* Refusals that were counted would become debts, also by way of a policy that counts them no more. */
     struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
-    uint32_t counting = add(limiter, &counts);
+    uint32_t counting = add_made(limiter, &counts);
     counts.flags = 0;
     assert_int_equal(stint_policy_change(limiter, counting, &counts), 0);
     counts.capacity = 20;
@@ -1761,7 +1651,7 @@ static void test_changes_that_cannot_be(void **state) {
     policy.near_limit = 50;
     policy.jitter = 60;
     policy.flags = STINT_SHADOW;
-    change(limiter, ids[0], &policy);
+    change_made(limiter, ids[0], &policy);
     struct stint_policy got = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, ids[0], &got), 0);
     assert_memory_equal(&got, &policy, sizeof got);

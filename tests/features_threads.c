@@ -202,12 +202,12 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
         turning.seed = seed + round * 1000;
         turning.requests = 30000;
         turning.mixed = mixed;
-        turning.limiter = open_limiter(crowded ? 2 : 1000);
+        turning.limiter = open_anywhere(crowded ? 2 : 1000);
         set_time(EPOCH + TICK / 2);
         for (unsigned key = 0; key < KEYS; key++) {
             turning.policies[key] = policy_of(kind, key, round);
             snprintf(turning.policies[key].name, STINT_NAME_SIZE, "%u", key);
-            int id = stint_policy_add(turning.limiter, &turning.policies[key]);
+            int id = policy_added(turning.limiter, &turning.policies[key]);
             if (id < 0)
                 fail_msg("%s", stint_reason());
             turning.ids[key] = (uint32_t)id;
@@ -221,7 +221,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
             strcpy(policy.name, "flood");
             policy.limit = 1;
             policy.window = TICK;
-            turning.flood = (uint32_t)stint_policy_add(turning.limiter, &policy);
+            turning.flood = (uint32_t)policy_added(turning.limiter, &policy);
         }
         lose_cores(round % 2 == 1);
         run_team(turning_body, &turning);
@@ -229,7 +229,7 @@ static void check_turning(enum kind kind, bool crowded, bool mixed) {
         assert_int_equal(turning.wrong_phases, 0);
         assert_int_equal(turning.over_used, 0);
         for (unsigned key = 0; key < KEYS; key++)
-            full += check_key(&turning, kind, key, stray_tokens(turning.limiter));
+            full += check_key(&turning, kind, key, get_stats(turning.limiter).stray_tokens);
         stint_close(turning.limiter);
     }
     print_message("%s: %llu full windows\n", kind_names[kind], (unsigned long long)full);
@@ -302,12 +302,12 @@ static void hot_body(unsigned member, void *shared) {
 static void test_hot_key(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(400); round++) {
-        struct hot hot = {.limiter = open_limiter(1000), .cost = 1};
+        struct hot hot = {.limiter = open_anywhere(1000), .cost = 1};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = 1u << (round % 7);
         policy.limit = hot.limit = policy.stripes + (uint32_t)(round * 37 % 500);
         policy.window = 60 * TICK;
-        int id = stint_policy_add(hot.limiter, &policy);
+        int id = policy_added(hot.limiter, &policy);
         assert_true(id >= 0);
         hot.policy = (uint32_t)id;
         for (unsigned window = 0; window < 3; window++) {
@@ -327,17 +327,17 @@ static void test_hot_key(void **state) {
 static void test_hot_key_gathers(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(400); round++) {
-        struct hot hot = {.limiter = open_limiter(1000), .cost = 3 + (uint32_t)(round % 40)};
+        struct hot hot = {.limiter = open_anywhere(1000), .cost = 3 + (uint32_t)(round % 40)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = 8;
         policy.limit = hot.limit = 100;
         policy.window = 60 * TICK;
-        int id = stint_policy_add(hot.limiter, &policy);
+        int id = policy_added(hot.limiter, &policy);
         assert_true(id >= 0);
         hot.policy = (uint32_t)id;
         set_time(EPOCH);
         run_team(hot_body, &hot);
-        struct stint_request look = {7, hot.policy, 0, 0, STINT_PEEK};
+        struct stint_request look = {7, hot.policy, 0, 0, STINT_PEEK, 0};
         struct stint_verdict verdict;
         stint_decide(hot.limiter, &look, STINT_NOW, &verdict);
         assert_true(hot.granted <= hot.limit);
@@ -384,12 +384,12 @@ static void beside_body(unsigned member, void *shared) {
 static void test_striped_beside_too_dear(void **state) {
     (void)state;
     for (uint32_t stripes = 2; stripes <= 8; stripes *= 2) {
-        struct beside beside = {.limiter = open_limiter(1000)};
+        struct beside beside = {.limiter = open_anywhere(1000)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.stripes = stripes;
         policy.limit = 8;
         policy.window = 60 * TICK;
-        int id = stint_policy_add(beside.limiter, &policy);
+        int id = policy_added(beside.limiter, &policy);
         assert_true(id >= 0);
         beside.policy = (uint32_t)id;
         set_time(EPOCH);
@@ -439,7 +439,7 @@ static void test_charges(void **state) {
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(200); round++) {
         struct charged charged = {
-            .limiter = open_limiter(1000), .seed = seed + round * 100, .takes = round % 2 == 0};
+            .limiter = open_anywhere(1000), .seed = seed + round * 100, .takes = round % 2 == 0};
         enum kind kind = (enum kind)(round / 2 % KINDS);
         struct stint_policy policy = policy_of(kind, 0, round);
         policy.window = 60 * TICK;
@@ -448,7 +448,7 @@ static void test_charges(void **state) {
             policy.capacity = policy.limit + 8000; /* more than all that is charged */
         if (policy.max_reserved != 0)
             policy.max_reserved = 8000;
-        int id = stint_policy_add(charged.limiter, &policy);
+        int id = policy_added(charged.limiter, &policy);
         if (id < 0)
             fail_msg("%s", stint_reason());
         charged.policy = (uint32_t)id;
@@ -456,7 +456,7 @@ static void test_charges(void **state) {
         lose_cores(round % 4 < 2);
         run_team(charged_body, &charged);
         lose_cores(false);
-        const struct stint_request look = {7, charged.policy, 0, 0, STINT_PEEK};
+        const struct stint_request look = {7, charged.policy, 0, 0, STINT_PEEK, 0};
         struct stint_verdict verdict;
         stint_decide(charged.limiter, &look, STINT_NOW, &verdict);
         uint32_t taken = charged.granted + charged.charged;
@@ -467,7 +467,7 @@ static void test_charges(void **state) {
                      (unsigned long long)round, kind_names[kind], charged.granted, charged.charged,
                      verdict.used);
         struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        assert_int_equal(stint_policy_stats(charged.limiter, charged.policy, &stats), 0);
+        assert_int_equal(stint_policy_stats_get(charged.limiter, charged.policy, &stats), 0);
         assert_int_equal(stats.charged, charged.charged);
         assert_true(charged.takes || stats.allowed + stats.refused == 0);
         stint_close(charged.limiter);
@@ -501,11 +501,11 @@ static void debtors_body(unsigned member, void *shared) {
 static void test_plain_to_rolling(void **state) {
     (void)state;
     for (uint64_t round = 0; round < test_rounds(6); round++) {
-        struct debtors debtors = {.limiter = open_limiter(10000)};
+        struct debtors debtors = {.limiter = open_anywhere(10000)};
         struct stint_policy policy = STINT_POLICY_INIT;
         policy.limit = EACH;
         policy.window = 60 * TICK;
-        int id = stint_policy_add(debtors.limiter, &policy);
+        int id = policy_added(debtors.limiter, &policy);
         assert_true(id >= 0);
         debtors.policy = (uint32_t)id;
         for (unsigned k = 0; k < DEBTORS; k++)
@@ -520,7 +520,7 @@ static void test_plain_to_rolling(void **state) {
         set_time(EPOCH + 60 * TICK);
         unsigned in_debt = 0;
         for (unsigned k = 0; k < DEBTORS; k++) {
-            struct stint_request look = {debtors.keys[k], debtors.policy, 0, 0, STINT_PEEK};
+            struct stint_request look = {debtors.keys[k], debtors.policy, 0, 0, STINT_PEEK, 0};
             struct stint_verdict verdict;
             stint_decide(debtors.limiter, &look, STINT_NOW, &verdict);
             in_debt += verdict.used != 0 || verdict.remaining != policy.capacity;
@@ -579,7 +579,7 @@ static void test_all_or_nothing(void **state) {
     (void)state;
     uint64_t seed = test_seed();
     for (uint64_t round = 0; round < test_rounds(600); round++) {
-        struct several several = {.limiter = open_limiter(1000), .seed = seed + round * 100};
+        struct several several = {.limiter = open_anywhere(1000), .seed = seed + round * 100};
         uint32_t room[LIMITS];
         for (size_t p = 0; p < LIMITS; p++) {
             struct stint_policy policy = STINT_POLICY_INIT;
@@ -593,7 +593,7 @@ static void test_all_or_nothing(void **state) {
                 policy.flags = STINT_SMOOTH;
             else if ((p + round) % LIMITS == 3)
                 policy.stripes = 4;
-            int id = stint_policy_add(several.limiter, &policy);
+            int id = policy_added(several.limiter, &policy);
             assert_true(id >= 0);
             several.ids[p] = (uint32_t)id;
         }
@@ -601,7 +601,7 @@ static void test_all_or_nothing(void **state) {
         run_team(several_body, &several);
         assert_int_equal(several.torn, 0);
         for (size_t p = 0; p < LIMITS; p++) {
-            struct stint_request look = {9, several.ids[p], 0, 0, STINT_PEEK};
+            struct stint_request look = {9, several.ids[p], 0, 0, STINT_PEEK, 0};
             struct stint_verdict verdict;
             stint_decide(several.limiter, &look, STINT_NOW, &verdict);
             if (several.granted[p] > room[p] || verdict.used != several.granted[p])

@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "policy_id.h"
 #include "stint.h"
 
 #define MS     UINT64_C(1000000)
@@ -38,122 +39,44 @@
 /* 2024-01-01T00:00:00Z, a whole minute, hour and day. */
 #define T0 (UINT64_C(1704067200) * SECOND)
 
-static uint64_t test_time = T0;
+extern uint64_t test_time; /* ns; T0 at first; turned by the tests, read by all threads */
 
-static inline uint64_t test_clock(void) {
-    return test_time;
-}
+uint64_t test_clock(void);
 
 /* The same hashes in every run, so that a failure comes back. */
-static inline const void *test_secret(void) {
-    static unsigned char secret[STINT_SECRET_SIZE];
-    uint64_t x = 88172645463325252u;
-    for (size_t i = 0; i < sizeof secret; i++) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        secret[i] = (unsigned char)(x >> 32);
-    }
-    return secret;
-}
+const void *test_secret(void);
 
 /* qemu-user leaves some of the kernel's work undone. Who runs the tests under it says so (aarch64.ini). */
-static inline bool emulated(const char *lacks) {
-    if (getenv("STINT_TEST_EMULATED") == NULL)
-        return false;
-    print_message("skipped: qemu-user has no %s\n", lacks);
-    return true;
-}
+bool emulated(const char *lacks);
 
-static inline struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
-    options.on_full = on_full;
-    options.clock = test_clock;
-    options.secret = test_secret();
-    struct stint_limiter *limiter = NULL;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    assert_non_null(limiter);
-    return limiter;
-}
+/* Those with the test's clock and secret. */
+struct stint_options fixture_options(uint64_t max_keys, enum stint_on_full on_full);
+
+/* All of these must succeed. */
+struct stint_limiter *open_with(const struct stint_options *options);
+struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full);
+uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy);
+uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
+                    uint64_t window, int64_t start, uint32_t flags);
+void change_made(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy);
+void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit);
+struct stint_stats get_stats(struct stint_limiter *limiter);
+struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter, uint32_t id);
+
+struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window, int64_t start,
+                                uint32_t flags);
+
+stint_key number_key(const struct stint_limiter *limiter, uint64_t number);
 
 /* Zeroed, and shared with the children of this process. */
-static inline void *shared_memory(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(memory, MAP_FAILED);
-    return memory;
-}
-
-static inline struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window,
-                                              int64_t start, uint32_t flags) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    snprintf(policy.name, sizeof policy.name, "%s", name);
-    policy.limit = limit;
-    policy.window = window;
-    policy.start = start;
-    policy.flags = flags;
-    return policy;
-}
-
-static inline uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
-                                  uint64_t window, int64_t start, uint32_t flags) {
-    struct stint_policy policy = make_policy(name, limit, window, start, flags);
-    int id = stint_policy_add(limiter, &policy);
-    if (id < 0)
-        fail_msg("policy \"%s\": %s", name, stint_reason());
-    return (uint32_t)id;
-}
-
-static inline void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
-    policy.limit = limit;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
-}
-
-static inline stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
-    return stint_key_of(limiter, &number, sizeof number);
-}
-
-static inline struct stint_stats get_stats(struct stint_limiter *limiter) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
-    return stats;
-}
-
-static inline struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter,
-                                                         uint32_t id) {
-    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(limiter, id, &stats), 0);
-    return stats;
-}
+void *shared_memory(size_t size);
 
 /* Asks at the clock's time. */
-static inline struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key,
-                                       uint32_t cost, uint32_t flags) {
-    const struct stint_request request = {.key = key, .policy = id, .cost = cost, .flags = flags};
-    struct stint_verdict verdict;
-    memset(&verdict, 0xa5, sizeof verdict);
-    bool allowed = stint_decide(limiter, &request, STINT_NOW, &verdict);
-    assert_int_equal(allowed, verdict.allowed);
-    return verdict;
-}
+struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
+                         uint32_t flags);
+uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
 
-static inline uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
-    return ask(limiter, id, key, 0, STINT_PEEK).used;
-}
-
-static inline bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) {
-    return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
-           a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
-           a->window == b->window && a->reset_after == b->reset_after &&
-           a->retry_after == b->retry_after;
-}
-
-static inline void print_verdict(const char *label, const struct stint_verdict *v) {
-    print_error("%s: allowed %d, flags %#" PRIx32 ", capacity %" PRIu32 ", used %" PRIu32
-                ", remaining %" PRIu32 ", granted %" PRIu32 ", window %" PRIu64
-                ", reset_after %" PRIu64 ", retry_after %" PRIu64 "\n",
-                label, v->allowed, v->flags, v->capacity, v->used, v->remaining, v->granted,
-                v->window, v->reset_after, v->retry_after);
-}
+bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
+void print_verdict(const char *label, const struct stint_verdict *v);
 
 #endif

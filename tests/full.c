@@ -230,7 +230,7 @@ static void test_untracked_is_not_given_back(void **state) {
         struct stint_policy policy = make_policy("p", 3, HOUR, 0, kinds[i].flags);
         policy.stripes = kinds[i].stripes;
         policy.capacity = kinds[i].capacity;
-        int id = stint_policy_add(limiter, &policy);
+        int id = policy_added(limiter, &policy);
         assert_true(id >= 0);
         uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
         for (uint64_t k = 0; k < LINE; k++)
@@ -269,14 +269,14 @@ static void test_untracked_stripes(void **state) {
             struct stint_limiter *limiter = open_full_line(on_full, &id);
             struct stint_policy policy = make_policy("plain", 100, MINUTE, 0, shadow);
             policy.near_limit = 50;
-            uint32_t plain = (uint32_t)stint_policy_add(limiter, &policy);
+            uint32_t plain = (uint32_t)policy_added(limiter, &policy);
             strcpy(policy.name, "striped");
             policy.stripes = 4;
-            uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+            uint32_t striped = (uint32_t)policy_added(limiter, &policy);
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
                 for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
                     for (uint32_t limit = 0; limit <= 60; limit += 30) {
-                        struct stint_request request = {1000, plain, costs[c], limit, flags};
+                        struct stint_request request = {1000, plain, costs[c], limit, flags, 0};
                         struct stint_verdict expected, got;
                         stint_decide(limiter, &request, STINT_NOW, &expected);
                         assert_true(expected.granted <= 100);
@@ -308,7 +308,7 @@ static void test_refused_stripes_replace_nobody(void **state) {
     uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
     for (uint64_t k = 0; k < LINE - 1; k++)
         take(limiter, id, k, 5);
     assert_int_equal(take(limiter, striped, 100, 2).granted, 2); /* all of one stripe */

@@ -9,8 +9,34 @@
 
 static struct stint_limiter *limiter;
 
+enum { WRITERS = 4 }; /* of each style, of both and of none */
+
 typedef int write_headers(const struct stint_limiter *, const uint32_t *,
                           const struct stint_verdict *, size_t, char *, size_t);
+
+static int headers_draft(const struct stint_limiter *of, const uint32_t *policies,
+                         const struct stint_verdict *verdicts, size_t n, char *buffer,
+                         size_t size) {
+    return stint_headers(of, STINT_HEADERS_DRAFT, policies, verdicts, n, buffer, size);
+}
+
+static int headers_legacy(const struct stint_limiter *of, const uint32_t *policies,
+                          const struct stint_verdict *verdicts, size_t n, char *buffer,
+                          size_t size) {
+    return stint_headers(of, STINT_HEADERS_LEGACY, policies, verdicts, n, buffer, size);
+}
+
+static int headers_both(const struct stint_limiter *of, const uint32_t *policies,
+                        const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
+    const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
+    return stint_headers(of, style, policies, verdicts, n, buffer, size);
+}
+
+static int headers_retry(const struct stint_limiter *of, const uint32_t *policies,
+                         const struct stint_verdict *verdicts, size_t n, char *buffer,
+                         size_t size) {
+    return stint_headers(of, 0, policies, verdicts, n, buffer, size);
+}
 
 /* The whole text, on the heap, its end the end of its memory. */
 static char *whole(write_headers *write, const uint32_t *policies,
@@ -139,28 +165,35 @@ static void test_example_of_the_header(void **state) {
                            add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
                                        granted(1000, 580, 1800 * SECOND)};
-    assert_text(stint_headers, policies, verdicts, 2,
+    assert_text(headers_draft, policies, verdicts, 2,
                 "RateLimit-Policy: \"permin\";q=50;w=60, \"perhr\";q=1000;w=3600\r\n"
                 "RateLimit: \"permin\";r=0;t=12, \"perhr\";r=420;t=1800\r\n"
                 "Retry-After: 12\r\n");
     verdicts[0].window = UINT64_C(1700000012) * SECOND;
-    assert_text(stint_headers_legacy, policies, verdicts, 2,
+    assert_text(headers_legacy, policies, verdicts, 2,
                 "X-RateLimit-Limit: 50\r\n"
                 "X-RateLimit-Remaining: 0\r\n"
                 "X-RateLimit-Reset: 1700000012\r\n"
                 "Retry-After: 12\r\n");
+    /* Both, and one Retry-After. */
+    assert_text(headers_both, policies, verdicts, 2,
+                "RateLimit-Policy: \"permin\";q=50;w=60, \"perhr\";q=1000;w=3600\r\n"
+                "RateLimit: \"permin\";r=0;t=12, \"perhr\";r=420;t=1800\r\n"
+                "X-RateLimit-Limit: 50\r\nX-RateLimit-Remaining: 0\r\n"
+                "X-RateLimit-Reset: 1700000012\r\nRetry-After: 12\r\n");
+    assert_text(headers_retry, policies, verdicts, 2, "Retry-After: 12\r\n");
 
     verdicts[0] = granted(50, 8, 11 * SECOND + 1);
-    assert_text(stint_headers, policies, verdicts, 1,
+    assert_text(headers_draft, policies, verdicts, 1,
                 "RateLimit-Policy: \"permin\";q=50;w=60\r\n"
                 "RateLimit: \"permin\";r=42;t=12\r\n");
-    assert_text(stint_headers_legacy, policies, verdicts, 1,
+    assert_text(headers_legacy, policies, verdicts, 1,
                 "X-RateLimit-Limit: 50\r\n"
                 "X-RateLimit-Remaining: 42\r\n"
                 "X-RateLimit-Reset: 1704067212\r\n");
-    assert_text(stint_headers, policies, verdicts, 0, "");
-    assert_text(stint_headers_legacy, policies, verdicts, 0, "");
-    assert_text(stint_headers, NULL, NULL, 0, "");
+    assert_text(headers_draft, policies, verdicts, 0, "");
+    assert_text(headers_legacy, policies, verdicts, 0, "");
+    assert_text(headers_draft, NULL, NULL, 0, "");
 }
 
 /* Out of real decisions. */
@@ -171,26 +204,26 @@ static void test_decisions(void **state) {
     struct stint_verdict verdict;
     uint64_t now = T0 + 59 * SECOND + 500 * MS;
     assert_true(stint_take(limiter, policy, key, 1, now, &verdict));
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"2/minute\";q=2;w=60\r\nRateLimit: \"2/minute\";r=1;t=1\r\n");
     assert_true(stint_take(limiter, policy, key, 1, now, NULL));
     assert_false(stint_take(limiter, policy, key, 1, now, &verdict));
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"2/minute\";q=2;w=60\r\nRateLimit: \"2/minute\";r=0;t=1\r\n"
                 "Retry-After: 1\r\n");
-    assert_text(stint_headers_legacy, &policy, &verdict, 1,
+    assert_text(headers_legacy, &policy, &verdict, 1,
                 "X-RateLimit-Limit: 2\r\nX-RateLimit-Remaining: 0\r\n"
                 "X-RateLimit-Reset: 1704067260\r\nRetry-After: 1\r\n");
 
     /* A cost that can never fit: there is no use in coming back. */
     assert_false(stint_take(limiter, policy, key, 3, now, &verdict));
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"2/minute\";q=2;w=60\r\nRateLimit: \"2/minute\";r=0;t=1\r\n");
 
     /* A limit of the call's own is the quota that the client has. */
     struct stint_request request = {.key = key, .policy = policy, .cost = 1, .limit = 10};
     assert_true(stint_decide(limiter, &request, now, &verdict));
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"2/minute\";q=10;w=60\r\nRateLimit: \"2/minute\";r=7;t=1\r\n");
 }
 
@@ -204,9 +237,9 @@ static void test_shadowed(void **state) {
     assert_true(stint_take(limiter, policy, key, 1, T0, &verdict));
     assert_true((verdict.flags & STINT_SHADOWED) != 0);
     assert_true(verdict.retry_after != 0);
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"trial\";q=1;w=1\r\nRateLimit: \"trial\";r=0;t=1\r\n");
-    assert_text(stint_headers_legacy, &policy, &verdict, 1,
+    assert_text(headers_legacy, &policy, &verdict, 1,
                 "X-RateLimit-Limit: 1\r\nX-RateLimit-Remaining: 0\r\n"
                 "X-RateLimit-Reset: 1704067201\r\n");
 }
@@ -238,13 +271,13 @@ static void test_untracked(void **state) {
             for (unsigned i = 0; i < 3; i++)
                 verdicts[i] = i == at ? tracked : other;
             ids[at] = policies[1];
-            assert_text(stint_headers, ids, verdicts, 3,
+            assert_text(headers_draft, ids, verdicts, 3,
                         refuses ? "RateLimit-Policy: \"perhr\";q=1000;w=3600\r\n"
                                   "RateLimit: \"perhr\";r=420;t=1800\r\n"
                                   "Retry-After: 12\r\n"
                                 : "RateLimit-Policy: \"perhr\";q=1000;w=3600\r\n"
                                   "RateLimit: \"perhr\";r=420;t=1800\r\n");
-            assert_text(stint_headers_legacy, ids, verdicts, 3,
+            assert_text(headers_legacy, ids, verdicts, 3,
                         refuses ? "X-RateLimit-Limit: 1000\r\n"
                                   "X-RateLimit-Remaining: 420\r\n"
                                   "X-RateLimit-Reset: 1704069000\r\n"
@@ -257,12 +290,12 @@ static void test_untracked(void **state) {
     /* Two of three. */
     const struct stint_verdict verdicts[] = {granted(50, 8, 11 * SECOND), let_through,
                                              granted(5000, 1, DAY)};
-    assert_text(stint_headers, policies, verdicts, 3,
+    assert_text(headers_draft, policies, verdicts, 3,
                 "RateLimit-Policy: \"permin\";q=50;w=60, \"perday\";q=5000;w=86400\r\n"
                 "RateLimit: \"permin\";r=42;t=11, \"perday\";r=4999;t=86400\r\n");
     /* None. */
-    write_headers *const writers[] = {stint_headers, stint_headers_legacy};
-    for (size_t i = 0; i < 2; i++) {
+    write_headers *const writers[] = {headers_draft, headers_legacy, headers_both, headers_retry};
+    for (size_t i = 0; i < WRITERS; i++) {
         assert_text(writers[i], policies, &let_through, 1, "");
         assert_text(writers[i], policies, &turned_away, 1, "Retry-After: 12\r\n");
     }
@@ -275,14 +308,14 @@ static void test_untracked(void **state) {
     for (uint64_t k = 0; k < 5; k++)
         stint_take(limiter, policy, number_key(limiter, k), 1, T0 + 48 * SECOND, &verdict);
     assert_int_equal(verdict.flags, STINT_UNTRACKED);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < WRITERS; i++)
         assert_text(writers[i], &policy, &verdict, 1, "Retry-After: 12\r\n");
 }
 
 static uint32_t add_parsed(const char *text) {
     struct stint_policy policy = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_parse(text, &policy, NULL), 0);
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     assert_true(id >= 0);
     return (uint32_t)id;
 }
@@ -321,7 +354,7 @@ static void test_quota(void **state) {
                                         .cost = 1,
                                         .limit = cases[i].limit};
         assert_true(stint_decide(limiter, &request, T0, &verdict));
-        char *fields = whole(stint_headers, &request.policy, &verdict, 1);
+        char *fields = whole(headers_draft, &request.policy, &verdict, 1);
         if (strstr(fields, cases[i].fields) == NULL)
             fail_msg("%s, limit %" PRIu32 ": %s", cases[i].policy, cases[i].limit, fields);
         free(fields);
@@ -338,13 +371,29 @@ static void test_reserved(void **state) {
                                     .flags = STINT_RESERVE};
     assert_true(stint_decide(limiter, &request, T0, &verdict));
     assert_int_equal(verdict.retry_after, SECOND);
-    assert_text(stint_headers, &request.policy, &verdict, 1,
+    assert_text(headers_draft, &request.policy, &verdict, 1,
                 "RateLimit-Policy: \"ahead\";q=5;w=1\r\nRateLimit: \"ahead\";r=0;t=1\r\n");
     /* Debts of more than a window: the retry is later than the reset. */
     assert_false(stint_take(limiter, request.policy, request.key, 5, T0, &verdict));
-    assert_text(stint_headers, &request.policy, &verdict, 1,
+    assert_text(headers_draft, &request.policy, &verdict, 1,
                 "RateLimit-Policy: \"ahead\";q=5;w=1\r\nRateLimit: \"ahead\";r=0;t=1\r\n"
                 "Retry-After: 2\r\n");
+}
+
+/* One that was given no name is called by its rate, as that is now; its name in the table stays. */
+static void test_unnamed(void **state) {
+    (void)state;
+    uint32_t named = add_policy(limiter, "10/minute name", 10, MINUTE, 0, 0);
+    uint32_t unnamed = add_policy(limiter, "", 10, MINUTE, 0, 0);
+    const uint32_t policies[] = {named, unnamed};
+    const struct stint_verdict verdicts[] = {granted(20, 1, MINUTE), granted(20, 1, MINUTE)};
+    change_limit(limiter, named, 20);
+    change_limit(limiter, unnamed, 20);
+    assert_text(headers_draft, policies, verdicts, 2,
+                "RateLimit-Policy: \"10/minute name\";q=20;w=60, \"20/minute\";q=20;w=60\r\n"
+                "RateLimit: \"10/minute name\";r=19;t=60, \"20/minute\";r=19;t=60\r\n");
+    assert_int_equal(policy_found(limiter, "10/minute"), unnamed);
+    assert_int_equal(policy_found(limiter, "20/minute"), -ENOENT);
 }
 
 /* The verdict of a policy that was unknown when it was asked. */
@@ -353,7 +402,7 @@ static void test_policy_added_since(void **state) {
     struct stint_verdict verdict;
     assert_false(stint_take(limiter, 0, number_key(limiter, 1), 1, T0, &verdict));
     uint32_t policy = add_policy(limiter, "late", 7, MINUTE, 0, 0);
-    assert_text(stint_headers, &policy, &verdict, 1,
+    assert_text(headers_draft, &policy, &verdict, 1,
                 "RateLimit-Policy: \"late\";q=7;w=60\r\nRateLimit: \"late\";r=0;t=0\r\n");
 }
 
@@ -383,12 +432,12 @@ static void test_seconds_are_rounded_up(void **state) {
                  "RateLimit-Policy: \"p\";q=9;w=60\r\nRateLimit: \"p\";r=0;t=%s\r\n"
                  "Retry-After: %s\r\n",
                  times[i].seconds, times[i].seconds);
-        assert_text(stint_headers, &policy, &verdict, 1, expected);
+        assert_text(headers_draft, &policy, &verdict, 1, expected);
         snprintf(expected, sizeof expected,
                  "X-RateLimit-Limit: 9\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: %s\r\n"
                  "Retry-After: %s\r\n",
                  times[i].seconds, times[i].seconds);
-        assert_text(stint_headers_legacy, &policy, &verdict, 1, expected);
+        assert_text(headers_legacy, &policy, &verdict, 1, expected);
     }
 }
 
@@ -404,7 +453,7 @@ static void test_windows(void **state) {
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         uint32_t policy = add_policy(limiter, "", STINT_LIMIT_MAX, windows[i].window, 0, 0);
         struct stint_verdict verdict = granted(STINT_LIMIT_MAX, 1, windows[i].window);
-        char *text = whole(stint_headers, &policy, &verdict, 1);
+        char *text = whole(headers_draft, &policy, &verdict, 1);
         struct field fields[2];
         struct item item;
         assert_int_equal(read_fields(text, fields, 2), 2);
@@ -425,8 +474,8 @@ static void test_retry_after(void **state) {
     static const char line[] = "\r\nRetry-After: 60\r\n";
     struct stint_verdict verdicts[] = {refused(1, SECOND, SECOND), refused(1, MINUTE, MINUTE),
                                        granted(1, 0, HOUR)};
-    write_headers *const writers[] = {stint_headers, stint_headers_legacy};
-    for (size_t i = 0; i < 2; i++) {
+    write_headers *const writers[] = {headers_draft, headers_legacy, headers_both};
+    for (size_t i = 0; i < 3; i++) {
         /* The longest of the refusals, wherever it stands; what was allowed does not count. */
         verdicts[1].retry_after = MINUTE;
         verdicts[2].retry_after = HOUR;
@@ -483,7 +532,7 @@ static void test_legacy_choice(void **state) {
             }
             snprintf(begin, sizeof begin, expected, cases[i].left,
                      (unsigned)(T0 / SECOND) + cases[i].reset);
-            char *text = whole(stint_headers_legacy, turned, verdicts, 3);
+            char *text = whole(headers_legacy, turned, verdicts, 3);
             if (strncmp(text, begin, strlen(begin)) != 0)
                 fail_msg("case %zu, turn %u: %s", i, turn, text);
             free(text);
@@ -492,7 +541,7 @@ static void test_legacy_choice(void **state) {
     /* Refused with tokens left, the cost being more: still before one with none. */
     struct stint_verdict verdicts[] = {granted(100, 100, MINUTE), granted(200, 150, MINUTE)};
     verdicts[1].allowed = false;
-    char *text = whole(stint_headers_legacy, policies, verdicts, 2);
+    char *text = whole(headers_legacy, policies, verdicts, 2);
     assert_non_null(strstr(text, "X-RateLimit-Remaining: 50\r\n"));
     free(text);
 }
@@ -517,7 +566,7 @@ static void test_any_verdicts_read_back(void **state) {
                                       ? "\"\\"[random_below(&random, 2)]
                                       : (char)(' ' + (char)random_below(&random, 95));
         policies[i].name[0] = (char)('A' + (char)i);
-        int id = stint_policy_add(limiter, &policies[i]);
+        int id = policy_added(limiter, &policies[i]);
         assert_true(id >= 0);
         ids[i] = (uint32_t)id;
     }
@@ -552,7 +601,7 @@ static void test_any_verdicts_read_back(void **state) {
             if ((verdicts[i].flags & STINT_UNTRACKED) == 0)
                 tracked[shown++] = i;
         }
-        char *text = whole(stint_headers, chosen_ids, verdicts, n);
+        char *text = whole(headers_draft, chosen_ids, verdicts, n);
         struct field fields[3];
         struct item items[MOST];
         bool retry = any_refused && longest != STINT_NEVER;
@@ -602,8 +651,8 @@ static void test_cut(void **state) {
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     const struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
                                              granted(1000, 580, 1800 * SECOND)};
-    write_headers *const writers[] = {stint_headers, stint_headers_legacy};
-    for (size_t i = 0; i < 2; i++) {
+    write_headers *const writers[] = {headers_draft, headers_legacy, headers_both, headers_retry};
+    for (size_t i = 0; i < WRITERS; i++) {
         for (size_t n = 0; n <= 2; n++) {
             char *text = whole(writers[i], policies, verdicts, n);
             size_t length = strlen(text);
@@ -632,10 +681,10 @@ static void test_errors(void **state) {
     uint32_t ids[] = {add_policy(limiter, "p", 1, SECOND, 0, 0), 0};
     const struct stint_verdict verdicts[] = {granted(1, 1, SECOND), granted(1, 1, SECOND)};
     static const uint32_t unknown[] = {1, 63, 64, 65535, UINT32_MAX};
-    write_headers *const writers[] = {stint_headers, stint_headers_legacy};
+    write_headers *const writers[] = {headers_draft, headers_legacy, headers_both, headers_retry};
     char buffer[8] = "before";
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < WRITERS; i++) {
         write_headers *write = writers[i];
         for (size_t j = 0; j < sizeof unknown / sizeof unknown[0]; j++) {
             ids[1] = unknown[j];
@@ -656,6 +705,13 @@ static void test_errors(void **state) {
         assert_int_equal(write(limiter, ids, verdicts, 0, buffer, sizeof buffer), 0);
         assert_string_equal(buffer, "");
         strcpy(buffer, "before");
+    }
+    for (unsigned bit = 2; bit < 32; bit++) {
+        const uint32_t style = UINT32_C(1) << bit | STINT_HEADERS_DRAFT;
+        ids[1] = 0;
+        assert_int_equal(stint_headers(limiter, style, ids, verdicts, 1, buffer, 8), -EINVAL);
+        assert_non_null(strstr(stint_reason(), "style"));
+        assert_string_equal(buffer, "before");
     }
 }
 
@@ -678,6 +734,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_shadowed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_untracked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_quota, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unnamed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_policy_added_since, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_reserved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_seconds_are_rounded_up, set_up, tear_down),

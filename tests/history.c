@@ -482,7 +482,7 @@ static void fill_table(struct random *random) {
         snprintf(policy->name, sizeof(policy->name), "filler %u", i);
         policy->limit = 1 + i;
         policy->window = (2 * i + 1) * STINT_TICK_NS;
-        if (stint_policy_add(h.limiter, policy) != (int)(h.policy_count + i))
+        if (policy_added(h.limiter, policy) != (int)(h.policy_count + i))
             abort();
     }
     uint64_t fillers = random_below(random, slots + 2);
@@ -524,7 +524,7 @@ static void start(uint64_t seed, struct random *random) {
         h.keys[k] = random_next(random) << 8 | (k + 1);
     for (unsigned p = 0; p < h.policy_count; p++) {
         h.policies[p] = pick_policy(random, p);
-        if (stint_policy_add(h.limiter, &h.policies[p]) != (int)p)
+        if (policy_added(h.limiter, &h.policies[p]) != (int)p)
             abort();
         for (unsigned k = 0; k < h.key_count; k++) { /* the phase of its windows, if it has one */
             struct stint_request look = {.key = h.keys[k], .policy = p, .flags = STINT_PEEK};

@@ -47,7 +47,7 @@ static inline struct stint_limiter *open_kinds(uint64_t max_keys, enum stint_on_
     struct stint_limiter *limiter = open_limiter(max_keys, on_full);
     for (int kind = 0; kind < KINDS; kind++) {
         struct stint_policy policy = kind_policy((enum kind)kind);
-        assert_int_equal(stint_policy_add(limiter, &policy), kind);
+        assert_int_equal(policy_added(limiter, &policy), kind);
     }
     test_time = T0;
     return limiter;

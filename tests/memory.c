@@ -329,11 +329,11 @@ static void test_nothing_after_open(void **state) {
 
     struct stint_policy policy = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_parse("10/minute", &policy, NULL), 0);
-    int minute = stint_policy_add(limiter, &policy);
+    int minute = policy_added(limiter, &policy);
     uint32_t hour = add_policy(limiter, "", 25, HOUR, 0, STINT_COUNT_REFUSED);
     assert_true(minute >= 0);
     assert_int_equal(stint_policy_parse("10/s stripes=2", &policy, NULL), 0);
-    int striped = stint_policy_add(limiter, &policy);
+    int striped = policy_added(limiter, &policy);
     assert_true(striped >= 0);
     for (uint64_t i = 0; i < 20000; i++) { /* more keys than fit, in many windows */
         struct stint_request requests[20];
@@ -355,7 +355,7 @@ static void test_nothing_after_open(void **state) {
     get_stats(limiter);
     get_policy_stats(limiter, hour);
     policy.near_limit = 50;
-    assert_int_equal(stint_policy_add(limiter, &policy), -EEXIST);
+    assert_int_equal(policy_added(limiter, &policy), -EEXIST);
 
     assert_memory_equal(system_calls.calls, calls, sizeof calls);
     assert_int_equal(system_calls.mapped, mapped);

@@ -8,11 +8,11 @@
 #include "fixture.h"
 
 static char *whole(struct stint_limiter *limiter) {
-    int length = stint_metrics(limiter, NULL, 0);
+    int length = stint_metrics(limiter, NULL, NULL, 0);
     assert_true(length > 0);
     char *text = malloc((size_t)length + 1);
     assert_non_null(text);
-    assert_int_equal(stint_metrics(limiter, text, (size_t)length + 1), length);
+    assert_int_equal(stint_metrics(limiter, NULL, text, (size_t)length + 1), length);
     assert_int_equal(strlen(text), length);
     return text;
 }
@@ -35,7 +35,7 @@ static void test_cut(void **state) {
         char *buffer = malloc(size + 1);
         assert_non_null(buffer);
         memset(buffer, 0x5a, size + 1);
-        assert_int_equal(stint_metrics(limiter, buffer, size), length);
+        assert_int_equal(stint_metrics(limiter, NULL, buffer, size), length);
         assert_int_equal(buffer[size], 0x5a);
         if (size > 0) {
             size_t fits = length < size ? length : size - 1;
@@ -54,10 +54,10 @@ static void test_errors(void **state) {
     (void)state;
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     char buffer[8] = "before";
-    assert_int_equal(stint_metrics(NULL, buffer, sizeof buffer), -EINVAL);
+    assert_int_equal(stint_metrics(NULL, NULL, buffer, sizeof buffer), -EINVAL);
     assert_non_null(strstr(stint_reason(), "limiter"));
     assert_string_equal(buffer, "before");
-    assert_int_equal(stint_metrics(limiter, NULL, 1), -EINVAL);
+    assert_int_equal(stint_metrics(limiter, NULL, NULL, 1), -EINVAL);
     assert_non_null(strstr(stint_reason(), "buffer"));
     stint_close(limiter);
 }
@@ -80,11 +80,11 @@ static void test_follows_the_counts(void **state) {
     (void)state;
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
-    int length = stint_metrics(limiter, NULL, 0);
+    int length = stint_metrics(limiter, NULL, NULL, 0);
     stint_key key = number_key(limiter, 1);
     for (int i = 0; i < 9; i++)
         assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
-    assert_int_equal(stint_metrics(limiter, NULL, 0), length);
+    assert_int_equal(stint_metrics(limiter, NULL, NULL, 0), length);
     assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 9\n");
     assert_line(limiter, "\nstint_table_live_slots 1\n");
     assert_line(limiter, "\nstint_policy_limit{policy=\"p\"} 9\n");
@@ -92,7 +92,7 @@ static void test_follows_the_counts(void **state) {
     assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
     assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 10\n");
     assert_line(limiter, "\nstint_policy_limit{policy=\"p\"} 10\n");
-    assert_int_equal(stint_metrics(limiter, NULL, 0), length + 2);
+    assert_int_equal(stint_metrics(limiter, NULL, NULL, 0), length + 2);
     test_time += MINUTE;
     assert_line(limiter, "\nstint_table_live_slots 0\n");
     assert_line(limiter, "\nstint_table_used_slots 1\n");
@@ -105,7 +105,7 @@ static void test_near_limit_and_resets(void **state) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     struct stint_policy near = make_policy("p", 10, MINUTE, 0, 0);
     near.near_limit = 80;
-    int policy = stint_policy_add(limiter, &near);
+    int policy = policy_added(limiter, &near);
     assert_int_equal(policy, 0);
     stint_key key = number_key(limiter, 1);
     for (int i = 0; i < 11; i++) /* the last is refused, and so not counted as near */
@@ -168,6 +168,113 @@ static void test_windows_are_exact(void **state) {
                  windows[i].seconds);
         assert_line(limiter, line);
     }
+    stint_close(limiter);
+}
+
+/* What is written of a limiter with a policy "p", with these options. */
+static char *written(struct stint_limiter *limiter, const char *const *labels, uint32_t flags) {
+    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
+    options.labels = labels;
+    options.flags = flags;
+    int length = stint_metrics(limiter, &options, NULL, 0);
+    assert_true(length > 0);
+    char *text = malloc((size_t)length + 1);
+    assert_non_null(text);
+    assert_int_equal(stint_metrics(limiter, &options, text, (size_t)length + 1), length);
+    assert_int_equal(strlen(text), length);
+    return text;
+}
+
+/* Labels are in every sample, after those that it has; in no comment. */
+static void test_labels(void **state) {
+    (void)state;
+    static const char *const labels[] = {"table", "a \"b\"\n\\", "_2", "\xc3\xa9", NULL};
+    static const char all[] = "table=\"a \\\"b\\\"\\n\\\\\",_2=\"\xc3\xa9\"} ";
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    add_policy(limiter, "p", 9, MINUTE, 0, 0);
+    char *plain = written(limiter, NULL, 0), *text = written(limiter, labels, 0);
+    size_t samples = 0, plain_samples = 0;
+    assert_non_null(strstr(text, "\nstint_table_placed_total{table="));
+    assert_non_null(strstr(text, "\nstint_policy_limit{policy=\"p\",table="));
+    assert_non_null(strstr(text, "{policy=\"p\",outcome=\"allowed\",table="));
+    assert_string_equal(text + strlen(text) - 7, "\n# EOF\n");
+    for (char *line = strtok(plain, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        plain_samples += line[0] != '#';
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if ((strstr(line, all) != NULL) != (line[0] != '#'))
+            fail_msg("%s", line);
+        samples += line[0] != '#';
+    }
+    assert_int_equal(samples, plain_samples);
+    free(plain);
+    free(text);
+    static const char *const none[] = {NULL};
+    plain = written(limiter, NULL, 0), text = written(limiter, none, 0);
+    assert_string_equal(text, plain);
+    free(plain);
+    free(text);
+    stint_close(limiter);
+}
+
+/* The end is left out, and what takes a look at all slots. */
+static void test_without(void **state) {
+    (void)state;
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
+    assert_true(stint_take(limiter, policy, number_key(limiter, 1), 1, STINT_NOW, NULL));
+    char *whole_text = written(limiter, NULL, 0);
+    char *text = written(limiter, NULL, STINT_METRICS_NO_EOF);
+    const size_t length = strlen(text);
+    assert_memory_equal(text, whole_text, length);
+    assert_string_equal(whole_text + length, "# EOF\n");
+    free(text);
+    text = written(limiter, NULL, STINT_METRICS_NO_SCAN);
+    assert_null(strstr(text, "used_slots"));
+    assert_null(strstr(text, "live_slots"));
+    assert_non_null(strstr(text, "\nstint_table_placed_total 1\n"));
+    assert_non_null(strstr(text, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 1\n"));
+    assert_non_null(strstr(whole_text, "\nstint_table_used_slots 1\n"));
+    free(text);
+    free(whole_text);
+    stint_close(limiter);
+}
+
+static void test_options_are_checked(void **state) {
+    (void)state;
+    static const char *const bad[][5] = {
+        {"", "v"},       {"2a", "v"}, {"a-b", "v"},         {"policy", "v"},
+        {"outcome", ""}, {"a", NULL}, {"a", "1", "a", "2"}, {"a", "1", "\xc3\xa9", "2"},
+    };
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
+    char buffer[8] = "before", longest[1100];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        options.labels = bad[i];
+        assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
+        assert_non_null(strstr(stint_reason(), "labels"));
+    }
+    for (size_t n = 0; n < sizeof longest; n++) { /* a="" and what is in it */
+        const char *const labels[] = {"a", longest, NULL};
+        memset(longest, 'x', sizeof longest);
+        longest[n] = '\0';
+        options.labels = labels;
+        assert_int_equal(stint_metrics(limiter, &options, NULL, 0) > 0, n + 4 <= 1000);
+    }
+    options.labels = NULL;
+    for (unsigned bit = 2; bit < 32; bit++) {
+        options.flags = UINT32_C(1) << bit;
+        assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
+        assert_non_null(strstr(stint_reason(), "flags"));
+    }
+    options.flags = 0;
+    options.reserved = 1;
+    assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "reserved"));
+    options.reserved = 0;
+    options.size--;
+    assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "size"));
+    assert_string_equal(buffer, "before");
     stint_close(limiter);
 }
 
@@ -271,6 +378,9 @@ int main(void) {
         cmocka_unit_test(test_near_limit_and_resets),
         cmocka_unit_test(test_charges_and_refunds),
         cmocka_unit_test(test_windows_are_exact),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_without),
+        cmocka_unit_test(test_options_are_checked),
         cmocka_unit_test(test_every_counter),
         cmocka_unit_test(test_longest),
     };

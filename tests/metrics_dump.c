@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "limiter.h"
+#include "policy_id.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -25,7 +26,7 @@ static uint32_t add_policy(struct stint_limiter *limiter, const char *text) {
     struct stint_policy policy = STINT_POLICY_INIT;
     if (stint_policy_parse(text, &policy, NULL) != 0)
         die(text);
-    int id = stint_policy_add(limiter, &policy);
+    int id = policy_added(limiter, &policy);
     if (id < 0)
         die(text);
     return (uint32_t)id;
@@ -72,12 +73,12 @@ int main(int argc, char **argv) {
 
     if (argc == 2 && strcmp(argv[1], "stats") == 0) {
         struct stint_stats stats = STINT_STATS_INIT;
-        if (stint_stats(limiter, &stats) != 0)
+        if (stint_stats_get(limiter, &stats) != 0)
             die("stint_stats");
         printf("memory_bytes %" PRIu64 "\nslots %" PRIu64 "\n", stats.memory, stats.slots);
     } else {
         static char text[1 << 16];
-        int length = stint_metrics(limiter, text, sizeof text);
+        int length = stint_metrics(limiter, NULL, text, sizeof text);
         if (length < 0 || (size_t)length >= sizeof text)
             die("stint_metrics");
         fwrite(text, 1, (size_t)length, stdout);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "policy_id.h"
 #include "slot.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
@@ -105,7 +106,7 @@ static bool take(uint32_t policy, stint_key key) {
 /* Likewise the long way. */
 static struct stint_verdict decide(uint32_t policy, stint_key key, uint32_t cost, uint32_t limit,
                                    uint32_t flags, uint64_t now) {
-    struct stint_request request = {key, policy, cost, limit, flags};
+    struct stint_request request = {key, policy, cost, limit, flags, 0};
     struct stint_verdict verdict;
     stint_decide(p.limiter, &request, now, &verdict);
     struct logged *logged = log_call(key, policy, verdict.window - verdict.reset_after);
@@ -193,7 +194,7 @@ static void open_table(enum stint_on_full on_full) {
     for (unsigned i = 0; i < POLICIES; i++) {
         struct stint_policy policy = policies[i];
         policy.size = sizeof(policy);
-        if (stint_policy_add(p.limiter, &policy) != (int)i)
+        if (policy_added(p.limiter, &policy) != (int)i)
             abort();
     }
 }
@@ -249,7 +250,7 @@ static void judge_log(void) {
         for (unsigned n = 0; !again && n < 8 && take(logged->policy, logged->key); n++)
             ;
     }
-    stint_stats(p.limiter, &stats);
+    stint_stats_get(p.limiter, &stats);
     /* Keys that were replaced are another matter (G): KEY is in two stories. */
     bool replaced =
         p.mistake->play == play_replaced_claim || p.mistake->play == play_replaced_first;
@@ -426,6 +427,21 @@ static void play_old_window_any(enum part part) {
     default:
         take_long(TWO, KEY);
     }
+}
+
+/* Likewise, a cost. */
+static void play_old_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_old_window_any(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
+}
+
+static void play_new_window_cost(enum part part) {
+    if (part == BEFORE)
+        play_new_window(BEFORE);
+    else
+        (void)decide(TWO, KEY, 2, 0, 0, p.time);
 }
 
 static void play_old_window_striped(enum part part) {
@@ -1067,89 +1083,78 @@ static void play_stripes_here(enum part part) {
 
 /* ---- All of them -------------------------------------------------------------------------------- */
 
-#define ONLY(guard) (UINT64_C(1) << GUARD_##guard)
+#define BIT(guard)     (UINT64_C(1) << GUARD_##guard)
+#define WITHOUT(guard) #guard, BIT(guard), NULL
+#define PATCHED(patch) patch, 0, patch
 
-/* Those with SWAP_TAG: the tag that every swap compares keeps these mistakes from doing harm, as long as
+/* Those with swap-tag: the tag that every swap compares keeps these mistakes from doing harm, as long as
  * it is compared. */
 const struct mistake mistakes[] = {
-    {"another key's room", GUARD_TAKE_TAG, ONLY(TAKE_TAG), 1, play_take_tag},
-    {"another key's room, striped", GUARD_STRIPE_TAG, ONLY(STRIPE_TAG), 1, play_stripe_tag},
-    {"another key's refusal, fast", GUARD_FOUND_TAG, ONLY(FOUND_TAG), 1, play_refused_tag},
-    {"another key's refusal", GUARD_FOUND_TAG, ONLY(FOUND_TAG), 1, play_found_tag},
-    {"another key's refusal, and back, fast", GUARD_FOUND_STATE, ONLY(FOUND_STATE), 2,
-     play_refused_state},
-    {"another key's refusal, and back", GUARD_FOUND_STATE, ONLY(FOUND_STATE), 2, play_found_state},
-    {"two threads and one token", GUARD_TAKE_ADDED, ONLY(TAKE_ADDED), 1, play_last_token},
-    {"two threads and one token, striped", GUARD_STRIPE_ADDED, ONLY(STRIPE_ADDED), 1,
-     play_last_token_striped},
-    {"add to a window that is over", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0, play_new_window},
-    {"add to a window that is over, striped", GUARD_STRIPE_ROOM, ONLY(STRIPE_ROOM), 0,
-     play_new_window_striped},
-    {"window of the last request", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0, play_old_window},
-    {"window of the last request, any", GUARD_HINT_WINDOW, ONLY(HINT_WINDOW), 0,
-     play_old_window_any},
-    {"window of the last request, striped", GUARD_STRIPE_WINDOW, ONLY(STRIPE_WINDOW), 0,
-     play_old_window_striped},
-    {"swap past the capacity", GUARD_JUDGE_ROOM, ONLY(JUDGE_ROOM), 0, play_swap_full},
-    {"fast refusal that is the first", GUARD_FOUND_MARK, ONLY(FOUND_MARK), 0, play_refused_mark},
-    {"overshoot that becomes a debt", GUARD_OVERSHOT_CUT, ONLY(OVERSHOT_CUT), 1, play_overshot},
-    {"late add to another key", GUARD_ADDED_TAG, ONLY(ADDED_TAG), 1, play_added_tag},
-    {"late add to a full window", GUARD_ADDED_ROOM, ONLY(ADDED_ROOM), 1, play_added_room},
-    {"late add to a full window, striped", GUARD_STRIPES_ADDED, ONLY(STRIPES_ADDED), 1,
-     play_added_room_striped},
-    {"late add to a claim", GUARD_ADDED_PENDING, ONLY(ADDED_PENDING), 1, play_added_pending},
-    {"late add to another key, and back", GUARD_ADDED_STATE, ONLY(ADDED_STATE), 2,
-     play_added_state},
-    {"charge taken back", GUARD_ADDED_STAYS, ONLY(ADDED_STAYS), 2, play_taken_back},
-    {"counted in a claim", GUARD_FOUND_PENDING, ONLY(FOUND_PENDING), 1, play_found_pending},
-    {"window of a claim", GUARD_KEY_PENDING, ONLY(KEY_PENDING), 0, play_key_pending},
-    {"no look after a claim", GUARD_PENDING, ONLY(PENDING), 1, play_two_claims},
-    {"look that cancels a committed slot", GUARD_RIVAL_COMMITTED, ONLY(RIVAL_COMMITTED), 1,
-     play_two_claims},
-    {"later claim left standing", GUARD_RIVAL_LATER, ONLY(RIVAL_LATER), 3, play_two_looks},
-    {"tombstone reused in its window", GUARD_REUSE_TOMBSTONE,
-     ONLY(REUSE_TOMBSTONE) | ONLY(SWAP_TAG), 3, play_tombstone},
-    {"cancel that writes zero", GUARD_CANCEL_END, ONLY(CANCEL_END) | ONLY(SWAP_TAG), 3,
+    {"another key's room", WITHOUT(TAKE_TAG), 1, play_take_tag},
+    {"another key's room, striped", WITHOUT(STRIPE_TAG), 1, play_stripe_tag},
+    {"another key's refusal, fast", WITHOUT(FOUND_TAG), 1, play_refused_tag},
+    {"another key's refusal", WITHOUT(FOUND_TAG), 1, play_found_tag},
+    {"another key's refusal, and back, fast", WITHOUT(FOUND_STATE), 2, play_refused_state},
+    {"another key's refusal, and back", WITHOUT(FOUND_STATE), 2, play_found_state},
+    {"two threads and one token", WITHOUT(TAKE_ADDED), 1, play_last_token},
+    {"two threads and one token, striped", WITHOUT(STRIPE_ADDED), 1, play_last_token_striped},
+    {"add to a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window},
+    {"add to a window that is over, striped", WITHOUT(STRIPE_ROOM), 0, play_new_window_striped},
+    {"window of the last request", WITHOUT(TAKE_WINDOW), 0, play_old_window},
+    {"window of the last request, any", WITHOUT(HINT_WINDOW), 0, play_old_window_any},
+    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
+    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
+    {"window of the last request, striped", WITHOUT(STRIPE_WINDOW), 0, play_old_window_striped},
+    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
+    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
+    {"swap past the capacity", WITHOUT(JUDGE_ROOM), 0, play_swap_full},
+    {"fast refusal that is the first", WITHOUT(FOUND_MARK), 0, play_refused_mark},
+    {"overshoot that becomes a debt", WITHOUT(OVERSHOT_CUT), 1, play_overshot},
+    {"late add to another key", WITHOUT(ADDED_TAG), 1, play_added_tag},
+    {"late add to a full window", WITHOUT(ADDED_ROOM), 1, play_added_room},
+    {"late add to a full window, striped", WITHOUT(STRIPES_ADDED), 1, play_added_room_striped},
+    {"late add to a claim", WITHOUT(ADDED_PENDING), 1, play_added_pending},
+    {"late add to another key, and back", WITHOUT(ADDED_STATE), 2, play_added_state},
+    {"charge taken back", PATCHED("added-stays"), 2, play_taken_back},
+    {"counted in a claim", WITHOUT(FOUND_PENDING), 1, play_found_pending},
+    {"window of a claim", WITHOUT(KEY_PENDING), 0, play_key_pending},
+    {"no look after a claim", WITHOUT(PENDING), 1, play_two_claims},
+    {"look that cancels a committed slot", WITHOUT(RIVAL_COMMITTED), 1, play_two_claims},
+    {"later claim left standing", WITHOUT(RIVAL_LATER), 3, play_two_looks},
+    {"tombstone reused in its window", "reuse-tombstone", 0, "reuse-tombstone swap-tag", 3,
      play_tombstone},
-    {"cancel that leaves pending", GUARD_CANCEL_PENDING, ONLY(CANCEL_PENDING) | ONLY(SWAP_TAG), 3,
+    {"cancel that writes zero", "cancel-end", 0, "cancel-end swap-tag", 3, play_tombstone},
+    {"cancel that leaves pending", "cancel-pending", 0, "cancel-pending swap-tag", 3,
      play_two_looks},
-    {"commit of the state alone", GUARD_SWAP_TAG, ONLY(SWAP_TAG), 1, play_replaced_claim},
-    {"commit that waits for another claim", GUARD_COMMIT_TAG, ONLY(COMMIT_TAG), 1,
-     play_replaced_claim},
-    {"first claim like any", GUARD_SHORT_FIRST, ONLY(SHORT_FIRST), 1, play_replaced_first},
-    {"commit that waits for used = 0", GUARD_COMMIT_USED, ONLY(COMMIT_USED), 1, play_commit_used},
-    {"watermark not raised", GUARD_WATERMARK_RAISE, ONLY(WATERMARK_RAISE), 0, play_late_claim},
-    {"watermark not read", GUARD_WATERMARK_READ, ONLY(WATERMARK_READ) | ONLY(SHORT_WATERMARK), 0,
+    {"commit of the state alone", PATCHED("swap-tag"), 1, play_replaced_claim},
+    {"commit that waits for another claim", WITHOUT(COMMIT_TAG), 1, play_replaced_claim},
+    {"first claim like any", PATCHED("short-first"), 1, play_replaced_first},
+    {"commit that waits for used = 0", PATCHED("commit-used"), 1, play_commit_used},
+    {"watermark not raised", WITHOUT(WATERMARK_RAISE), 0, play_late_claim},
+    {"watermark not read", "watermark-read", BIT(SHORT_WATERMARK), "watermark-read", 0,
      play_late_claim},
-    {"watermark not read, short", GUARD_SHORT_WATERMARK, ONLY(SHORT_WATERMARK), 0, play_late_short},
-    {"late new key", GUARD_SHORT_LATEST, ONLY(SHORT_LATEST), 0, play_late_new},
-    {"watermark read before the look", GUARD_WATERMARK_LAST, ONLY(WATERMARK_LAST), 2,
-     play_late_look},
-    {"slot of a key in debt", GUARD_REUSE_CARRIES, ONLY(REUSE_CARRIES), 0, play_debt},
-    {"full by a late time", GUARD_FULL_LATE, ONLY(FULL_LATE), 0, play_full_late},
-    {"opened without telling how late", GUARD_LATEST_RAISE, ONLY(LATEST_RAISE), 0, play_latest},
-    {"asleep in a search", GUARD_LATEST_AGAIN, ONLY(LATEST_AGAIN), 1, play_latest_again},
-    {"full without another search", GUARD_FULL_AGAIN, ONLY(FULL_AGAIN), 1, play_full_again},
-    {"key replaces itself", GUARD_REPLACE_OWN, ONLY(REPLACE_OWN), 1, play_replace_own},
-    {"tombstone replaced", GUARD_REPLACE_FREE, ONLY(REPLACE_FREE) | ONLY(SWAP_TAG), 3,
-     play_replace_free},
-    {"refund without the minimum", GUARD_REFUND_MOST, ONLY(REFUND_MOST), 0, play_refund_most},
-    {"refund below zero", GUARD_REFUND_ZERO, ONLY(REFUND_ZERO), 0, play_refund_zero},
-    {"refund into another window", GUARD_REFUND_WINDOW, ONLY(REFUND_WINDOW), 0, play_refund_window},
-    {"refund of an untracked token", GUARD_REFUND_NONE, ONLY(REFUND_NONE), 0, play_refund_none},
-    {"add to an earlier part's window", GUARD_PARTS_EARLIER, ONLY(PARTS_EARLIER), 1,
-     play_parts_earlier},
-    {"another key's room, a group", GUARD_TAKE_TAG, ONLY(TAKE_TAG), 1, play_part_tag},
-    {"add to a window that is over, a group", GUARD_TAKE_ROOM, ONLY(TAKE_ROOM), 0,
-     play_part_new_window},
-    {"window of the last request, a group", GUARD_TAKE_WINDOW, ONLY(TAKE_WINDOW), 0,
-     play_part_old_window},
-    {"two threads and one token, a group", GUARD_PARTS_ADDED, ONLY(PARTS_ADDED), 1,
-     play_parts_added},
-    {"group keeps what it took", GUARD_PARTS_BACK, ONLY(PARTS_BACK), 1, play_parts_back},
-    {"token of the next window, given back", GUARD_STRIPES_HERE, ONLY(STRIPES_HERE), 2,
-     play_stripes_here},
-    {"stripes keep what they gave", GUARD_STRIPES_BACK, ONLY(STRIPES_BACK), 1, play_stripes_back},
+    {"watermark not read, short", WITHOUT(SHORT_WATERMARK), 0, play_late_short},
+    {"late new key", WITHOUT(SHORT_LATEST), 0, play_late_new},
+    {"watermark read before the look", PATCHED("watermark-last"), 2, play_late_look},
+    {"slot of a key in debt", WITHOUT(REUSE_CARRIES), 0, play_debt},
+    {"full by a late time", WITHOUT(FULL_LATE), 0, play_full_late},
+    {"opened without telling how late", WITHOUT(LATEST_RAISE), 0, play_latest},
+    {"asleep in a search", WITHOUT(LATEST_AGAIN), 1, play_latest_again},
+    {"full without another search", WITHOUT(FULL_AGAIN), 1, play_full_again},
+    {"key replaces itself", WITHOUT(REPLACE_OWN), 1, play_replace_own},
+    {"tombstone replaced", "REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", 3, play_replace_free},
+    {"refund without the minimum", WITHOUT(REFUND_MOST), 0, play_refund_most},
+    {"refund below zero", WITHOUT(REFUND_ZERO), 0, play_refund_zero},
+    {"refund into another window", WITHOUT(REFUND_WINDOW), 0, play_refund_window},
+    {"refund of an untracked token", WITHOUT(REFUND_NONE), 0, play_refund_none},
+    {"add to an earlier part's window", PATCHED("parts-earlier"), 1, play_parts_earlier},
+    {"another key's room, a group", WITHOUT(TAKE_TAG), 1, play_part_tag},
+    {"add to a window that is over, a group", WITHOUT(TAKE_ROOM), 0, play_part_new_window},
+    {"window of the last request, a group", WITHOUT(TAKE_WINDOW), 0, play_part_old_window},
+    {"two threads and one token, a group", WITHOUT(PARTS_ADDED), 1, play_parts_added},
+    {"group keeps what it took", WITHOUT(PARTS_BACK), 1, play_parts_back},
+    {"token of the next window, given back", PATCHED("stripes-here"), 2, play_stripes_here},
+    {"stripes keep what they gave", WITHOUT(STRIPES_BACK), 1, play_stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);
 

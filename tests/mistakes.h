@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The known mistakes of the slot protocol, each as a story: what one thread does, and what others do
  * while it is stopped. With the guards in their places the promises hold, wherever it is stopped; with
- * the story's guards taken away there is a place at which they do not. */
+ * the story's guards taken away, or its patches applied, there is a place at which they do not. */
 #ifndef STINT_TESTS_MISTAKES_H
 #define STINT_TESTS_MISTAKES_H
 
@@ -19,8 +19,9 @@ enum part {
 
 struct mistake {
     const char *name;
-    enum stint_test_guard main; /* the guard that keeps it out */
-    uint64_t guards;            /* bits of that, and of another one that would as well */
+    const char *mutant;  /* the guard that keeps it out, or the patch that lets it in */
+    uint64_t guards;     /* bits of that, and of another one that would as well */
+    const char *patches; /* those that the library must have (tests/mutants); NULL: none */
     /* 1, 2: of the thread. 3: it is stopped, a second thread begins and is stopped, it goes on and is
      * stopped again, and the second thread goes on. 0: none. */
     unsigned stops;

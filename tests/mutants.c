@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * The library with one of its guards taken away (src/testing.h), for each of them: the interleavings of
- * mistakes.c and the random histories of history.c must find out within seconds. Prints the table.
+ * The library with a mistake in it: the interleavings of mistakes.c and the random histories of history.c
+ * must find it out within seconds. mutants.py runs this program, once for all guards of src/testing.h and
+ * once in each build of a patched library.
+ *
+ *     mutants stories                        the stories that need a patched library: mutant, patches
+ *     mutants guards SEED                    takes each guard away
+ *     mutants patched MUTANT PATCHES SEED    this library has these patches
+ *
+ * Prints a line for each mutant, its fields divided by tabs: name; what is expected ("found", or why the
+ * mistake is harmless); story and promise that it breaks; histories until one was wrong, and how. What was
+ * not found is "-".
  *
  * Each mutant runs in a process of its own, as it may crash or hang. */
 #ifdef NDEBUG
 #error "tests need their assertions"
 #endif
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,14 +28,12 @@
 
 #include "history.h"
 #include "mistakes.h"
-#include "random.h"
 #include "testing.h"
 
 enum {
     HISTORIES_MOST = 300000,
-    HISTORIES_MORE =
-        5000,          /* of a mutant that was found out before, or that nothing will find out */
-    SECONDS_MOST = 40, /* of histories */
+    HISTORIES_MORE = 5000, /* of a mutant that has a story, or that nothing will find out */
+    SECONDS_MOST = 40,     /* of histories */
     SECONDS_HUNG = 60,
 };
 
@@ -62,6 +66,14 @@ static const char *harmless_why(unsigned guard) {
     return NULL;
 }
 
+/* A library with a mistake in it. */
+struct mutant {
+    const char *name;
+    uint64_t removed;    /* bits of the guards that are taken away */
+    const char *patches; /* those that this library has; NULL: none */
+    const char *harmless;
+};
+
 /* What a mutant's process tells. */
 struct told {
     uint64_t tried; /* histories, or plays of an interleaving */
@@ -81,12 +93,12 @@ static void tell(int to, const struct told *told) {
 }
 
 /* Random histories of a mutant. The last that is told is what it came to. */
-static void run_histories(int to, unsigned guard, uint64_t seed, uint64_t most) {
+static void run_histories(int to, const struct mutant *mutant, uint64_t seed, uint64_t most) {
     struct history_totals totals = {0};
     uint64_t started = now_ns();
     struct told told = {0};
 
-    stint_test_removed = UINT64_C(1) << guard;
+    stint_test_removed = mutant->removed;
     while (told.tried < most && told.broken == NULL &&
            told.ns < SECONDS_MOST * UINT64_C(1000000000)) {
         told.tried++;
@@ -106,84 +118,89 @@ static void run_mistake(int to, const struct mistake *mistake) {
     tell(to, &told);
 }
 
-/* Runs a mutant in a process of its own: an interleaving, or else histories. */
-static struct told run_mutant(unsigned guard, const struct mistake *mistake, uint64_t seed,
-                              uint64_t most) {
+/* Runs a mutant in a process of its own: a story, or else histories. Exits if that is not possible. */
+static struct told run_mutant(const struct mutant *mutant, const struct mistake *mistake,
+                              uint64_t seed, uint64_t most) {
     int ends[2], status = 0;
     struct told told = {0}, last;
 
     fflush(stdout);
-    assert_int_equal(pipe(ends), 0);
+    if (pipe(ends) != 0)
+        abort();
     pid_t child = fork();
-    assert_true(child >= 0);
+    if (child < 0)
+        abort();
     if (child == 0) {
         alarm(SECONDS_HUNG);
-        signal(SIGSEGV, SIG_DFL); /* cmocka's handler would print it as this test's */
-        signal(SIGBUS, SIG_DFL);
         close(ends[0]);
         if (mistake != NULL)
             run_mistake(ends[1], mistake);
         else
-            run_histories(ends[1], guard, seed, most);
+            run_histories(ends[1], mutant, seed, most);
         _exit(0);
     }
     close(ends[1]);
     while (read(ends[0], &last, sizeof(last)) == (ssize_t)sizeof(last))
         told = last;
     close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
+    if (waitpid(child, &status, 0) != child)
+        abort();
     if (WIFSIGNALED(status))
         told.broken = WTERMSIG(status) == SIGALRM ? "does not end" : "crashes";
     return told;
 }
 
-static double ms(const struct told *told) {
-    return (double)told->ns / 1e6;
+static bool same(const char *one, const char *other) {
+    return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-/* Returns whether the mutant was found out. */
-static bool find_out(unsigned guard, uint64_t seed) {
-    const char *why = harmless_why(guard);
-    bool found = false;
+/* Prints the line of a mutant: its stories in this library, and histories if it is no more than the mutant. */
+static void find_out(const struct mutant *mutant, uint64_t seed) {
+    bool alone = mutant->patches == NULL || same(mutant->name, mutant->patches);
+    bool found = false, story = false; /* in whatever library */
 
+    printf("%s\t%s\t", mutant->name, mutant->harmless != NULL ? mutant->harmless : "found");
     for (unsigned i = 0; i < mistake_count; i++) {
         const struct mistake *mistake = &mistakes[i];
-        if ((mistake->guards >> guard & 1) == 0 || mistake->main != guard)
+        story |= same(mistake->mutant, mutant->name);
+        if (!same(mistake->mutant, mutant->name) || !same(mistake->patches, mutant->patches))
             continue;
-        struct told told = run_mutant(guard, mistake, 0, 0);
-        if (told.broken != NULL)
-            print_message("%-16s  interleaving '%s', %" PRIu64 " plays, %.1f ms: %s\n",
-                          names[guard], mistake->name, told.tried, ms(&told), told.broken);
+        struct told told = run_mutant(mutant, mistake, 0, 0);
+        if (told.broken != NULL && !found)
+            printf("%s: %s", mistake->name, told.broken);
         found |= told.broken != NULL;
+        fprintf(stderr, "%-16s  %s, %" PRIu64 " plays, %.1f ms: %s\n", mutant->name, mistake->name,
+                told.tried, (double)told.ns / 1e6, told.broken != NULL ? told.broken : "nothing");
     }
-    uint64_t most = why != NULL || found ? HISTORIES_MORE : HISTORIES_MOST;
-    struct told told = run_mutant(guard, NULL, seed, most);
-    if (told.broken != NULL)
-        print_message("%-16s  %" PRIu64 " histories, %.1f ms: %s\n", names[guard], told.tried,
-                      ms(&told), told.broken);
-    found |= told.broken != NULL;
-    if (!found)
-        print_message("%-16s  not in %" PRIu64 " histories: %s\n", names[guard], told.tried,
-                      why != NULL ? why : "NOT FOUND");
-    return found;
+    printf("%s\t", found ? "" : "-");
+    if (alone) {
+        uint64_t most = mutant->harmless != NULL || story ? HISTORIES_MORE : HISTORIES_MOST;
+        struct told told = run_mutant(mutant, NULL, seed, most);
+        if (told.broken != NULL)
+            printf("%" PRIu64 ": %s", told.tried, told.broken);
+        found = told.broken != NULL;
+        fprintf(stderr, "%-16s  %" PRIu64 " histories, %.1f ms: %s\n", mutant->name, told.tried,
+                (double)told.ns / 1e6, told.broken != NULL ? told.broken : "nothing");
+    }
+    printf("%s\n", alone && found ? "" : "-");
 }
 
-static void test_mutants(void **state) {
-    (void)state;
-    uint64_t seed = environment_number("STINT_TEST_SEED", 1);
-    unsigned wrong = 0, killed = 0;
-
-    print_message("STINT_TEST_SEED=%" PRIu64 "\n", seed);
-    for (unsigned guard = 0; guard < GUARDS_END; guard++) {
-        bool found = find_out(guard, seed);
-        killed += found;
-        wrong += found == (harmless_why(guard) != NULL);
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "stories") == 0) {
+        for (unsigned i = 0; i < mistake_count; i++)
+            if (mistakes[i].patches != NULL)
+                printf("%s\t%s\n", mistakes[i].mutant, mistakes[i].patches);
+    } else if (argc == 3 && strcmp(argv[1], "guards") == 0) {
+        for (unsigned guard = 0; guard < GUARDS_END; guard++) {
+            struct mutant mutant = {names[guard], UINT64_C(1) << guard, NULL, harmless_why(guard)};
+            find_out(&mutant, strtoull(argv[2], NULL, 0));
+        }
+    } else if (argc == 5 && strcmp(argv[1], "patched") == 0) {
+        struct mutant mutant = {argv[2], 0, argv[3], NULL};
+        find_out(&mutant, strtoull(argv[4], NULL, 0));
+    } else {
+        fprintf(stderr, "usage: mutants stories | guards SEED | patched MUTANT PATCHES SEED\n");
+        return 2;
     }
-    print_message("%u mutants, %u found out\n", (unsigned)GUARDS_END, killed);
-    assert_int_equal(wrong, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mutants)};
-    return cmocka_run_group_tests_name("mutants", tests, NULL, NULL);
+    return 0;
 }

@@ -3,6 +3,7 @@
  *
  * The text notation of policies, read and written. */
 #include "fixture.h"
+#include "random.h"
 
 #include <time.h>
 
@@ -606,13 +607,10 @@ static void test_prefixes(void **state) {
 
 /* ---- Writing ------------------------------------------------------------------------------- */
 
-static uint64_t random_state = 7;
+static struct random draws = {7};
 
 static uint64_t below(uint64_t n) {
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ (z >> 31)) % n;
+    return random_below(&draws, n);
 }
 
 static void assert_round_trip(const struct stint_policy *policy) {

@@ -15,6 +15,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import mutants
+
 SOURCE, BUILD = Path("."), Path("build")
 MESON, CC = "meson", "cc"
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
@@ -30,7 +32,7 @@ int main(void) {
     struct stint_limiter *limiter;
     options.max_keys = 10;
     if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
-        stint_policy_add(limiter, &policy) != 0)
+        stint_policy_add(limiter, &policy, NULL) != 0)
         return 1;
     int allowed = stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
     int refused = !stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
@@ -56,11 +58,27 @@ def header():
     return (SOURCE / "include" / "stint.h").read_text()
 
 
+def project_version():
+    return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+
+
+def interface():
+    """What two versions must have in common to be exchanged: in the soname, and in symbols."""
+    major, minor, _ = project_version().split(".")
+    return f"0.{minor}" if major == "0" else major
+
+
 def public_functions():
     """What stint.h declares."""
     found = re.findall(r"^STINT_API\b[^;(]*?(\w+)\(", header(), re.MULTILINE)
     assert len(found) == len(re.findall(r"^STINT_API\b", header(), re.MULTILINE))
     return sorted(found)
+
+
+def plain_constants():
+    """Numbers that stint.h defines, and their text."""
+    found = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(), re.MULTILINE)
+    return {name: value for name, value in found if re.match(r"[\d(]", value)}
 
 
 def readme_blocks(language):
@@ -108,6 +126,35 @@ class Header(Case):
     def test_alone_in_c_with_the_warnings_of_others(self):
         self.check(CC, "-std=c11", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wundef")
 
+    def test_no_function_has_the_name_of_a_type(self):
+        """In C++ that is one name."""
+        types = re.findall(r"^(?:struct|enum) (stint_\w+)", header(), re.MULTILINE)
+        self.assertIn("stint_stats", types)
+        self.assertEqual(set(types) & set(public_functions()), set())
+
+    def test_constants_are_plain(self):
+        """Generators of bindings read numbers, not casts or macros of C."""
+        constants = plain_constants()
+        self.assertEqual(constants["STINT_NEVER"], "18446744073709551615ULL")
+        self.assertGreater(len(constants), 15)
+        for name, value in constants.items():
+            self.assertRegex(value, r"^\d+(U|ULL)?$", name)
+
+    def test_calls_are_checked(self):
+        """A C compiler tells of an error that nobody looks at, and of NULL where it would crash."""
+        for call_, warning in (("stint_open(NULL, NULL);", "unused-result"),
+                               ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
+                               ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_close(NULL);", None),
+                               ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None)):
+            source = self.write("call.c", "#include <stint.h>\nvoid call(void);\n"
+                                f"void call(void) {{ {call_} }}\n")
+            done = subprocess.run([*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include",
+                                   "-c", source, "-o", os.devnull], capture_output=True, text=True)
+            self.assertEqual(done.returncode != 0, warning is not None, done)
+            self.assertIn(warning or "", done.stderr)
+
     def test_twice(self):
         source = self.write("twice.c", "#include <stint.h>\n#include <stint.h>\n")
         call(*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include", "-fsyntax-only",
@@ -123,6 +170,8 @@ class Header(Case):
         for name in initialisers:
             text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
             text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
+        for name in plain_constants():
+            text += f"    if ({name} + 1 < 1)\n        std::puts(\"{name} is the largest\");\n"
         for name in names:
             text += f"    function = reinterpret_cast<void (*)()>(&{name});\n"
             text += '    std::printf("%d\\n", function != nullptr);\n'
@@ -133,17 +182,20 @@ class Header(Case):
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
         for standard in "c++11", "c++17", "c++20":
-            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I",
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-Wold-style-cast", "-I",
                  SOURCE / "include", source, "-o", program, BUILD / "src" / "libstint.a",
                  "-pthread")
-            self.assertEqual(call(program), "1\n" * len(names))
+            self.assertEqual(call(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
 
 
 class Symbols(Case):
     def test_shared_library_has_the_functions_of_the_header_and_nothing_else(self):
         lines = call("nm", "-D", "--defined-only", BUILD / "src" / "libstint.so").splitlines()
-        exported = sorted(line.split()[-1] for line in lines)
-        self.assertEqual(exported, public_functions())
+        names = [line.split()[-1] for line in lines]
+        version = "STINT_" + interface()
+        self.assertIn(version, names)
+        exported = sorted(name for name in names if name != version)
+        self.assertEqual(exported, [f"{name}@@{version}" for name in public_functions()])
         self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
 
     def test_static_library_takes_no_name_of_its_users(self):
@@ -168,12 +220,9 @@ class Install(Case):
         call(*shlex.split(CC), "-std=c11", *STRICT, *static, source, "-o", program, *flags)
         return program
 
-    def version(self):
-        return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
-
     def test_files(self):
         self.install()
-        version = self.version()
+        version = project_version()
         names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
         nginx = ["ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[0]).exists():
@@ -181,14 +230,14 @@ class Install(Case):
         tool = ["stint"] if (BUILD / "src" / "tool" / "stint").exists() else []
         self.assertEqual(names, sorted(nginx + tool + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
-            f"libstint.so.{version.split('.')[0]}", f"libstint.so.{version}"]))
+            f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
         self.assertEqual(installed.read_text(), header())
 
     def test_shared(self):
         environment = self.install()
         program = self.build(environment)
-        soname = "libstint.so." + self.version().split(".")[0]
+        soname = "libstint.so." + interface()
         self.assertIn(f"[{soname}]", call("readelf", "-d", program))
         self.assertRegex(call("readelf", "-d", self.libraries / soname),
                          rf"SONAME.*\[{re.escape(soname)}\]")
@@ -201,14 +250,19 @@ class Install(Case):
         self.assertEqual(call(program), ANSWER)
 
     def test_version(self):
+        numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
+                             re.MULTILINE)
+        self.assertEqual(".".join(numbers), project_version())
         environment = self.install()
-        self.assertEqual(self.pkg_config(environment, "--modversion"), [self.version()])
+        self.assertEqual(self.pkg_config(environment, "--modversion"), [project_version()])
         source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
-                            "int main(void) { puts(stint_version()); return 0; }\n")
+                            "int main(void) { puts(stint_version());\n"
+                            "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
+                            "STINT_VERSION_MINOR * 1000 - STINT_VERSION_PATCH; }\n")
         program = self.directory / "version"
         call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
              "-I", SOURCE / "include")
-        self.assertEqual(call(program), self.version() + "\n")
+        self.assertEqual(call(program), project_version() + "\n")
 
 
 class Readme(Case):
@@ -228,6 +282,15 @@ class Readme(Case):
                 return re.sub(r"\d+ s\b", "N s", text)
 
             self.assertEqual(without_times(printed), without_times(readme_blocks("text")[number]))
+
+    def test_first_example_in_cxx(self):
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        source = self.write("example.cc", readme_blocks("c")[0])
+        for standard in "c++11", "c++20":
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I", SOURCE / "include",
+                 "-fsyntax-only", source)
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
@@ -337,6 +400,63 @@ class Subproject(Case):
         self.assertTrue((build / "src" / "libstint.so").exists())
         self.assertFalse((build / "tests").exists() or (build / "bench").exists())
 
+    def installed(self, *options):
+        """What the parent installs, a program of its own among it."""
+        self.outer("project('outer', 'c', default_options: 'optimization=3')\n"
+                   "executable('main', 'main.c', install: true,\n"
+                   "  dependencies: dependency('stint'))\n")
+        self.build(*options)
+        destination = self.directory / "destination"
+        call(MESON, "install", "-C", self.directory / "build", "--quiet", "--destdir", destination)
+        return sorted(path.name for path in destination.rglob("*") if not path.is_dir())
+
+    def test_decisions_are_inlined(self):
+        """The parent links the static library, and link-time optimisation sees into it."""
+        self.assertEqual(self.installed("-Db_lto=true"), ["main"])  # stint is not installed with it
+        main = self.directory / "build" / "main"
+        self.assertNotIn("libstint", call("readelf", "-d", main))
+        functions = re.findall(r" [tT] (stint_\w+)$", call("nm", main), re.MULTILINE)
+        self.assertNotIn("stint_take", functions)
+        shared = f"libstint.so.{project_version()}"
+        self.assertEqual(list((self.directory / "build").rglob(shared)), [])
+
+    def test_shared_and_installed_if_asked(self):
+        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
+        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
+                             set(installed))
+        self.assertIn("libstint", call("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Builds(Case):
+    """The library with other compilers, C libraries and options than the tests have."""
+
+    def build(self, *options, **environment):
+        build = self.directory / "build"
+        call(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", "-Dwerror=true",
+             *options, env={**os.environ, "CC": CC, **environment})
+        call(MESON, "compile", "-C", build, env={**os.environ, **environment})
+        return build / "src" / "libstint.a"
+
+    def test_for_debugging(self):
+        self.build("-Dbuildtype=custom", "-Doptimization=g")
+
+    def test_musl(self):
+        """ConcurrencyKit and xxHash are used as headers, which any C library will do for."""
+        if shutil.which("musl-gcc") is None:
+            self.skipTest("there is no musl-gcc")
+        headers = self.directory / "headers"
+        headers.mkdir()
+        system = Path("/usr/include")
+        for path in [*system.glob("ck_*.h"), system / "gcc", system / "spinlock",
+                     system / "xxhash.h"]:
+            (headers / path.name).symlink_to(path)
+        library = self.build(f"-Dc_args=-isystem {headers}", CC="musl-gcc")
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        call("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
+             SOURCE / "include", library, "-pthread")
+        self.assertEqual(call(program), ANSWER)
+
 
 class Commands(Case):
     """The commands say what is wrong with how they were called."""
@@ -361,6 +481,33 @@ class Commands(Case):
         self.assertIn("'--al'", self.refused("tests/run", "--al"))
         self.assertIn("'unit'", self.refused("tests/run", "--all", "unit"))
         self.assertIn("--all", call("tests/run", "--help", cwd=SOURCE))
+
+
+class Mistakes(Case):
+    """The mistakes that the suite `mutants` makes."""
+
+    def test_table_is_not_stale(self):
+        """tests/README.md has each by name; `tests/mutants.py build-tests --write` writes it."""
+        self.assertEqual({name.strip("`"): mistake for name, mistake, *_ in mutants.committed()},
+                         mutants.mistakes())
+
+    def test_patches_apply(self):
+        """Where they were made for: the lines about the change are the same."""
+        for patch in sorted((SOURCE / "tests" / "mutants").glob("*.patch")):
+            call("patch", "--dry-run", "--strip=1", "--fuzz=0", f"--input={patch}", cwd=SOURCE)
+
+    def test_guards_are_used(self):
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        used = set(re.findall(r"\bGUARD(?:ED)?\((\w+)", code))
+        self.assertEqual(used, {name for name in mutants.mistakes() if name.isupper()})
+
+    def test_guards_are_conditions_in_a_line(self):
+        """What takes more than that to leave out is a patch."""
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        for line in re.findall(r".*\bGUARDED\(.*", code):
+            self.assertRegex(line, r"^\s*if \(")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ static struct stint_limiter *open_shared(uint64_t max_keys) {
 static void assert_refused(const struct stint_options *options, int error, const char *reason) {
     struct stint_limiter *limiter = NULL;
     int opened = stint_open(options, &limiter);
-    if (opened != -error || strstr(stint_reason(), reason) == NULL)
+    if (opened != -error || strstr(stint_reason(), reason) == NULL ||
+        strncmp(stint_reason(), options->path, strlen(options->path)) != 0)
         fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
     assert_null(limiter);
 }
@@ -68,7 +69,7 @@ static void test_two_see_one_table(void **state) {
     (void)state;
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
-    assert_int_equal(stint_policy_find(two, "minute"), minute);
+    assert_int_equal(policy_found(two, "minute"), minute);
     stint_key key = stint_key_of(one, "client", 6);
     assert_int_equal(stint_key_of(two, "client", 6), key);
     take_granted(one, minute, key, 4);
@@ -107,7 +108,7 @@ static void test_policies_by_name(void **state) {
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char reason[64];
         snprintf(reason, sizeof reason, "named minute exists with another %s", differs[i]);
-        assert_int_equal(stint_policy_add(two, &other[i]), -EEXIST);
+        assert_int_equal(policy_added(two, &other[i]), -EEXIST);
         if (strstr(stint_reason(), reason) == NULL)
             fail_msg("\"%s\" does not say: %s", stint_reason(), reason);
     }
@@ -122,9 +123,9 @@ static void test_policies_by_name(void **state) {
     more[3].near_limit = 80;
     more[4].jitter = 10;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        assert_int_equal(stint_policy_add(two, &more[i]), -EEXIST);
+        assert_int_equal(policy_added(two, &more[i]), -EEXIST);
     more[0].capacity = 10; /* says what is so anyway */
-    assert_int_equal(stint_policy_add(two, &more[0]), minute);
+    assert_int_equal(policy_added(two, &more[0]), minute);
 
     stint_key key = stint_key_of(one, "client", 6);
     take_granted(one, minute, key, 10);
@@ -169,7 +170,7 @@ static void test_removed_file(void **state) {
     take_granted(old, minute, 1, 3);
     assert_int_equal(unlink(path), 0);
     struct stint_limiter *new = open_shared(1000);
-    assert_int_equal(stint_policy_find(new, "minute"), -ENOENT);
+    assert_int_equal(policy_found(new, "minute"), -ENOENT);
     assert_int_equal(used(old, minute, 1), 3);
     stint_close(old);
     stint_close(new);
@@ -197,7 +198,7 @@ static void test_made_once(void **state) {
             struct stint_limiter *limiter;
             if (stint_open(&options, &limiter) != 0)
                 _exit(3);
-            int id = stint_policy_add(limiter, &policy);
+            int id = policy_added(limiter, &policy);
             if (id != 0)
                 _exit(4);
             for (unsigned n = 0; n < 5; n++)
@@ -455,6 +456,47 @@ static void test_rights(void **state) {
     _exit(chmod(directory, 0700) == 0 ? 0 : 5);
 }
 
+/* A link is not followed, whatever it leads to; nor is anything made in its place. */
+static void test_symbolic_links(void **state) {
+    (void)state;
+    struct stint_options options = shared_options(100);
+    char link[sizeof path + 8];
+    snprintf(link, sizeof link, "%s.link", path);
+    static const char *const targets[] = {"table", "table.link", "/nowhere/at/all"};
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        options.path = path;
+        stint_close(open_shared(100));
+        assert_int_equal(symlink(targets[i], link), 0);
+        options.path = link;
+        assert_refused(&options, ELOOP, "symbolic link");
+        assert_int_equal(unlink(link), 0);
+    }
+    assert_non_null(strstr(stint_strerror(-ELOOP), "symbolic link"));
+}
+
+/* A path that is too long, or a name in it, is said to be; of the path the end is told. */
+static void test_long_paths(void **state) {
+    (void)state;
+    static char text[6000];
+    struct stint_options options = shared_options(100);
+    struct stint_limiter *limiter = NULL;
+    options.path = text;
+    for (size_t length = 4096; length < sizeof text - 8; length += 100) {
+        for (size_t i = 0; i < length; i++)
+            text[i] = i % 100 == 0 ? '/' : 'x';
+        memcpy(text + length, "the end", 8);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "the end: options.path is too long"));
+    }
+    for (size_t length = 256; length < 300; length++) { /* bytes of the name */
+        snprintf(text, sizeof text, "%s/%0*d", directory, (int)length, 7);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "0007: options.path is too long"));
+    }
+    assert_null(limiter);
+    assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
+}
+
 /* ---- Memory that the caller shares ------------------------------------------------------------ */
 
 static void test_open_in(void **state) {
@@ -546,7 +588,7 @@ static void test_fork_private(void **state) {
             good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
         good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
         struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        good &= stint_policy_stats(limiter, minute, &stats) == 0 && stats.allowed == 10;
+        good &= stint_policy_stats_get(limiter, minute, &stats) == 0 && stats.allowed == 10;
         stint_close(limiter);
         _exit(good ? 0 : 1);
     }
@@ -705,7 +747,7 @@ static void test_stripes_without_lanes(void **state) {
     struct stint_limiter *limiter = open_shared(1000);
     struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
     policy.stripes = LANES_MAX;
-    uint32_t striped = (uint32_t)stint_policy_add(limiter, &policy);
+    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
     for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
     for (unsigned i = 0; i < USERS; i++) {
@@ -947,6 +989,8 @@ int main(void) {
         TEST(test_rule_of_no_policy),
         TEST(test_other_options),
         TEST(test_rights),
+        TEST(test_symbolic_links),
+        TEST(test_long_paths),
         TEST(test_open_in),
         TEST(test_open_in_alignment),
         TEST(test_fork_private),

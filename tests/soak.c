@@ -27,6 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "policy_id.h"
 #include "random.h"
 #include "stint.h"
 
@@ -210,10 +211,11 @@ static bool handle_open(struct handle *handle) {
     }
     for (uint32_t kind = 0; kind < KINDS; kind++) {
         struct stint_policy policy = STINT_POLICY_INIT;
-        (void)stint_policy_parse(kinds[kind].notation, &policy, NULL);
-        int id = stint_policy_add(handle->limiter, &policy);
+        int id = stint_policy_parse(kinds[kind].notation, &policy, NULL);
+        if (id == 0)
+            id = policy_added(handle->limiter, &policy);
         if (id == -EEXIST)
-            id = stint_policy_find(handle->limiter, policy.name);
+            id = policy_found(handle->limiter, policy.name);
         if (id < 0) {
             violated("%s: %s (%s)", policy.name, stint_strerror(id), stint_reason());
             return false;
@@ -452,9 +454,10 @@ static void turn_clock(struct random *random) {
 
 static void change_policy(const struct handle *handle, struct random *random) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    (void)stint_policy_parse(kinds[CHANGES].notation, &policy, NULL);
+    int error = stint_policy_parse(kinds[CHANGES].notation, &policy, NULL);
     policy.limit = 100 + (uint32_t)random_below(random, 101);
-    int error = stint_policy_change(handle->limiter, handle->policies[CHANGES], &policy);
+    if (error == 0)
+        error = stint_policy_change(handle->limiter, handle->policies[CHANGES], &policy);
     if (error != 0)
         violated("policy change: %s (%s)", stint_strerror(error), stint_reason());
     changes++;
@@ -519,7 +522,7 @@ static void soak(const struct handle *handle, struct random *random) {
             step_back(random);
             next_step += step_after;
         }
-        if (random_below(random, 20) == 0 && stint_stats(handle->limiter, &stats) == 0)
+        if (random_below(random, 20) == 0 && stint_stats_get(handle->limiter, &stats) == 0)
             __atomic_store_n(&shared->strays, stats.stray_tokens, __ATOMIC_SEQ_CST);
         if (wall() >= look) {
             check_progress();
@@ -541,7 +544,7 @@ static int report(const struct handle *handle) {
             WEXITSTATUS(status) != 0)
             violated("a process ended with status %#x", (unsigned)status);
     }
-    if (stint_stats(handle->limiter, &stats) != 0)
+    if (stint_stats_get(handle->limiter, &stats) != 0)
         violated("no statistics: %s", stint_reason());
     uint64_t violations = load(&shared->violations);
     printf("decisions %" PRIu64 ", windows passed %" PRIu64 ", kills survived %" PRIu64

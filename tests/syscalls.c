@@ -80,7 +80,7 @@ static struct stint_limiter *open_bed(uint32_t flags, uint32_t on_full) {
     for (int i = 0; i < POLICIES; i++) {
         struct stint_policy policy = STINT_POLICY_INIT;
         assert_int_equal(stint_policy_parse(policies[i], &policy, NULL), 0);
-        assert_int_equal(stint_policy_add(limiter, &policy), i);
+        assert_int_equal(policy_added(limiter, &policy), i);
     }
     return limiter;
 }

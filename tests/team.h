@@ -3,26 +3,12 @@
 #ifndef STINT_TESTS_TEAM_H
 #define STINT_TESTS_TEAM_H
 
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "fixture.h"
 #include "random.h"
-#include "stint.h"
 #include "testing.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
@@ -30,30 +16,15 @@
 
 enum { THREADS = 4 };
 
-static uint64_t test_time; /* ns; turned by the tests, read by all */
-
-static inline uint64_t test_clock(void) {
-    return __atomic_load_n(&test_time, __ATOMIC_SEQ_CST);
-}
-
 static inline void set_time(uint64_t ns) {
     __atomic_store_n(&test_time, ns, __ATOMIC_SEQ_CST);
 }
 
-static inline struct stint_limiter *open_limiter(uint64_t max_keys) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
-    options.on_full = STINT_FULL_REFUSE;
-    options.clock = test_clock;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    return limiter;
-}
-
-static inline uint64_t stray_tokens(struct stint_limiter *limiter) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats(limiter, &stats), 0);
-    return stats.stray_tokens;
+/* With another secret in each run, so that keys meet in other lines. */
+static inline struct stint_limiter *open_anywhere(uint64_t max_keys) {
+    struct stint_options options = fixture_options(max_keys, STINT_FULL_REFUSE);
+    options.secret = NULL;
+    return open_with(&options);
 }
 
 /* Threads that lose their core, now and then, before an atomic operation: what takes days without. */

@@ -7,21 +7,6 @@
 
 #include <limits.h>
 
-static uint32_t add_policy_from(struct stint_limiter *limiter, uint32_t limit, uint64_t window,
-                                uint64_t start) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    policy.limit = limit;
-    policy.window = window;
-    policy.start = (int64_t)start;
-    int id = stint_policy_add(limiter, &policy);
-    assert_true(id >= 0);
-    return (uint32_t)id;
-}
-
-static uint32_t add_policy(struct stint_limiter *limiter, uint32_t limit, uint64_t window) {
-    return add_policy_from(limiter, limit, window, 0);
-}
-
 /* ---- Few keys, all windows turning --------------------------------------------------------------
  */
 
@@ -104,20 +89,20 @@ static void check_turning(uint64_t max_keys, bool mixed) {
         turning.seed = seed + round * 1000;
         turning.requests = 40000;
         turning.mixed = mixed;
-        turning.limiter = open_limiter(max_keys);
+        turning.limiter = open_anywhere(max_keys);
         set_time(EPOCH + TICK / 2);
         for (unsigned key = 0; key < KEYS; key++) {
             turning.limits[key] = limits[(key + round) % KEYS];
             turning.lengths[key] = TICK * (1 + (key * 3 + round) % 7);
             turning.policies[key] =
-                add_policy(turning.limiter, turning.limits[key], turning.lengths[key]);
+                add_policy(turning.limiter, "", turning.limits[key], turning.lengths[key], 0, 0);
             turning.keys[key] = stint_key_of(turning.limiter, &key, sizeof(key));
         }
         lose_cores(round % 2 == 1);
         run_team(turning_body, &turning);
         lose_cores(false);
 
-        uint64_t lost = stray_tokens(turning.limiter);
+        uint64_t lost = get_stats(turning.limiter).stray_tokens;
         for (unsigned key = 0; key < KEYS; key++) {
             for (unsigned window = 0; window < WINDOWS; window++) {
                 const struct seen *seen = &turning.seen[key][window];
@@ -201,10 +186,10 @@ enum { RACE_LIMIT = 2 };
 /* Returns how many of the races admitted another number than the limit. */
 static unsigned run_races(unsigned races) {
     unsigned wrong = 0;
-    struct race race = {.limiter = open_limiter(2)}; /* one line */
-    uint32_t occupant = add_policy(race.limiter, 1, TICK);
+    struct race race = {.limiter = open_anywhere(2)}; /* one line */
+    uint32_t occupant = add_policy(race.limiter, "", 1, TICK, 0, 0);
     /* All of a race is in one window of the key. */
-    race.policy = add_policy_from(race.limiter, RACE_LIMIT, 1000 * TICK, 500 * TICK);
+    race.policy = add_policy(race.limiter, "", RACE_LIMIT, 1000 * TICK, 500 * TICK, 0);
 
     for (unsigned i = 0; i < races; i++) {
         /* Three slots free, and the first one until the boundary another key's. */
@@ -297,8 +282,8 @@ static void let_go(struct stopped *stopped) {
 /* E: a claim whose claimer stopped is resolved by whoever meets it, and A and B hold when he goes
  * on. */
 static void check_stopped_claimer(enum stint_test_instant instant) {
-    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = instant};
-    stopped.policy = add_policy(stopped.limiter, 2, 60 * TICK);
+    struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = instant};
+    stopped.policy = add_policy(stopped.limiter, "", 2, 60 * TICK, 0, 0);
     set_time(EPOCH);
 
     stop_take(&stopped);
@@ -322,8 +307,8 @@ static void test_stopped_claimer(void **state) {
 /* H: one that is let go windows later counts in the window of those who went on. */
 static void test_late_claimer(void **state) {
     (void)state;
-    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = INSTANT_LOOKED};
-    stopped.policy = add_policy(stopped.limiter, 1, 10 * TICK);
+    struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOOKED};
+    stopped.policy = add_policy(stopped.limiter, "", 1, 10 * TICK, 0, 0);
     set_time(EPOCH);
     stop_take(&stopped);
     set_time(EPOCH + 1000 * TICK);
@@ -338,8 +323,8 @@ static void test_late_claimer(void **state) {
  */
 static void test_late_add_same_key(void **state) {
     (void)state;
-    struct stopped stopped = {.limiter = open_limiter(100), .key = 77, .instant = INSTANT_LOADED};
-    stopped.policy = add_policy(stopped.limiter, 2, 10 * TICK);
+    struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOADED};
+    stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
     assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
     stop_take(&stopped);
@@ -350,7 +335,7 @@ static void test_late_add_same_key(void **state) {
     assert_int_equal(stopped.verdict.used, 2);
     assert_int_equal(stopped.verdict.window, EPOCH + 20 * TICK);
     assert_false(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
-    assert_int_equal(stray_tokens(stopped.limiter), 0);
+    assert_int_equal(get_stats(stopped.limiter).stray_tokens, 0);
     stint_close(stopped.limiter);
 }
 
@@ -358,8 +343,8 @@ static void test_late_add_same_key(void **state) {
  * nobody is admitted who should not be. */
 static void test_stray_add(void **state) {
     (void)state;
-    struct stopped stopped = {.limiter = open_limiter(2), .key = 77, .instant = INSTANT_LOADED};
-    stopped.policy = add_policy(stopped.limiter, 2, 10 * TICK);
+    struct stopped stopped = {.limiter = open_anywhere(2), .key = 77, .instant = INSTANT_LOADED};
+    stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
     assert_true(stint_take(stopped.limiter, stopped.policy, stopped.key, 1, STINT_NOW, NULL));
     stop_take(&stopped);
@@ -372,7 +357,7 @@ static void test_stray_add(void **state) {
     let_go(&stopped);
     assert_false(stopped.allowed); /* the table is full */
     assert_int_equal(stopped.verdict.flags, STINT_UNTRACKED);
-    assert_int_equal(stray_tokens(stopped.limiter), 1);
+    assert_int_equal(get_stats(stopped.limiter).stray_tokens, 1);
     unsigned allowed = 0;
     for (stint_key key = 1; key <= 4; key++)
         allowed += stint_take(stopped.limiter, stopped.policy, key, 1, STINT_NOW, NULL);
@@ -394,8 +379,8 @@ static void *counting_main(void *argument) {
 static void test_counters(void **state) {
     (void)state;
     enum { MANY = 150, AT_ONCE = 10 };
-    struct race race = {.limiter = open_limiter(100), .key = 5};
-    race.policy = add_policy(race.limiter, 1000, 60 * TICK);
+    struct race race = {.limiter = open_anywhere(100), .key = 5};
+    race.policy = add_policy(race.limiter, "", 1000, 60 * TICK, 0, 0);
     for (unsigned i = 0; i < MANY; i += AT_ONCE) {
         pthread_t threads[AT_ONCE];
         for (unsigned j = 0; j < AT_ONCE; j++)
@@ -404,7 +389,7 @@ static void test_counters(void **state) {
             pthread_join(threads[j], NULL);
     }
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(race.limiter, race.policy, &stats), 0);
     assert_int_equal(stats.allowed, 1000);
     assert_int_equal(stats.refused, MANY * 100 - 1000);
     assert_int_equal(stats.first_refusals, 1);
@@ -442,11 +427,11 @@ static void test_decisions_of_destructors(void **state) {
     print_message("skipped: to the thread sanitizer a thread ends before its last destructors\n");
     skip();
 #endif
-    struct race race = {.limiter = open_limiter(100), .key = 5};
+    struct race race = {.limiter = open_anywhere(100), .key = 5};
     pthread_t thread;
     void *before, *after;
 
-    race.policy = add_policy(race.limiter, 1000, 60 * TICK);
+    race.policy = add_policy(race.limiter, "", 1000, 60 * TICK, 0, 0);
     assert_int_equal(pthread_key_create(&ending_key, ending), 0);
     assert_int_equal(pthread_create(&thread, NULL, number_of_new_thread, &race), 0);
     pthread_join(thread, &before);
@@ -458,7 +443,7 @@ static void test_decisions_of_destructors(void **state) {
     pthread_join(thread, &after);
     assert_int_equal((uintptr_t)after, (uintptr_t)before);
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    assert_int_equal(stint_policy_stats(race.limiter, race.policy, &stats), 0);
+    assert_int_equal(stint_policy_stats_get(race.limiter, race.policy, &stats), 0);
     assert_int_equal(stats.allowed, 2 + ENDING * (1 + PTHREAD_DESTRUCTOR_ITERATIONS));
     assert_int_equal(pthread_key_delete(ending_key), 0);
     stint_close(race.limiter);

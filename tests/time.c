@@ -74,7 +74,7 @@ static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
     struct bed bed = {.kind = kind, .policy = STINT_POLICY_INIT};
     bed.limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
     assert_int_equal(stint_policy_parse(kind, &bed.policy, NULL), 0);
-    int id = stint_policy_add(bed.limiter, &bed.policy);
+    int id = policy_added(bed.limiter, &bed.policy);
     assert_true(id >= 0);
     bed.id = (uint32_t)id;
     bed.capacity = bed.policy.capacity == 0 ? bed.policy.limit : bed.policy.capacity;

@@ -20,9 +20,9 @@ static ngx_conf_enum_t ngx_http_stint_log_levels[] = {
 
 static ngx_conf_enum_t ngx_http_stint_header_sets[] = {
     {ngx_string("off"), NGX_HTTP_STINT_HEADERS_OFF},
-    {ngx_string("draft"), NGX_HTTP_STINT_HEADERS_DRAFT},
-    {ngx_string("legacy"), NGX_HTTP_STINT_HEADERS_LEGACY},
-    {ngx_string("both"), NGX_HTTP_STINT_HEADERS_BOTH},
+    {ngx_string("draft"), STINT_HEADERS_DRAFT},
+    {ngx_string("legacy"), STINT_HEADERS_LEGACY},
+    {ngx_string("both"), STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY},
     {ngx_null_string, 0},
 };
 

@@ -52,10 +52,8 @@ typedef struct {
     ngx_http_complex_value_t *cost; /* NULL: 1 */
 } ngx_http_stint_limit_t;
 
-#define NGX_HTTP_STINT_HEADERS_OFF    0
-#define NGX_HTTP_STINT_HEADERS_DRAFT  1
-#define NGX_HTTP_STINT_HEADERS_LEGACY 2
-#define NGX_HTTP_STINT_HEADERS_BOTH   (NGX_HTTP_STINT_HEADERS_DRAFT | NGX_HTTP_STINT_HEADERS_LEGACY)
+/* Else enum stint_headers_style. */
+#define NGX_HTTP_STINT_HEADERS_OFF 0
 
 typedef struct {
     ngx_array_t limits;          /* of ngx_http_stint_limit_t */
@@ -63,7 +61,7 @@ typedef struct {
     ngx_http_stint_zone_t *metrics;
     ngx_uint_t status_code;
     ngx_uint_t log_level;
-    ngx_uint_t headers; /* NGX_HTTP_STINT_HEADERS_* */
+    ngx_uint_t headers; /* enum stint_headers_style, or NGX_HTTP_STINT_HEADERS_OFF */
     ngx_flag_t dry_run;
 } ngx_http_stint_loc_conf_t;
 
@@ -76,7 +74,7 @@ typedef struct {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_uint_t status;  /* NGX_HTTP_STINT_PASSED .. */
-    ngx_uint_t headers; /* NGX_HTTP_STINT_HEADERS_*, of the location that decided */
+    ngx_uint_t headers; /* enum stint_headers_style, of the location that decided */
     ngx_uint_t n;
     ngx_http_stint_policy_t **policies; /* [policies, policies+n), and verdicts likewise */
     struct stint_verdict *verdicts;

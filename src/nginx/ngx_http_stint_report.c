@@ -149,14 +149,9 @@ ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf) {
 
 /* ---- Response fields ------------------------------------------------------------------------ */
 
-typedef int (*ngx_http_stint_format_pt)(const struct stint_limiter *limiter,
-                                        const uint32_t *policies,
-                                        const struct stint_verdict *verdicts, size_t n,
-                                        char *buffer, size_t size);
-
 /* Adds the fields of [text, end), each a line that ends in CR LF, to the response. */
-static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text, const u_char *end,
-                                            bool with_retry_after) {
+static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
+                                            const u_char *end) {
     while (text < end) {
         u_char *colon = ngx_strlchr(text, (u_char *)end, ':');
         u_char *line_end = ngx_strlchr(text, (u_char *)end, CR);
@@ -165,10 +160,6 @@ static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
         ngx_table_elt_t *field;
 
         text = line_end + 2;
-        if (!with_retry_after && key.len == sizeof("Retry-After") - 1 &&
-            ngx_strncmp(key.data, "Retry-After", key.len) == 0) {
-            continue;
-        }
         field = ngx_list_push(&r->headers_out.headers);
         if (field == NULL) {
             return NGX_ERROR;
@@ -181,8 +172,9 @@ static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
     return NGX_OK;
 }
 
-static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
-                                           ngx_http_stint_format_pt format, bool with_retry_after) {
+static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx) {
+    const struct stint_limiter *limiter = ctx->zone->limiter;
+    uint32_t style = (uint32_t)ctx->headers;
     uint32_t policies[STINT_ALL_MAX];
     struct stint_verdict verdicts[STINT_ALL_MAX];
     char buffer[FIELDS_TEXT];
@@ -197,7 +189,7 @@ static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http
         }
     }
     /* Its arguments are right. */
-    length = (size_t)format(ctx->zone->limiter, policies, verdicts, n, buffer, sizeof(buffer));
+    length = (size_t)stint_headers(limiter, style, policies, verdicts, n, buffer, sizeof(buffer));
     text = ngx_pnalloc(r->pool, length + 1);
     if (text == NULL) {
         return NGX_ERROR;
@@ -205,22 +197,17 @@ static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http
     if (length < sizeof(buffer)) {
         ngx_memcpy(text, buffer, length);
     } else {
-        (void)format(ctx->zone->limiter, policies, verdicts, n, (char *)text, length + 1);
+        (void)stint_headers(limiter, style, policies, verdicts, n, (char *)text, length + 1);
     }
-    return ngx_http_stint_push_fields(r, text, text + length, with_retry_after);
+    return ngx_http_stint_push_fields(r, text, text + length);
 }
 
 /* All responses come this way: those of upstreams and error pages, too. */
 static ngx_int_t ngx_http_stint_header_filter(ngx_http_request_t *r) {
     const ngx_http_stint_ctx_t *ctx = r == r->main ? ngx_http_stint_get_ctx(r) : NULL;
 
-    if (ctx != NULL && (ctx->headers & NGX_HTTP_STINT_HEADERS_DRAFT) != 0 &&
-        ngx_http_stint_add_fields(r, ctx, stint_headers, true) != NGX_OK) {
-        return NGX_ERROR;
-    }
-    if (ctx != NULL && (ctx->headers & NGX_HTTP_STINT_HEADERS_LEGACY) != 0 &&
-        ngx_http_stint_add_fields(r, ctx, stint_headers_legacy,
-                                  (ctx->headers & NGX_HTTP_STINT_HEADERS_DRAFT) == 0) != NGX_OK) {
+    if (ctx != NULL && ctx->headers != NGX_HTTP_STINT_HEADERS_OFF &&
+        ngx_http_stint_add_fields(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
     return ngx_http_next_header_filter(r);
@@ -253,7 +240,7 @@ ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
     if (b == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    while ((length = (size_t)stint_metrics(limiter, (char *)b->pos, size)) >= size) {
+    while ((length = (size_t)stint_metrics(limiter, NULL, (char *)b->pos, size)) >= size) {
         size = length + METRICS_SLACK;
         b = ngx_create_temp_buf(r->pool, size);
         if (b == NULL) {

@@ -85,24 +85,23 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
                                              ngx_http_stint_policy_t *policy, ngx_log_t *log) {
     struct stint_policy old = STINT_POLICY_INIT;
     const char *fixed;
-    int id = stint_policy_find(zone->limiter, policy->policy.name);
+    int error = stint_policy_find(zone->limiter, policy->policy.name, &policy->id);
 
-    if (id < 0) {
-        id = stint_policy_add(zone->limiter, &policy->policy);
+    if (error != 0) {
+        error = stint_policy_add(zone->limiter, &policy->policy, &policy->id);
     }
-    if (id == -ENOSPC) {
+    if (error == -ENOSPC) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "stint zone \"%V\" has no room for the policy \"%V\" in %V:%ui: those that "
                       "were removed count until nginx is restarted, with more \"policies\"",
                       &zone->name, &policy->name, &policy->declared.file, policy->declared.line);
         return NGX_ERROR;
     }
-    if (id < 0) {
+    if (error != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, 0, "stint policy \"%V\" in %V:%ui: %s", &policy->name,
                       &policy->declared.file, policy->declared.line, stint_reason());
         return NGX_ERROR;
     }
-    policy->id = (uint32_t)id;
     (void)stint_policy_get(zone->limiter, policy->id, &old); /* it exists */
     fixed = ngx_http_stint_fixed(&old, &policy->policy);
     if (fixed != NULL) {

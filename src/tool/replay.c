@@ -370,14 +370,14 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
                     (unsigned long long)options.max_keys, stint_reason());
             return EXIT_FAILED;
         }
-        int id = stint_policy_add(limiter, policy);
-        if (id < 0) {
+        uint32_t id;
+        if (stint_policy_add(limiter, policy, &id) != 0) {
             stint_close(limiter);
             return limit_error(command, result->notation, NULL);
         }
-        stint_policy_get(limiter, (uint32_t)id, &added);
+        stint_policy_get(limiter, id, &added);
         memcpy(result->name, added.name, sizeof(result->name));
-        untracked = decide_all(replay, limiter, (uint32_t)id, refused, &result->elapsed_ns);
+        untracked = decide_all(replay, limiter, id, refused, &result->elapsed_ns);
         stint_close(limiter);
         options.max_keys *= 2; /* a key found no slot: hardly ever, but then the counts are off */
     } while (untracked != 0);
@@ -450,7 +450,8 @@ static int decide_limits(struct replay *replay, struct limit_result *results) {
     for (size_t i = 0; i < replay->limit_count && code == EXIT_GOOD; i++) {
         struct stint_policy policy = STINT_POLICY_INIT;
         results[i].notation = replay->limits[i];
-        stint_policy_parse(replay->limits[i], &policy, NULL); /* it was read once before */
+        if (stint_policy_parse(replay->limits[i], &policy, NULL) != 0)
+            abort(); /* it was read once before */
         code = run_limiter(replay, &policy, &results[i], refused);
         if (code == EXIT_GOOD)
             count_refused(replay, refused, &results[i]);

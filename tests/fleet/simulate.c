@@ -76,7 +76,7 @@ static bool open_limiter(struct fleet *fleet, uint64_t room) {
     simulated_now = instant_of(fleet, 0);
     int error = stint_open(&options, &fleet->limiter);
     if (error == 0)
-        error = stint_policy_add(fleet->limiter, &policy);
+        error = stint_policy_add(fleet->limiter, &policy, NULL);
     if (error < 0)
         fprintf(stderr, "stint-bench fleet: no table: %s (%s)\n", stint_strerror(error),
                 stint_reason());
@@ -367,7 +367,8 @@ static struct fleet_row row_read(json_t *asked) {
     job_read(asked, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "nodes", &nodes, "weight", &weight,
              "keys", &keys, "windows", &windows, "seed", &seed, "down", &down, "between", &between,
              "limit", &limit);
-    stint_policy_parse(limit, &row.policy, NULL); /* the script has asked whether it is one */
+    if (stint_policy_parse(limit, &row.policy, NULL) != 0)
+        abort(); /* the script has asked whether it is one */
     row.nodes = (uint32_t)nodes;
     row.weight = (uint32_t)weight;
     row.keys = (uint64_t)keys;

@@ -4,9 +4,10 @@
  * Runs a fuzz target on files: the corpus as a test of its own, and an input that was found to
  * fail, in a build without libFuzzer.
  *
- *     fuzz-TARGET FILE-OR-DIRECTORY...
+ *     corpus-TARGET FILE-OR-DIRECTORY...
  *
- * The file in hand is named before it is run, so the last line names the one that failed. */
+ * A file whose name ends in .pack has many inputs (corpus.py). The input in hand is named before it is
+ * run, so the last line names the one that failed. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -17,32 +18,61 @@
 /* Longer than any input takes under the slowest sanitizer. */
 #define SECONDS_MAX 60
 
-static bool run_file(const char *path) {
+static void run_input(const char *path, unsigned number, const uint8_t *data, size_t size) {
+    uint8_t *copy = fuzz_malloc(size); /* of just that size */
+    memcpy(copy, data, size);
+    printf("%s, input %u\n", path, number);
+    fflush(stdout);
+    alarm(SECONDS_MAX);
+    LLVMFuzzerTestOneInput(copy, size);
+    alarm(0);
+    free(copy);
+}
+
+/* Returns how many inputs were run; -1 if one cannot be read. */
+static int run_pack(const char *path, const uint8_t *data, size_t size) {
+    struct input pack = {data, size};
+    int run = 0;
+    while (pack.left > 0) {
+        size_t length = (size_t)input_number(&pack, 4);
+        if (length > pack.left) {
+            fprintf(stderr, "%s: it is cut off\n", path);
+            return -1;
+        }
+        run_input(path, (unsigned)run++, pack.at, length);
+        pack.at += length;
+        pack.left -= length;
+    }
+    return run;
+}
+
+/* Likewise. */
+static int run_file(const char *path) {
     FILE *file = fopen(path, "rb");
     struct stat about;
 
     if (file == NULL || fstat(fileno(file), &about) != 0) {
         perror(path);
-        return false;
+        return -1;
     }
-    size_t size = (size_t)about.st_size;
+    size_t size = (size_t)about.st_size, end = strlen(path);
     uint8_t *data = fuzz_malloc(size);
     bool whole = fread(data, 1, size, file) == size;
+    int run = 1;
     fclose(file);
-    if (whole) {
-        printf("%s\n", path);
-        fflush(stdout);
-        alarm(SECONDS_MAX);
-        LLVMFuzzerTestOneInput(data, size);
-        alarm(0);
-    } else {
+    if (!whole) {
         fprintf(stderr, "%s: it cannot be read to its end\n", path);
+        run = -1;
+    } else if (end >= 5 && strcmp(path + end - 5, ".pack") == 0) {
+        run = run_pack(path, data, size);
+    } else {
+        run_input(path, 0, data, size);
     }
     free(data);
-    return whole;
+    return run;
 }
 
-/* Returns how many files were run; -1 if one cannot be read. */
+/* Likewise. */
 static int run_directory(const char *directory) {
     struct dirent **entries;
     int count = scandir(directory, &entries, NULL, alphasort), run = 0;
@@ -52,8 +82,10 @@ static int run_directory(const char *directory) {
     for (int i = 0; i < count; i++) {
         char path[4096];
         int length = snprintf(path, sizeof path, "%s/%s", directory, entries[i]->d_name);
-        if (entries[i]->d_name[0] != '.' && run >= 0)
-            run = length < (int)sizeof path && run_file(path) ? run + 1 : -1;
+        if (entries[i]->d_name[0] != '.' && run >= 0) {
+            int more = length < (int)sizeof path ? run_file(path) : -1;
+            run = more < 0 ? -1 : run + more;
+        }
         free(entries[i]);
     }
     if (count >= 0)
@@ -70,9 +102,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 1; i < argc; i++) {
         struct stat about;
-        int run = stat(argv[i], &about) == 0 && S_ISDIR(about.st_mode) ? run_directory(argv[i])
-                  : run_file(argv[i])                                  ? 1
-                                                                       : -1;
+        bool directory = stat(argv[i], &about) == 0 && S_ISDIR(about.st_mode);
+        int run = directory ? run_directory(argv[i]) : run_file(argv[i]);
         if (run <= 0) {
             fprintf(stderr, "%s: no input\n", argv[i]);
             return 1;

@@ -4,19 +4,19 @@
  * Sequences of operations on a limiter and on its naive twin, each field of each verdict compared. The
  * input is where tests/twin.c has random numbers: it chooses the table, the policies, the keys, the
  * times, and then operation after operation up to its end. */
-#include "../twin_operations.h"
+#include "../twin.h"
 #include "fuzz.h"
 
 static struct input draws;
 static uint64_t secret_state;
 
 /* The same secret for all: to choose one is not what an input is for. */
-static uint64_t random_bits(void) {
+uint64_t random_bits(void) {
     secret_state = secret_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return secret_state >> 32;
 }
 
-static uint64_t below(uint64_t n) {
+uint64_t below(uint64_t n) {
     return input_below(&draws, n);
 }
 

@@ -105,6 +105,7 @@ static uint64_t seconds_up(uint64_t ns) {
 struct response {
     struct stint_limiter *limiter;
     const char *names[POLICIES];
+    const char *told[POLICIES]; /* by what clients know them */
     uint32_t ids[POLICIES];
     struct stint_verdict verdicts[POLICIES];
     size_t n;
@@ -112,14 +113,14 @@ struct response {
 
 static int write_headers(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_headers(response->limiter, response->ids, response->verdicts, response->n, buffer,
-                         size);
+    return stint_headers(response->limiter, STINT_HEADERS_DRAFT, response->ids, response->verdicts,
+                         response->n, buffer, size);
 }
 
 static int write_headers_legacy(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_headers_legacy(response->limiter, response->ids, response->verdicts, response->n,
-                                buffer, size);
+    return stint_headers(response->limiter, STINT_HEADERS_LEGACY, response->ids, response->verdicts,
+                         response->n, buffer, size);
 }
 
 static void expect_retry_after(const char *at, const struct response *response) {
@@ -149,7 +150,7 @@ static void check_headers(const struct response *response) {
         if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0)
             continue;
         expect_text(&at, told++ == 0 ? "RateLimit-Policy: " : ", ");
-        expect_quoted(&at, response->names[i]);
+        expect_quoted(&at, response->told[i]);
         expect_text(&at, ";q=");
         expect_number(&at);
         expect_text(&at, ";w=");
@@ -160,7 +161,7 @@ static void check_headers(const struct response *response) {
         if ((response->verdicts[i].flags & STINT_UNTRACKED) != 0)
             continue;
         expect_text(&at, told++ == 0 ? "\r\nRateLimit: " : ", ");
-        expect_quoted(&at, response->names[i]);
+        expect_quoted(&at, response->told[i]);
         expect_text(&at, ";r=");
         assert(expect_number(&at) == response->verdicts[i].remaining);
         expect_text(&at, ";t=");
@@ -208,7 +209,7 @@ static struct stint_verdict read_verdict(struct input *input) {
 
 static int write_metrics(const void *object, char *buffer, size_t size) {
     const struct response *response = object;
-    return stint_metrics(response->limiter, buffer, size);
+    return stint_metrics(response->limiter, NULL, buffer, size);
 }
 
 /* Each policy in its order, under the family's name. */
@@ -275,14 +276,25 @@ static void check_invalid(const struct stint_policy *policy, struct stint_limite
 
     assert(stint_policy_format(policy, untouched, sizeof untouched) == -EINVAL);
     assert(strcmp(untouched, "untouched") == 0);
-    assert(stint_policy_add(limiter, policy) == -EINVAL);
+    assert(policy_added(limiter, policy) == -EINVAL);
     assert(stint_policy_change(limiter, 0, policy) == -EINVAL);
+}
+
+/* The name that a policy without one is given. */
+static const char *rate_name(struct stint_policy *policy) {
+    struct stint_limiter *limiter = open_for(1);
+
+    assert(policy_added(limiter, policy) == 0);
+    assert(stint_policy_get(limiter, 0, policy) == 0);
+    stint_close(limiter);
+    return policy->name;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct response response = {.limiter = open_for(POLICIES)};
-    struct stint_policy got[POLICIES];
+    struct stint_policy got[POLICIES], rate;
+    bool unnamed = false; /* the first of them */
 
     while (input.left > 0 && response.n < POLICIES) {
         struct given given = read_policy(&input);
@@ -291,17 +303,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             continue;
         }
         assert(given.policy.size >= sizeof given.policy);
-        int id = stint_policy_add(response.limiter, &given.policy);
+        int id = policy_added(response.limiter, &given.policy);
         given.policy.size = sizeof given.policy;
         check_policy_text(&given.policy);
         check_policy_taken(&given.policy);
         assert(id == -EEXIST || (id >= 0 && id <= (int)response.n));
-        if (id < (int)response.n) /* there is one of that name */
+        if (id < 0 || id < (int)response.n) /* there is one of that name */
             continue;
         got[id] = (struct stint_policy)STINT_POLICY_INIT;
         assert(stint_policy_get(response.limiter, (uint32_t)id, &got[id]) == 0);
-        assert(stint_policy_find(response.limiter, got[id].name) == id);
-        response.names[id] = got[id].name;
+        assert(policy_found(response.limiter, got[id].name) == id);
+        response.names[id] = response.told[id] = got[id].name;
+        if (id == 0)
+            unnamed = given.policy.name[0] == '\0';
         response.ids[id] = (uint32_t)id;
         response.verdicts[id] = read_verdict(&input);
         response.n++;
@@ -316,6 +330,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         assert(stint_policy_get(response.limiter, 0, &after) == 0);
         assert(memcmp(&after, error == 0 ? &rule : first, sizeof after) == 0);
         *first = after;
+    }
+    if (unnamed) { /* the rate is what it would be called if it were added now */
+        rate = got[0];
+        rate.name[0] = '\0';
+        response.told[0] = rate_name(&rate);
     }
     check_headers(&response);
     check_headers_legacy(&response);

@@ -5,6 +5,7 @@
 #ifndef STINT_TESTS_FUZZ_POLICY_TEXT_H
 #define STINT_TESTS_FUZZ_POLICY_TEXT_H
 
+#include "../policy_id.h"
 #include "fuzz.h"
 
 #include <stint.h>
@@ -80,9 +81,9 @@ static inline void check_policy_taken(const struct stint_policy *policy) {
     struct stint_limiter *limiter = open_for(1);
     struct stint_policy got = STINT_POLICY_INIT, expected = *policy;
 
-    assert(stint_policy_add(limiter, policy) == 0);
+    assert(policy_added(limiter, policy) == 0);
     assert(stint_policy_get(limiter, 0, &got) == 0);
-    assert(got.name[0] != '\0' && stint_policy_find(limiter, got.name) == 0);
+    assert(got.name[0] != '\0' && policy_found(limiter, got.name) == 0);
     if (expected.name[0] == '\0')
         memcpy(expected.name, got.name, sizeof got.name);
     if (expected.stripes == 1)

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The library with a mistake in it, for each known one: the stories of mistakes.c or the random
+histories of history.c must find it out.
+
+    mutants.py BUILD             fails if a mutant was not found out, or a harmless one was
+    mutants.py BUILD --write     writes the table of tests/README.md, too
+
+A guard of src/testing.h is taken away in test-mutants as it was built. A patch of tests/mutants is
+applied to a copy of src/, which is compiled as BUILD's was and linked with the rest of test-mutants.
+STINT_TEST_SEED=N is the seed of the first history."""
+import concurrent.futures
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent
+README = SOURCE / "tests" / "README.md"
+HEAD = ("| without | the mistake | story that shows it | histories until one shows it |\n"
+        "|---|---|---|---|\n")
+
+
+def mistakes():
+    """The mistake that each guard keeps out and that each patch lets in, by name."""
+    text = (SOURCE / "src" / "testing.h").read_text()
+    found = dict(re.findall(r'^    X\((\w+),\s*"([^"]*)"\)', text, re.MULTILINE))
+    for patch in sorted((SOURCE / "tests" / "mutants").glob("*.patch")):
+        found[patch.stem] = patch.read_text().split("\n", 1)[0]
+    return found
+
+
+def committed():
+    """The table's rows in tests/README.md."""
+    text = README.read_text()
+    rows = text[text.index(HEAD) + len(HEAD):].split("\n\n", 1)[0]
+    return [line.strip("| ").split(" | ") for line in rows.splitlines()]
+
+
+def apply(patch, directory):
+    """Applies a patch to src/ in that directory. Returns the files that it changes."""
+    path = SOURCE / "tests" / "mutants" / f"{patch}.patch"
+    subprocess.run(["patch", "--quiet", "--strip=1", "--no-backup-if-mismatch", f"--input={path}"],
+                   cwd=directory, stdout=sys.stderr, check=True)
+    return re.findall(r"^\+\+\+ b/src/(\S+)", path.read_text(), re.MULTILINE)
+
+
+def build_patched(build, patches, directory):
+    """test-mutants with these patches in its library. Returns its path."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("*/"))
+    changed = [name for patch in patches.split() for name in apply(patch, directory)]
+    header = any(name.endswith(".h") for name in changed)
+    objects = []
+    for command in commands:
+        name = Path(command["file"]).name
+        if "test-mutants.p" in command["output"]:
+            objects.append(build / command["output"])
+        if "libstint-testing.a.p" not in command["output"] or not (header or name in changed):
+            continue
+        options, words = [], iter(shlex.split(command["command"]))
+        for word in words:
+            if word in ("-MQ", "-MF", "-o", "-c"):
+                next(words)
+            elif word != "-MD":
+                options.append(word)
+        objects.append(directory / f"{name}.o")
+        subprocess.run([*options, "-c", directory / "src" / name, "-o", objects[-1]], cwd=build,
+                       check=True)
+    # Of the archive the linker takes what is in no object.
+    compiler = itertools.takewhile(lambda word: not word.startswith("-"), options)
+    libraries = subprocess.check_output(["pkg-config", "--libs", "cmocka"], text=True).split()
+    program = directory / "mutants"
+    subprocess.run([*compiler, "-o", program, *objects, build / "tests" / "libstint-fixture.a",
+                    build / "tests" / "libstint-testing.a",
+                    *libraries, "-pthread"], check=True)
+    return program
+
+
+def run(program, *arguments):
+    """The lines that a program prints, each a list of fields."""
+    done = subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def run_patched(build, mutant, patches, seed):
+    with tempfile.TemporaryDirectory(prefix="stint-mutants-") as directory:
+        program = build_patched(build, patches, Path(directory))
+        [line] = run(program, "patched", mutant, patches, seed)
+    return line
+
+
+def main(build, write):
+    seed = os.environ.get("STINT_TEST_SEED") or "1"
+    print(f"STINT_TEST_SEED={seed}", flush=True)
+    program, known, wrong = build / "tests" / "test-mutants", mistakes(), []
+    stories = [tuple(line) for line in run(program, "stories")]
+    patched = sorted({*stories, *((name, name) for name in known if name.islower())})
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        guards = pool.submit(run, program, "guards", seed)
+        jobs = [pool.submit(run_patched, build, *mutant, seed) for mutant in patched]
+        lines = guards.result() + [job.result() for job in jobs]
+
+    for mutant, line in zip(patched, lines[-len(patched):]):
+        if mutant in stories and line[2] == "-":
+            wrong.append(f"{mutant[0]}: its story does no harm")
+    rows, found_out = "", 0
+    for name, mistake in known.items():
+        own = [line for line in lines if line[0] == name]
+        story, histories = (next((line[field] for line in own if line[field] != "-"), "-")
+                            for field in (2, 3))
+        expected = own[0][1]
+        found = (story, histories) != ("-", "-")
+        found_out += found
+        if found != (expected == "found"):
+            wrong.append(f"{name}: {'found out' if found else 'not found out'}")
+        histories = re.sub(r"^\d+", lambda number: f"{int(number[0]):,}", histories)
+        if expected != "found":
+            histories = f"harmless: {expected}"
+        rows += f"| `{name}` | {mistake} | {story} | {histories} |\n".replace(" - |", " – |")
+    print(HEAD + rows, end="")
+    print(f"{len(known)} mutants, {found_out} found out", *wrong, sep="\n")
+    if write:
+        before, after = README.read_text().split(HEAD)
+        README.write_text(before + HEAD + rows + "\n" + after.split("\n\n", 1)[1])
+    return len(wrong) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve(), "--write" in sys.argv[2:]))

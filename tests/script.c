@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors */
+#include "script.h"
+
+struct play play_begin(const char *name, const struct stint_policy *made, enum way way) {
+    struct play play = {.name = name, .way = way, .policy = *made};
+    play.limiter = open_limiter(100, STINT_FULL_REFUSE);
+    play.id = add_made(play.limiter, made);
+    play.key = number_key(play.limiter, 1);
+    test_time = 0;
+    return play;
+}
+
+void play_end(struct play *play) {
+    stint_close(play->limiter);
+}
+
+static bool ask_in_way(const struct play *play, const struct stint_request *request, uint64_t now,
+                       struct stint_verdict *verdict) {
+    if (play->way == BY_BATCH)
+        return stint_decide_batch(play->limiter, request, 1, now, verdict) == 1;
+    if (play->way == BY_TAKE && request->limit == 0 && request->flags == 0)
+        return stint_take(play->limiter, play->id, play->key, request->cost, now, verdict);
+    return stint_decide(play->limiter, request, now, verdict);
+}
+
+static void decide(const struct play *play, const struct step *step) {
+    /* The clock is right; only the argument may be late. Whoever is later than the allowance is told by
+     * the clock. */
+    if (step->now > test_time)
+        test_time = step->now;
+    uint64_t now = step->now + ALLOWANCE < test_time ? test_time : step->now;
+    const struct stint_verdict expected = {
+        .allowed = step->allowed,
+        .flags = step->marks,
+        .capacity = step->capacity,
+        .used = step->used,
+        .remaining = step->used < step->capacity ? step->capacity - step->used : 0,
+        .granted = step->granted,
+        .window = step->window,
+        .reset_after = step->window - now,
+        .retry_after = step->retry_after,
+    };
+    const struct stint_request request = {.key = play->key,
+                                          .policy = play->id,
+                                          .cost = step->cost,
+                                          .limit = step->limit,
+                                          .flags = step->flags};
+    struct stint_verdict got;
+    memset(&got, 0xa5, sizeof got);
+    bool allowed = ask_in_way(play, &request, step->now, &got);
+    if (allowed != step->allowed || !same_verdict(&got, &expected)) {
+        print_verdict("expected", &expected);
+        print_verdict("got     ", &got);
+        fail_msg("\"%s\", step %u, way %d", play->name, play->steps, play->way);
+    }
+}
+
+void play_step(struct play *play, const struct step *step) {
+    switch (step->action) {
+    case END:
+        break;
+    case DECIDE:
+        decide(play, step);
+        break;
+    case CHANGE:
+        play->policy.limit = step->cost;
+        play->policy.capacity = step->limit;
+        play->policy.max_reserved = step->flags;
+        change_made(play->limiter, play->id, &play->policy);
+        break;
+    case FLAGS:
+        play->policy.flags = step->flags;
+        change_made(play->limiter, play->id, &play->policy);
+        break;
+    case REFUND: {
+        uint32_t back = stint_refund(play->limiter, play->id, play->key, step->cost, step->window);
+        if (back != step->granted)
+            fail_msg("\"%s\", step %u: %" PRIu32 " given back, not %" PRIu32, play->name,
+                     play->steps, back, step->granted);
+        break;
+    }
+    case RESET:
+        stint_reset(play->limiter, play->id, play->key);
+        break;
+    }
+    play->steps++;
+}
+
+size_t play_scripts(const struct script *scripts, size_t count) {
+    size_t verdicts = 0;
+    for (size_t i = 0; i < count; i++) {
+        for (enum way way = BY_DECIDE; way < WAYS; way++) {
+            struct play play = play_begin(scripts[i].name, &scripts[i].policy, way);
+            const struct step *step = scripts[i].steps;
+            for (; step < scripts[i].steps + STEPS_MOST && step->action != END; step++) {
+                play_step(&play, step);
+                verdicts += step->action == DECIDE;
+            }
+            play_end(&play);
+        }
+    }
+    return verdicts;
+}

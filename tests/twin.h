@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * A limiter and its naive twin, and drawn operations under policies of all kinds on both: start_round(),
+ * do_operation() as often as wanted, end_round(). Every field of every verdict is compared. */
+#ifndef STINT_TESTS_TWIN_H
+#define STINT_TESTS_TWIN_H
+
+#include "fixture.h"
+#include "naive.h"
+
+/* ---- Where the draws come from: whoever links this has these ------------------------------- */
+
+/* 64 bits of a secret. */
+uint64_t random_bits(void);
+
+/* A draw from [0, n). */
+uint64_t below(uint64_t n);
+
+/* ---- Operations ---------------------------------------------------------------------------- */
+
+void start_round(void);
+void do_operation(void);
+void end_round(void);
+
+/* ---- The twin ------------------------------------------------------------------------------ */
+
+enum { KEYS = 4096, POLICIES = 5 };
+
+struct pair {
+    bool known;  /* it was given a slot */
+    bool unsure; /* whether it still has it, or what it says, was left open */
+    bool
+        may_have_gone; /* a caller was there when the slot was free, by the policy as it was then */
+    bool refused;      /* it had its first refusal in this window */
+    bool lowered;      /* striped: the limit was lowered in this window, or changed after more was
+                        * charged: some stripes may be above their share, others below */
+    uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
+    uint32_t previous; /* smooth: tokens of the window before */
+    uint64_t window;   /* its end, ns */
+    uint64_t doubt_end; /* unsure: until when, ns */
+};
+
+/* What a verdict told about a key and policy for good. */
+struct lesson {
+    uint64_t phase;         /* STINT_START_PER_KEY: how much later its windows start, ns */
+    uint64_t jitter_window; /* end of the window of the last jitter seen; 0: none yet */
+    uint64_t jitter;        /* that jitter, ns */
+};
+
+struct twin {
+    struct stint_limiter *limiter;
+    stint_key keys[KEYS];
+    struct stint_policy policies[POLICIES];
+    bool refusals_counted[POLICIES]; /* at some time */
+    uint32_t largest[POLICIES];    /* capacity that there ever was, of the policy or of a request: a
+                                 * refund takes no more than this for granted */
+    bool may_be_largest[POLICIES]; /* a charge that took nothing may have raised that */
+    struct stint_policy_stats counts[POLICIES];
+    struct pair pairs[KEYS][POLICIES];
+    struct lesson lessons[KEYS][POLICIES];
+    uint32_t key_count, policy_count;
+    uint32_t on_full;
+    uint64_t certain;     /* live slots that are placed for certain */
+    uint64_t most_slots;  /* that all pairs can take */
+    bool one_line;        /* of four slots, and a fifth is not placed */
+    uint64_t highest;     /* latest time that a caller has shown since the last step back */
+    uint64_t highest_yet; /* and before it */
+    uint64_t untracked, replaced, unknown_policy, bad_requests;
+    bool stepped; /* the clock was stepped back in this round */
+    uint64_t round_start;
+    uint64_t seed, round, operation, compared;
+};
+extern struct twin m;
+
+/* A key under a policy. */
+struct subject {
+    uint32_t key, id;
+    const struct stint_policy *policy;
+    struct pair *pair;
+    struct lesson *lesson;
+};
+
+void note_capacity(uint32_t id, uint32_t capacity);
+struct subject subject_of(uint32_t key, uint32_t id);
+void note_request(const struct stint_request *request, const struct stint_verdict *v);
+
+/* What the header says about policies, for those that this test makes. */
+bool is_valid(const struct stint_policy *policy);
+uint64_t window_end(const struct subject *s, uint64_t now);
+
+/* The time from which the slot says no more than its absence would. */
+uint64_t free_at(const struct subject *s);
+
+/* Too far ahead for a slot of this policy, unless the clock was stepped back. */
+bool far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now);
+
+/* A caller was there when the slot was free, so it may have gone. */
+bool may_be_lost(const struct subject *s);
+void make_unsure(const struct subject *s, uint64_t until);
+
+/* A caller so late that a live slot may be too far ahead of it may be decided at the clock's time.
+ */
+bool is_very_late(uint64_t now);
+
+/* Whether the contract says what a request will do. */
+bool is_decided(const struct stint_request *request, uint32_t key, uint64_t now, uint64_t more);
+void count_verdict(const struct stint_request *request, const struct stint_verdict *v);
+
+/* What the request must get, `got` being what it got, and its effect on the model. Where the
+ * contract leaves two answers and it got the second, that one. */
+struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
+                            const struct stint_verdict *got);
+void explain(const struct stint_request *request, uint64_t now, const char *what);
+void show(uint64_t now);
+void compare(const struct stint_request *request, uint32_t key, uint64_t now,
+             const struct stint_verdict *got, const char *what);
+
+#endif

@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors */
+#include "twin.h"
+
+enum { BATCH = 20, WHOLE = 6, GROUPS = 3 };
+
+static bool once_in(uint64_t n) {
+    return below(n) == 0;
+}
+
+/* ---- Operations ---------------------------------------------------------------------------- */
+
+/* Picks the time of a call. Returns what to pass; `now` receives what it means. */
+static uint64_t pick_now(uint64_t *now) {
+    *now = test_time;
+    if (once_in(3))
+        return STINT_NOW;
+    if (once_in(8))
+        *now -= below(ALLOWANCE - SECOND);
+    else if (once_in(400))
+        *now -= below(DAY);
+    return *now;
+}
+
+static uint32_t pick_tokens(uint32_t limit) {
+    switch (below(12)) {
+    case 0:
+        return 0;
+    case 1:
+        return limit;
+    case 2:
+        return limit + 1;
+    case 3:
+        return (uint32_t)below((uint64_t)limit * 2) + 1;
+    case 4:
+        return once_in(20) ? UINT32_MAX - (uint32_t)below(3) : (uint32_t)below(limit) + 1;
+    case 5:
+        return limit / 3 + 1;
+    default:
+        return (uint32_t)below(3) + 1;
+    }
+}
+
+static struct stint_request pick_request(uint32_t *key) {
+    *key = (uint32_t)below(m.key_count);
+    struct stint_request request = {.key = m.keys[*key], .policy = (uint32_t)below(m.policy_count)};
+    const struct stint_policy *policy = &m.policies[request.policy];
+    uint32_t capacity = capacity_of(policy);
+    request.cost = pick_tokens(capacity);
+    if (once_in(6))
+        request.limit = once_in(50) ? UINT32_MAX : (uint32_t)below((uint64_t)capacity * 2) + 1;
+    if (once_in(3))
+        request.flags = (uint32_t)below(16);
+    if (policy->max_reserved && once_in(3)) {
+        request.flags |= STINT_RESERVE;
+        request.cost += (uint32_t)below((uint64_t)policy->max_reserved + 2);
+    }
+    if (once_in(6)) { /* a charge, or the look before one */
+        request.limit = 0;
+        request.flags = STINT_CHARGE | (once_in(2) ? STINT_PEEK : 0);
+    }
+    return request;
+}
+
+static void do_decide(void) {
+    uint32_t key;
+    struct stint_request request = pick_request(&key);
+    uint64_t now, argument = pick_now(&now);
+    bool take = once_in(2);
+    if (take)
+        request.limit = request.flags = 0;
+    if (!is_decided(&request, key, now, 0))
+        return;
+    struct stint_verdict got;
+    memset(&got, 0xa5, sizeof got);
+    bool allowed =
+        take ? stint_take(m.limiter, request.policy, request.key, request.cost, argument, &got)
+             : stint_decide(m.limiter, &request, argument, &got);
+    compare(&request, key, now, &got, take ? "take" : "decide");
+    assert_int_equal(allowed, got.allowed);
+}
+
+static void do_batch(void) {
+    struct stint_request requests[BATCH] = {{0}};
+    uint32_t keys[BATCH];
+    struct stint_verdict got[BATCH];
+    uint64_t now, argument = pick_now(&now);
+    size_t n = is_very_late(now) ? 1 : below(once_in(2) ? 4 : BATCH + 1);
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = pick_request(&keys[i]);
+        if (i > 0 && once_in(3)) {
+            keys[i] = keys[i - 1];
+            requests[i].key = requests[i - 1].key;
+        }
+        if (!is_decided(&requests[i], keys[i], now, n))
+            n = i;
+    }
+    /* n is smaller now, so what was decided with more new pairs still is. */
+    memset(got, 0xa5, sizeof got);
+    size_t allowed = stint_decide_batch(m.limiter, requests, n, argument, got);
+    for (size_t i = 0; i < n; i++) {
+        compare(&requests[i], keys[i], now, &got[i], "batch");
+        allowed -= got[i].allowed;
+    }
+    assert_int_equal(allowed, 0);
+}
+
+static void compare_part(const struct stint_request *request, uint64_t now, bool all,
+                         const struct stint_verdict *expected, const struct stint_verdict *got) {
+    m.compared++;
+    if (same_verdict(expected, got))
+        return;
+    explain(request, now, all ? "all, taken" : "all, refused");
+    print_verdict("expected", expected);
+    print_verdict("got     ", got);
+    fail();
+}
+
+/* All have taken, one after the other. */
+static void take_all(const struct stint_request *requests, const uint32_t *keys, size_t n,
+                     const struct stint_verdict *got) {
+    for (size_t i = 0; i < n; i++) {
+        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &got[i]);
+        compare_part(&requests[i], test_time, true, &v, &got[i]);
+    }
+}
+
+/* Requests of one pair were refused: one after the other they do not fit. What refuses them may be
+ * said beside what those before would have taken, or without. */
+static void refuse_same(const struct stint_request *requests, const uint32_t *keys, size_t n,
+                        const struct stint_verdict *got) {
+    struct subject s = subject_of(keys[0], requests[0].policy);
+    struct stint_policy_stats *counts = &m.counts[s.id], counted = *counts;
+    struct pair before = *s.pair;
+    uint32_t taken = 0;
+    bool fit = true, any = false, marked = false;
+    for (size_t i = 0; i < n; i++) {
+        struct lesson lesson = *s.lesson;
+        struct pair here = *s.pair;
+        struct stint_verdict said = got[i];
+        if (got[i].allowed && !takes_nothing(&requests[i])) /* what it would have said */
+            said.granted = requests[i].cost;
+        struct stint_verdict v = expect(&requests[i], keys[i], test_time, &said);
+        fit &= v.allowed;
+        taken += v.granted;
+        *counts = counted;
+        if (got[i].allowed) {
+            assert_int_equal(got[i].granted, 0);
+            if (!v.allowed) { /* which it was not told */
+                *s.lesson = lesson;
+                s.pair->refused = here.refused && here.window == s.pair->window;
+            }
+            continue;
+        }
+        if (!same_verdict(&v, &got[i])) {
+            struct pair after = *s.pair;
+            *s.lesson = lesson;
+            *s.pair = here;
+            s.pair->used -= taken;
+            v = expect(&requests[i], keys[i], test_time, &got[i]);
+            *s.pair = after;
+            *counts = counted;
+        }
+        compare_part(&requests[i], test_time, false, &v, &got[i]);
+        any = true;
+        marked |= !merely_looks(&requests[i]);
+        count_verdict(&requests[i], &v);
+        counted = *counts;
+    }
+    assert_true(any && !fit);
+    if (marked) {
+        s.pair->used -= taken;
+        return;
+    }
+    uint64_t window = s.pair->window;
+    *s.pair = before;
+    if (window != before.window) /* which a late caller may or may not find begun */
+        make_unsure(&s, window);
+}
+
+/* Requests of a pair each were refused: those that do not fit, in earnest. */
+static void refuse_each(const struct stint_request *requests, const uint32_t *keys, size_t n,
+                        const struct stint_verdict *got) {
+    bool fit = true;
+    for (size_t i = 0; i < n; i++) {
+        struct stint_request look = requests[i];
+        look.flags = (look.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
+        struct lesson *lesson = &m.lessons[keys[i]][look.policy], before = *lesson;
+        struct stint_verdict v = expect(&look, keys[i], test_time, &got[i]);
+        fit &= v.allowed;
+        if (!v.allowed && !merely_looks(&requests[i])) {
+            *lesson = before; /* what was got is no look's */
+            v = expect(&requests[i], keys[i], test_time, &got[i]);
+        }
+        compare_part(&requests[i], test_time, false, &v, &got[i]);
+    }
+    assert_false(fit);
+}
+
+/* Several requests of one whole, which is decided by what was before. */
+struct whole {
+    struct stint_request requests[WHOLE];
+    uint32_t keys[WHOLE];
+    size_t n;
+    bool same; /* all of one pair; else each of its own */
+};
+
+/* Picks one beside which `more` pairs may be placed. Returns false if the contract does not say
+ * what it gets. */
+static bool pick_whole(struct whole *whole, size_t more) {
+    whole->n = below(WHOLE + 1);
+    whole->same = once_in(4);
+    for (size_t i = 0; i < whole->n; i++) {
+        struct stint_request *request = &whole->requests[i];
+        *request = pick_request(&whole->keys[i]);
+        if (request->flags & STINT_CHARGE) /* of which only the look is a part */
+            request->flags |= STINT_PEEK;
+        if (i > 0 && whole->same) {
+            whole->keys[i] = whole->keys[0];
+            request->key = whole->requests[0].key;
+            request->policy = whole->requests[0].policy;
+        }
+        bool refusal_takes = (request->flags & STINT_DRAIN) ||
+                             (m.policies[request->policy].flags & STINT_COUNT_REFUSED);
+        bool again = false;
+        for (size_t j = 0; j < i; j++)
+            again |=
+                whole->keys[j] == whole->keys[i] && whole->requests[j].policy == request->policy;
+        struct subject s = subject_of(whole->keys[i], request->policy);
+        if (!is_decided(request, whole->keys[i], test_time, more) ||
+            (whole->same && s.pair->may_have_gone) || (whole->same && refusal_takes) ||
+            (!whole->same && again))
+            return false;
+    }
+    return true;
+}
+
+static void check_whole(const struct whole *whole, bool all, const struct stint_verdict *got) {
+    if (all)
+        take_all(whole->requests, whole->keys, whole->n, got);
+    else if (whole->same)
+        refuse_same(whole->requests, whole->keys, whole->n, got);
+    else
+        refuse_each(whole->requests, whole->keys, whole->n, got);
+    for (size_t i = 0; i < whole->n; i++)
+        note_request(&whole->requests[i], &got[i]);
+    show(test_time);
+}
+
+/* What is given back of a pair in its window, at most. */
+static uint32_t refundable(const struct subject *s, uint32_t count) {
+    return !carries(s->policy) && count > m.largest[s->id] ? m.largest[s->id] : count;
+}
+
+/* Gives back what a whole has taken. */
+static void give_back(const struct whole *whole, const struct stint_verdict *got) {
+    uint64_t back = 0;
+    for (size_t i = 0; i < whole->n; i++) {
+        struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
+        if (m.may_be_largest[s.id] || (s.pair->lowered && is_striped(s.policy)))
+            return;
+    }
+    for (size_t i = 0; i < whole->n; i++) {
+        struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
+        if (got[i].granted == 0)
+            continue;
+        uint32_t most = refundable(&s, s.pair->used);
+        uint32_t gives = got[i].granted < most ? got[i].granted : most;
+        s.pair->used = most - gives;
+        m.counts[s.id].refunded += gives;
+        back += gives;
+    }
+    assert_true(stint_refund_all(m.limiter, whole->requests, got, whole->n) == back);
+    m.compared++;
+}
+
+static void do_all(void) {
+    struct whole whole;
+    struct stint_verdict got[WHOLE];
+    if (test_time < m.highest || !pick_whole(&whole, WHOLE))
+        return;
+    memset(got, 0xa5, sizeof got);
+    bool all = stint_decide_all(m.limiter, whole.requests, whole.n,
+                                once_in(2) ? STINT_NOW : test_time, got);
+    check_whole(&whole, all, got);
+    if (all && once_in(4))
+        give_back(&whole, got);
+}
+
+static void do_groups(void) {
+    struct whole wholes[GROUPS];
+    struct stint_request requests[GROUPS * WHOLE];
+    struct stint_verdict got[GROUPS * WHOLE];
+    size_t ends[GROUPS], groups = below(GROUPS + 1), n = 0;
+    if (test_time < m.highest)
+        return;
+    for (size_t g = 0; g < groups; g++) {
+        if (!pick_whole(&wholes[g], GROUPS * WHOLE))
+            return;
+        memcpy(&requests[n], wholes[g].requests, wholes[g].n * sizeof requests[0]);
+        ends[g] = n += wholes[g].n;
+    }
+    memset(got, 0xa5, sizeof got);
+    size_t allowed = stint_decide_groups(m.limiter, requests, ends, groups,
+                                         once_in(2) ? STINT_NOW : test_time, got);
+    for (size_t g = 0; g < groups; g++) {
+        const struct stint_verdict *of_group = got + (ends[g] - wholes[g].n);
+        bool all = true;
+        for (size_t i = 0; i < wholes[g].n; i++)
+            all &= of_group[i].allowed;
+        check_whole(&wholes[g], all, of_group);
+        allowed -= all;
+    }
+    assert_int_equal(allowed, 0);
+}
+
+/* Requests that make no sense do nothing. */
+static void do_bad_request(void) {
+    uint32_t key;
+    struct stint_request request = pick_request(&key);
+    static const uint32_t together[] = {STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE};
+    if (once_in(2))
+        request.flags |= STINT_CHARGE | together[below(3)];
+    else
+        request.flags |= UINT32_C(1) << (5 + below(27));
+    struct stint_verdict expected = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    struct stint_verdict got;
+    memset(&got, 0xa5, sizeof got);
+    assert_false(stint_decide(m.limiter, &request, once_in(2) ? STINT_NOW : test_time, &got));
+    if (!same_verdict(&got, &expected)) {
+        explain(&request, test_time, "bad request");
+        print_verdict("got", &got);
+        fail();
+    }
+    m.bad_requests++;
+}
+
+static void do_unknown_policy(void) {
+    struct stint_verdict expected = {.flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER};
+    struct stint_verdict got;
+    memset(&got, 0xa5, sizeof got);
+    uint32_t id = m.policy_count + (uint32_t)below(UINT32_MAX - m.policy_count);
+    assert_false(stint_take(m.limiter, id, m.keys[0], 1, STINT_NOW, &got));
+    assert_true(same_verdict(&got, &expected));
+    m.unknown_policy++;
+}
+
+static void do_refund(void) {
+    uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
+    struct subject s = subject_of(key, id);
+    struct pair *pair = s.pair;
+    bool largest_open = m.may_be_largest[id] && !carries(s.policy) && pair->used > m.largest[id];
+    if (pair->unsure || (pair->lowered && is_striped(s.policy)) || largest_open)
+        return;
+    uint64_t window = pair->window;
+    if (!pair->known || once_in(8))
+        window = window_end(&s, test_time) - s.policy->window * below(2);
+    uint32_t tokens = pick_tokens(capacity_of(s.policy));
+    uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
+
+    /* More than the capacity is used by refusals, unless it is a debt. */
+    bool now = pair->known && window == pair->window;
+    bool before = pair->known && is_smooth(s.policy) && window + s.policy->window == pair->window;
+    uint32_t *count = before ? &pair->previous : &pair->used;
+    uint32_t most = refundable(&s, *count), back = 0;
+    if (now || before)
+        back = tokens < most ? tokens : most;
+    /* A stripe may be in an older window than the key. */
+    bool stale_stripe = is_striped(s.policy) && !now && got <= tokens;
+    /* Of the stripes of a window that is over, some may have gone. */
+    bool some_gone = is_striped(s.policy) && got <= back;
+    if (got != back && !(may_be_lost(&s) && (got == 0 || some_gone)) && !stale_stripe) {
+        print_error("refund: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64
+                    ": policy %" PRIu32 ", flags %#" PRIx32 ", limit %" PRIu32 ", capacity %" PRIu32
+                    ", used %" PRIu32 ", previous %" PRIu32 ", tokens %" PRIu32 ", window %" PRIu64
+                    " of %" PRIu64 ": got %" PRIu32 ", expected %" PRIu32 "\n",
+                    m.seed, m.round, m.operation, id, s.policy->flags, s.policy->limit,
+                    capacity_of(s.policy), pair->used, pair->previous, tokens, window, pair->window,
+                    got, back);
+        fail();
+    }
+    m.compared++;
+    m.counts[id].refunded += got;
+    if (stale_stripe)
+        return;
+    if (got != back)
+        make_unsure(&s, free_at(&s));
+    else if (back > 0)
+        *count = most - got;
+}
+
+static void do_reset(void) {
+    uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
+    struct subject s = subject_of(key, id);
+    stint_reset(m.limiter, id, m.keys[key]);
+    if (!s.pair->known)
+        return;
+    /* A reset need not touch a slot that is free, or that was counted before a step. */
+    uint64_t end = free_at(&s);
+    bool open =
+        may_be_lost(&s) || end <= test_time || far_ahead(s.policy, s.pair->window, test_time);
+    s.pair->used = s.pair->previous = 0;
+    if (open)
+        make_unsure(&s, end);
+}
+
+static void do_change(void) {
+    uint32_t id = (uint32_t)below(m.policy_count);
+    struct stint_policy old = m.policies[id], policy = old;
+    if (once_in(2))
+        policy.limit = (uint32_t)below((uint64_t)policy.limit + 10) + 1;
+    else if (once_in(10))
+        policy.limit = STINT_LIMIT_MAX - (uint32_t)below(2);
+    else
+        policy.limit = (uint32_t)below(20) + 1;
+    if (once_in(2) && !is_smooth(&old) && !is_striped(&old)) {
+        if (once_in(2))
+            policy.capacity = (uint32_t)below((uint64_t)capacity_of(&policy) * 3);
+        if (once_in(2))
+            policy.max_reserved = (uint32_t)below(40);
+    }
+    if (once_in(4))
+        policy.flags ^= (uint32_t)below(4);
+    if (once_in(2))
+        policy.near_limit = (uint32_t)below(102);
+    if (once_in(4))
+        policy.jitter = (uint32_t)below(102);
+    if (once_in(2))
+        policy.name[0] = '\0';
+
+    /* Which slots were free until now. */
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        struct subject s = subject_of(k, id);
+        s.pair->may_have_gone |= s.pair->known && may_be_lost(&s);
+    }
+    int error = stint_policy_change(m.limiter, id, &policy);
+    /* Counted refusals would become debts. */
+    bool to_debts = m.refusals_counted[id] && carries(&policy);
+    if (!is_valid(&policy) || to_debts) {
+        assert_int_equal(error, -EINVAL);
+        return;
+    }
+    if (error)
+        fail_msg("change: %s", stint_reason());
+    memcpy(policy.name, old.name, sizeof policy.name);
+    m.policies[id] = policy;
+    m.refusals_counted[id] |= (policy.flags & STINT_COUNT_REFUSED) != 0;
+    note_capacity(id, capacity_of(&policy) + policy.max_reserved);
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        struct subject s = subject_of(k, id);
+        if (policy.limit < old.limit || s.pair->used > capacity_of(&old))
+            s.pair->lowered = true;
+        if (policy.jitter != old.jitter)
+            s.lesson->jitter_window = 0;
+        if (s.pair->unsure)
+            make_unsure(&s, UINT64_MAX);
+    }
+}
+
+/* A step back beyond the allowance. What was free before it may have gone to other keys, and what
+ * is far ahead now may go to them. */
+static void step_back(uint64_t step) {
+    test_time -= step;
+    m.stepped = true;
+    for (uint32_t k = 0; k < m.key_count; k++) {
+        for (uint32_t p = 0; p < m.policy_count; p++) {
+            struct subject s = subject_of(k, p);
+            if (s.pair->known && (may_be_lost(&s) || is_striped(s.policy) ||
+                                  far_ahead(s.policy, s.pair->window, test_time - 2 * SECOND)))
+                make_unsure(&s, free_at(&s));
+        }
+    }
+    m.highest = test_time;
+}
+
+/* Rounds stay within 120 days, so that with a window of 366 no window's 33-bit id is ambiguous. */
+static void move_time(void) {
+    struct subject s = subject_of((uint32_t)below(m.key_count), (uint32_t)below(m.policy_count));
+    const struct stint_policy *policy = s.policy;
+    uint64_t before = test_time;
+    switch (below(40)) {
+    case 0: /* the border of a window, and the nanoseconds beside it */
+    case 1:
+    case 2:
+        test_time = window_end(&s, test_time) - 1 + below(3);
+        break;
+    case 3:
+        test_time += below(2 * policy->window);
+        break;
+    case 4:
+        if (once_in(100))
+            test_time += below(20 * DAY);
+        break;
+    case 5: /* a small step back, which is like being late */
+        if (once_in(20) && m.highest_yet - (test_time - 10 * SECOND) < ALLOWANCE - SECOND)
+            test_time -= below(10 * SECOND);
+        break;
+    case 6:
+        if (once_in(100)) {
+            uint64_t step = ALLOWANCE + below(once_in(2) ? 10 * MINUTE : 60 * DAY);
+            if (test_time - step > m.round_start - 60 * DAY)
+                step_back(step);
+        }
+        break;
+    default:
+        test_time += below(policy->window / 50 + 2);
+    }
+    if (test_time > m.round_start + 60 * DAY)
+        test_time = before;
+}
+
+/* ---- Rounds -------------------------------------------------------------------------------- */
+
+static uint64_t pick_window(void) {
+    static const uint64_t windows[] = {10 * MS,
+                                       20 * MS,
+                                       130 * MS,
+                                       SECOND,
+                                       MINUTE,
+                                       15 * MINUTE,
+                                       HOUR,
+                                       DAY,
+                                       7 * DAY,
+                                       366 * DAY,
+                                       31 * SECOND + 10 * MS};
+    return windows[below(sizeof windows / sizeof windows[0])];
+}
+
+/* A policy of any kind, for a table where a key may take `most_stripes` slots. */
+static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) {
+    int64_t start = 0;
+    if (once_in(2)) { /* 1887 to 2161 */
+        start = (int64_t)(below(100000) * DAY + below(DAY / STINT_TICK_NS) * STINT_TICK_NS) -
+                (int64_t)(30000 * DAY);
+    }
+    uint32_t limit = (uint32_t)below(once_in(3) ? 1000 : 12) + 1;
+    struct stint_policy policy = make_policy(name, limit, pick_window(), start, 0);
+    if (once_in(4))
+        policy.flags |= STINT_SHADOW;
+    if (once_in(3))
+        policy.near_limit = (uint32_t)below(100) + 1;
+    if (once_in(4))
+        policy.jitter = (uint32_t)below(100) + 1;
+    switch (below(6)) {
+    case 0:
+        policy.capacity = (uint32_t)below(limit * 4) + 1;
+        break;
+    case 1:
+        policy.capacity = once_in(2) ? (uint32_t)below(limit * 4) + 1 : 0;
+        policy.max_reserved = (uint32_t)below(limit * 3) + 1;
+        break;
+    case 2:
+        policy.flags |= STINT_SMOOTH;
+        break;
+    case 3:
+        policy.stripes = UINT32_C(1) << below(7);
+        while (policy.stripes > most_stripes)
+            policy.stripes /= 2;
+        if (policy.limit < policy.stripes)
+            policy.limit += policy.stripes;
+        break;
+    default:
+        if (once_in(3))
+            policy.flags |= STINT_COUNT_REFUSED;
+    }
+    if (!is_striped(&policy) && once_in(4)) {
+        policy.flags |= STINT_START_PER_KEY;
+        policy.start = 0;
+    }
+    assert_true(is_valid(&policy));
+    return policy;
+}
+
+/* Looks at a key to learn the phase of its windows. */
+static void learn_phase(uint32_t key, uint32_t id) {
+    struct subject s = subject_of(key, id);
+    struct stint_request request = {m.keys[key], id, 0, 0, STINT_PEEK, 0};
+    struct stint_verdict v;
+    stint_decide(m.limiter, &request, STINT_NOW, &v);
+    assert_true(v.window > test_time && v.window - test_time <= s.policy->window);
+    assert_int_equal(v.window % STINT_TICK_NS, 0);
+    s.lesson->phase = s.policy->window - (window_end_at(s.policy, 0, v.window) - v.window);
+    assert_true(window_end(&s, test_time) == v.window);
+}
+
+void start_round(void) {
+    /* A table of one line, one that is often as full as was promised, one that never is. */
+    static const struct {
+        uint64_t max_keys, certain;
+        uint32_t keys, shards;
+        bool one_line;
+        uint32_t most_stripes;
+    } tables[] = {
+        {2, 4, 4, 1, true, 1},         {2, 4, 7, 0, true, 1},
+        {40, 40, 30, 1, false, 1},     {5000, 5000, 500, 0, false, 2},
+        {5000, 5000, 3, 4, false, 64}, {30000, 30000, KEYS, 0, false, 1},
+    };
+    size_t table = below(sizeof tables / sizeof tables[0]);
+
+    struct stint_limiter *limiter = NULL;
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = tables[table].max_keys;
+    options.shards = tables[table].shards;
+    options.on_full = (uint32_t)below(3);
+    options.clock = test_clock;
+    unsigned char secret[STINT_SECRET_SIZE];
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] = (unsigned char)random_bits();
+    options.secret = secret;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+
+    memset(m.pairs, 0, sizeof m.pairs);
+    memset(m.lessons, 0, sizeof m.lessons);
+    memset(m.counts, 0, sizeof m.counts);
+    m.limiter = limiter;
+    m.on_full = options.on_full;
+    m.certain = tables[table].certain;
+    m.one_line = tables[table].one_line;
+    m.key_count = tables[table].keys;
+    m.policy_count = (uint32_t)below(POLICIES) + 1;
+    memset(m.may_be_largest, 0, sizeof m.may_be_largest);
+    m.untracked = m.replaced = m.unknown_policy = m.bad_requests = 0;
+    m.most_slots = 0;
+    m.stepped = false;
+    test_time = once_in(10) ? 2000 * DAY : T0 + below(20000 * DAY);
+    for (uint32_t k = 0; k < m.key_count; k++)
+        m.keys[k] = k == 0 ? STINT_KEY_GLOBAL : number_key(limiter, k);
+    for (uint32_t p = 0; p < m.policy_count; p++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%" PRIu32, p);
+        m.policies[p] = pick_policy(name, tables[table].most_stripes);
+        int id = policy_added(limiter, &m.policies[p]);
+        if (id != (int)p)
+            fail_msg("add: %s", stint_reason());
+        m.largest[p] = capacity_of(&m.policies[p]) + m.policies[p].max_reserved;
+        m.refusals_counted[p] = (m.policies[p].flags & STINT_COUNT_REFUSED) != 0;
+        m.most_slots +=
+            (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
+    }
+    test_time = window_end_at(&m.policies[0], 0, test_time) - below(m.policies[0].window) / 8 - 1;
+    m.round_start = m.highest = m.highest_yet = test_time;
+    for (uint32_t p = 0; p < m.policy_count; p++)
+        for (uint32_t k = 0; k < m.key_count && (m.policies[p].flags & STINT_START_PER_KEY); k++)
+            learn_phase(k, p);
+}
+
+void end_round(void) {
+    struct stint_stats stats = get_stats(m.limiter);
+    assert_int_equal(stats.untracked, m.untracked);
+    assert_int_equal(stats.replaced, m.replaced);
+    assert_int_equal(stats.unknown_policy, m.unknown_policy);
+    assert_int_equal(stats.bad_requests, m.bad_requests);
+    assert_int_equal(stats.stray_tokens, 0);
+    /* Promise H: late callers are not a step of the clock. */
+    if (!m.stepped)
+        assert_int_equal(stats.clock_steps, 0);
+    if (!m.stepped && test_time >= m.highest) {
+        uint64_t least = 0, most = 0;
+        for (uint32_t k = 0; k < m.key_count; k++) {
+            for (uint32_t p = 0; p < m.policy_count; p++) {
+                struct subject s = subject_of(k, p);
+                bool live = s.pair->known && free_at(&s) > test_time;
+                bool open = s.pair->known && (s.pair->may_have_gone || s.pair->unsure);
+                least += live && !open;
+                most += live || open ? (is_striped(s.policy) ? s.policy->stripes : 1) : 0;
+            }
+        }
+        assert_true(least <= stats.live && stats.live <= most);
+    }
+    for (uint32_t p = 0; p < m.policy_count; p++) {
+        struct stint_policy_stats counts = get_policy_stats(m.limiter, p);
+        assert_int_equal(counts.allowed, m.counts[p].allowed);
+        assert_int_equal(counts.refused, m.counts[p].refused);
+        assert_int_equal(counts.shadowed, m.counts[p].shadowed);
+        assert_int_equal(counts.first_refusals, m.counts[p].first_refusals);
+        assert_int_equal(counts.untracked, m.counts[p].untracked);
+        assert_int_equal(counts.near_limit, m.counts[p].near_limit);
+        assert_int_equal(counts.charged, m.counts[p].charged);
+        assert_int_equal(counts.refunded, m.counts[p].refunded);
+    }
+    stint_close(m.limiter);
+}
+
+void do_operation(void) {
+    switch (below(64)) {
+    case 0:
+    case 1:
+        do_batch();
+        break;
+    case 2:
+    case 3:
+        do_all();
+        break;
+    case 4:
+    case 11:
+    case 12:
+        do_refund();
+        break;
+    case 5:
+        do_reset();
+        break;
+    case 6:
+        once_in(5) ? do_change() : once_in(2) ? do_unknown_policy() : do_bad_request();
+        break;
+    case 13:
+        do_groups();
+        break;
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+        move_time();
+        break;
+    default:
+        do_decide();
+    }
+}
