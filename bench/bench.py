@@ -705,11 +705,18 @@ def bench(program, arguments):
         usage="stint-bench COMMAND [OPTIONS]",
         epilog=f"commands:\n{commands}\n\nstint-bench COMMAND --help lists the options of a "
                "command.\nExit codes: 0 good, 1 failed, 2 wrong usage.")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
-    command = parser.parse_args(arguments[:1]).command
+    parser.add_argument("--version", action="store_true")
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", nargs="?")
+    options = parser.parse_args(arguments[:1])
+    command = options.command
+    if command is None and not options.version:
+        parser.error("which command?")
 
     def work():
         with Driver(program) as driver:
+            if command is None:
+                print("stint-bench", driver.ask("build")["version"])
+                return
             COMMANDS[command][0](driver, lambda own: own.read(arguments[1:]))
 
     return main(work, Parser(command, ""))

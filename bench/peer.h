@@ -53,6 +53,14 @@ struct peer {
     const char *(*version)(void *state);
 };
 
+/* A peer: its name, its label, requests in flight, who decides, and help; then what it has in
+ * common with others. */
+#define PEER(its_name, its_label, in_flight, decide_by, its_help, ...)                             \
+    {                                                                                              \
+        .name = (its_name), .label = (its_label), .depth = (in_flight), .decide = (decide_by),     \
+        .help = (its_help), __VA_ARGS__                                                            \
+    }
+
 extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead;
 extern const struct peer peer_stint_batch, peer_stint_batch_64;
 extern const struct peer peer_counter;

@@ -153,49 +153,24 @@ static inline bool rwlock_one(struct locks *locks, const char *key) {
 
 PEER_DECIDE(locks, rwlock_one)
 
-#define LOCKS_PEER .depth = 1, .bytes_per_key = 128, .close = locks_close
+#define LOCKS_PEER .bytes_per_key = 128, .close = locks_close
 
-const struct peer peer_mutex = {
-    .name = "mutex",
-    .label = "uthash, one mutex",
-    .help = "a mutex around a hash table (uthash)",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = mutex_one_each,
-};
+const struct peer peer_mutex =
+    PEER("mutex", "uthash, one mutex", 1, mutex_one_each, "a mutex around a hash table (uthash)",
+         .open = one_open, LOCKS_PEER);
 
-const struct peer peer_mutex_64 = {
-    .name = "mutex-64",
-    .label = "uthash, 64 mutexes",
-    .help = "the same in 64 shards",
-    .open = many_open,
-    LOCKS_PEER,
-    .decide = mutex_one_each,
-};
+const struct peer peer_mutex_64 = PEER("mutex-64", "uthash, 64 mutexes", 1, mutex_one_each,
+                                       "the same in 64 shards", .open = many_open, LOCKS_PEER);
 
-const struct peer peer_mutex_all = {
-    .name = "mutex-all",
-    .label = "uthash, one mutex",
-    .help = "a mutex around a hash table (uthash) of counts, checked together",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = mutex_all_each,
-};
+const struct peer peer_mutex_all =
+    PEER("mutex-all", "uthash, one mutex", 1, mutex_all_each,
+         "a mutex around a hash table (uthash) of counts, checked together", .open = one_open,
+         LOCKS_PEER);
 
-const struct peer peer_mutex_64_all = {
-    .name = "mutex-64-all",
-    .label = "uthash, 64 mutexes",
-    .help = "the same in 64 shards",
-    .open = many_open,
-    LOCKS_PEER,
-    .decide = mutex_all_each,
-};
+const struct peer peer_mutex_64_all = PEER("mutex-64-all", "uthash, 64 mutexes", 1, mutex_all_each,
+                                           "the same in 64 shards", .open = many_open, LOCKS_PEER);
 
-const struct peer peer_rwlock = {
-    .name = "rwlock",
-    .label = "uthash, reader-writer lock",
-    .help = "a reader-writer lock around a hash table (uthash) of atomic counts",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = rwlock_one_each,
-};
+const struct peer peer_rwlock =
+    PEER("rwlock", "uthash, reader-writer lock", 1, rwlock_one_each,
+         "a reader-writer lock around a hash table (uthash) of atomic counts", .open = one_open,
+         LOCKS_PEER);

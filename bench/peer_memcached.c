@@ -206,20 +206,12 @@ static bool decide(void *state, unsigned thread, const char *keys, size_t n, uns
 
 #define MEMCACHED_PEER                                                                             \
     .program = "memcached", .bytes_per_key = 160, .open = memcached_open,                          \
-    .close = memcached_close, .decide = decide, .version = memcached_version
+    .close = memcached_close, .version = memcached_version
 
-const struct peer peer_memcached = {
-    .name = "memcached",
-    .label = "memcached",
-    .help = "memcached: incr, or add where there is none, one request at a time",
-    .depth = 1,
-    MEMCACHED_PEER,
-};
+const struct peer peer_memcached =
+    PEER("memcached", "memcached", 1, decide,
+         "memcached: incr, or add where there is none, one request at a time", MEMCACHED_PEER);
 
-const struct peer peer_memcached_16 = {
-    .name = "memcached-16",
-    .label = "memcached, 16 pipelined",
-    .help = "the same, 16 requests pipelined",
-    .depth = PEER_DEPTH,
-    MEMCACHED_PEER,
-};
+const struct peer peer_memcached_16 =
+    PEER("memcached-16", "memcached, 16 pipelined", PEER_DEPTH, decide,
+         "the same, 16 requests pipelined", MEMCACHED_PEER);
