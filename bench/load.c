@@ -12,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common.h"
 #include "histogram.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * stint-bench: it measures what bench.py asks it for, row by row. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "bed.h"
 #include "contest.h"
 #include "jobs.h"

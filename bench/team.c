@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
+
 unsigned team_cores(void) {
     cpu_set_t set;
 

@@ -7,8 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "pages.h"
-
 enum { TEAM_MAX = 1024 };
 
 struct team {

@@ -201,6 +201,29 @@ class Usage(unittest.TestCase):
         self.assertIn("'take'", self.refused("take"))
         self.assertIn("-x", self.refused("-x", "3"))
 
+    def test_the_commands(self):
+        def script(*arguments):
+            return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=20)
+
+        self.assertRegex(script("--version").stdout, r"^stint-bench \d+\.\d+\.\d+\n$")
+        for name in "run", "growth", "goals", "peers", "load":
+            self.assertIn("\n  %s " % name, script("--help").stdout)
+        for wrong in [], ["nothing"], ["--nothing"]:
+            done = script(*wrong)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(wrong[0] if wrong else "command", done.stderr)
+
+    def test_the_program_alone(self):
+        """It is asked by the script, and says so; what is no job is no answer."""
+        program = BENCH[-1]
+        for arguments, asked, said in ((["run"], "", "bench/run"), ([], "{", "a job"),
+                                       ([], "{}", "job"), ([], '{"job": "x"}', "no job: x"),
+                                       ([], '{"job": "row"}', "a job")):
+            done = subprocess.run([program, *arguments], input=asked + "\n", capture_output=True,
+                                  text=True, timeout=20)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(said, done.stderr)
+
     def test_more_threads_than_cores(self):
         """They take turns, their answers are right, and a note says what that is worth."""
         done = call("--threads", str(CORES + 1), "--workload", "take,refuse", "--keys", "100",
