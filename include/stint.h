@@ -64,8 +64,8 @@
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
  *    crosses a boundary. That is what "fixed window" means.
  *  - A limiter in private memory counts in this process only. One with a path, or in shared memory,
- *    counts on this host only; for several, send each key to one of them (README, "More than one
- *    host").
+ *    counts on this host only; for several, send each key to one of them (tests/fleet/README.md of
+ *    the source).
  *  - XXH3 is a fast keyed hash, not a MAC. An attacker who can watch which keys collide, or who
  *    learns the secret, can make keys collide. The random secret stops the ones who can do neither.
  *  - A window's identity is 33 bits of 10 ms ticks. A slot that nobody touched for 2.7 years (2^33

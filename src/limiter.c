@@ -187,8 +187,6 @@ static int table_make(struct header *header, const struct stint_options *options
 
 /* ---- A table that is there --------------------------------------------------------------------- */
 
-#define BEGIN_ANEW "or remove the table to begin anew"
-
 /* Whether the lock is one that lock_make made, as far as can be seen: the C library trusts it. */
 static bool lock_whole(const pthread_mutex_t *lock) {
 #ifdef __GLIBC__
@@ -217,6 +215,8 @@ static int header_check(const struct header *header, size_t size,
             "the table has layout %u, and this version of stint reads layout %u: use the "
             "version that made it, " BEGIN_ANEW,
             (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
+    if ((header->features | header->labels | header->labels_count) != 0)
+        return stint_failed(EPROTO, "the table has features, or labels: " LATER_TABLE);
     if (header->max_keys != options->max_keys)
         return stint_failed_with(
             EPROTO,
@@ -248,10 +248,17 @@ static int header_check(const struct header *header, size_t size,
 static int table_check(const struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
+        const uint64_t *filter = table->shards[shard].filter;
         if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines)
             return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
                                      (unsigned long long)shard);
+        for (size_t i = 0; i < sizeof(table->shards->filter) / sizeof(*filter); i++)
+            if (filter[i] != 0)
+                return stint_failed_with(EPROTO,
+                                         "shard %llu of the table has a filter: " LATER_TABLE,
+                                         (unsigned long long)shard);
+    }
     return stint_policies_check(limiter);
 }
 

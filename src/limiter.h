@@ -43,6 +43,7 @@ struct policy {
         uint64_t version; /* rules[version % 2] is the rule; 0: there is no such policy. Written
                                             * last */
     uint64_t rules[2][RULE_WORDS];
+    uint64_t reserved; /* 0 */
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
 
@@ -53,7 +54,21 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
-    uint64_t unnamed;        /* the name is the rate that it was added with */
+    uint32_t flags;          /* enum record_flags */
+    /* What this version does not know yet: 0. */
+    uint32_t alias;     /* the policy in whose place this one is asked for: its id + 1; 0: none */
+    uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
+                         * id + 1; 0: none */
+    uint32_t calendar;  /* windows are months or years; 0: all are of one length */
+    int32_t offset;     /* of the calendar, minutes east of UTC */
+    uint32_t ban_after; /* windows in which a key was refused, until it is banned */
+    uint64_t ban;       /* ns; 0: none */
+    uint64_t reserved[3];
+};
+static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
+
+enum record_flags {
+    RECORD_UNNAMED = 1 << 0, /* the name is the rate that the policy was added with */
 };
 
 /* More than any request was ever allowed to count up to. */
@@ -71,6 +86,11 @@ enum {
     COUNT_NEAR_LIMIT,
     COUNT_CHARGED,
     COUNT_REFUNDED,
+};
+/* Of a companion, whose slots are nobody's count: what it did for its policy. Not counted yet. */
+enum {
+    COUNT_BANNED,
+    COUNT_STRIKE_LOST,
 };
 enum {
     COUNT_PLACED,
@@ -99,7 +119,11 @@ struct header {
     uint32_t max_policies;
     uint32_t lanes;
     uint64_t size; /* bytes, of the mapping */
-    uint8_t secret[STINT_SECRET_SIZE];
+    /* What this version does not know yet: 0. */
+    uint64_t features; /* a bit for each thing that an opener must know of */
+    uint64_t labels;   /* names of keys: their offset, bytes; 0: there are none */
+    uint64_t labels_count;
+    _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
     /* Held while policies are added or changed, and while the table is attached to; no decision takes it.
      * Robust: if its holder dies, the next one repairs what he may have left half done. */
@@ -123,6 +147,10 @@ struct header {
 /* A table is being made: the upper half of its magic until it is whole. The lower half tells for
  * which options (table_make). */
 #define HEADER_MAKING UINT64_C(0x656b616d) /* "make" */
+#define BEGIN_ANEW    "or remove the table to begin anew"
+#define LATER_TABLE                                                                                \
+    "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
+
 /* Changes with anything that two processes must see alike: the parts of the mapping and their sizes, the
  * meaning of tags and states, the protocol, the hash. */
 #define HEADER_LAYOUT 3

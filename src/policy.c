@@ -153,9 +153,9 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
-/* Ids by name, so that many policies are not compared with each other. Names are written once, in the
- * order of ids, by any process: whoever looks puts in what came since. At most half of the places are
- * taken. */
+/* Ids by name, so that many policies are not compared with each other. Names are written once, in
+ * the order of ids, by any process: whoever looks puts in what came since. At most half of the
+ * places are taken. */
 struct names {
     pthread_mutex_t lock;
     uint32_t known; /* ids below are in */
@@ -232,7 +232,7 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
 struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
     struct stint_policy policy = policy_read(limiter, id);
 
-    if (limiter->records[id].unnamed != 0)
+    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
 }
@@ -279,12 +279,13 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     limiter->records[id] =
         (struct policy_record){0}; /* whoever died here may have left something */
     memcpy(limiter->records[id].name, name, sizeof(name));
-    limiter->records[id].unnamed = policy->name[0] == '\0';
+    limiter->records[id].flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
     added->length = (tick_t)(policy->window / STINT_TICK_NS);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
     added->window = policy->window;
     added->reciprocal = reciprocal_of(policy->window);
     added->largest = 0;
+    added->reserved = 0;
     /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
      * ns, which begins before them and ends after. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
@@ -377,15 +378,32 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
+/* Whether a policy has nothing that only later versions know. */
+static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
+    uint64_t unknown = limiter->policies[id].reserved |
+                       (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->alias |
+                       record->companion | record->calendar | (uint32_t)record->offset |
+                       record->ban_after | record->ban;
+
+    for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
+        unknown |= record->reserved[i];
+    return unknown == 0;
+}
+
 int stint_policies_check(const struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
-    for (uint32_t id = 0; id < count; id++)
+    for (uint32_t id = 0; id < count; id++) {
+        if (!policy_known(limiter, id))
+            return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
+                                     (unsigned)id);
         if (!policy_whole(limiter, id))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
+    }
     return 0;
 }
 

@@ -14,8 +14,8 @@ int stint_policies_check(const struct stint_limiter *limiter);
 /* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
 
-/* A policy that exists, as clients are told of it: one that was given no name has its rate for a name, as that
- * is now. */
+/* A policy that exists, as clients are told of it: one that was given no name is called by its
+ * rate, as that is now. */
 struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id);
 
 /* An index of names, of each handle its own. NULL: there is no memory. */

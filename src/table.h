@@ -64,7 +64,11 @@ struct shard {
      * raises it first, so that a search may stop there: a miss reads these lines, not all
      * PROBE_LINES. */
     uint64_t reach;
+    /* Bits by hash: which keys of the shard may have a slot of a companion. This version makes
+     * none, and they are 0. */
+    uint64_t filter[6];
 };
+static_assert(sizeof(struct shard) == CACHE_LINE, "a shard's filter fills its line");
 
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
 struct table {

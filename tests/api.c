@@ -717,7 +717,8 @@ static void test_secrets(void **state) {
 
 static void test_messages(void **state) {
     (void)state;
-    static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC, ENOENT, EAGAIN};
+    static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC,     ENOENT,
+                                 EAGAIN, EPROTO, EBUSY,  EOPNOTSUPP, EACCES};
     size_t n = sizeof errors / sizeof errors[0];
     for (size_t i = 0; i < n; i++) {
         const char *text = stint_strerror(errors[i]);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The project as its users get it: the header alone, the symbols, what is installed, the README's
-examples word for word, stint inside another meson project.
+"""The project as its users get it: the header alone, the symbols, what is installed, the documents'
+programs word for word, stint inside another meson project.
 
     project.py SOURCE BUILD MESON CC [TEST...]
 """
@@ -81,10 +81,30 @@ def plain_constants():
     return {name: value for name, value in found if re.match(r"[\d(]", value)}
 
 
-def readme_blocks(language):
-    """The code blocks of that language in the README."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (SOURCE / "README.md").read_text(),
-                      re.MULTILINE | re.DOTALL)
+def documents():
+    """Every document of the project."""
+    found = [path for path in sorted(SOURCE.rglob("*.md"))
+             if not any(part.startswith((".", "build")) or part == "subprojects"
+                        for part in path.relative_to(SOURCE).parts)]
+    assert SOURCE / "README.md" in found
+    return found
+
+
+def blocks(document):
+    """Its code blocks in order: language and text of each."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(language):
+    """The blocks of that language in all documents."""
+    return [text for document in documents() for name, text in blocks(document) if name == language]
+
+
+def anchors(document):
+    """What a link into the document may name: each heading as GitHub does it."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 class Case(unittest.TestCase):
@@ -266,38 +286,56 @@ class Install(Case):
 
 
 class Readme(Case):
+    """All documents: README.md and those that it leads to."""
+
+    def test_length(self):
+        self.assertLessEqual(len((SOURCE / "README.md").read_text().splitlines()), 250)
+
     def test_examples(self):
-        """Each C block is a program, and the text block of the same number is what it prints."""
+        """Each C block is a program, and the block after it is the text that it prints."""
+        def without_times(text):
+            return re.sub(r"\d+ s\b", "N s", text)
+
         environment = self.install()
-        examples = readme_blocks("c")
-        self.assertEqual(len(examples), 4)
-        for number, example in enumerate(examples):
-            source = self.write(f"example{number}.c", example)
-            program = self.directory / f"example{number}"
-            call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
-                 *self.pkg_config(environment, "--cflags", "--libs"))
-            printed = call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+        programs = 0
+        for document in documents():
+            found = blocks(document)
+            for (language, example), (after, text) in zip(found, found[1:] + [("", "")]):
+                if language != "c":
+                    continue
+                with self.subTest(document=document.name, number=programs):
+                    source = self.write(f"example{programs}.c", example)
+                    program = self.directory / f"example{programs}"
+                    call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
+                         *self.pkg_config(environment, "--cflags", "--libs"))
+                    printed = call(program,
+                                   env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+                    self.assertEqual(after, "text")
+                    self.assertEqual(without_times(printed), without_times(text))
+                programs += 1
+        self.assertEqual(programs, 5)
 
-            def without_times(text):
-                return re.sub(r"\d+ s\b", "N s", text)
-
-            self.assertEqual(without_times(printed), without_times(readme_blocks("text")[number]))
-
-    def test_first_example_in_cxx(self):
+    def test_examples_in_cxx(self):
+        """Those of README.md are C++20, the first C++11."""
         cxx = os.environ.get("CXX", "g++")
         if shutil.which(shlex.split(cxx)[0]) is None:
             self.skipTest(f"there is no {cxx}")
-        source = self.write("example.cc", readme_blocks("c")[0])
-        for standard in "c++11", "c++20":
-            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-I", SOURCE / "include",
-                 "-fsyntax-only", source)
+
+        def check(example, *options):
+            call(*shlex.split(cxx), *options, "-I", SOURCE / "include", "-fsyntax-only",
+                 self.write("example.cc", example))
+
+        examples = [text for language, text in blocks(SOURCE / "README.md") if language == "c"]
+        check(examples[0], "-std=c++11", *STRICT)
+        for example in examples:
+            check(example, "-std=c++20", "-Wall", "-Werror")
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
         tool = BUILD / "src" / "tool" / "stint"
         if not tool.exists():
             self.skipTest("the command was not built")
-        [block] = [block for block in readme_blocks("console") if "bench/run replay" in block]
+        [block] = [block for block in blocks_of("console") if "bench/run replay" in block]
         command, shown = block.split("\n", 1)
         arguments = shlex.split(command)
         self.assertEqual(arguments[:2], ["$", "./bench/run"])
@@ -309,10 +347,11 @@ class Readme(Case):
                          without_speed(call(tool, *arguments[2:], cwd=SOURCE)))
 
     def test_notations(self):
-        """Every policy in the table of the notation is one."""
-        text = (SOURCE / "README.md").read_text()
-        policies = re.findall(r"^\| `(\d[^`]*)` \|", text, re.MULTILINE)
-        self.assertGreater(len(policies), 4)
+        """Every policy in a table of the notation is one."""
+        policies = [policy for document in documents()
+                    for cell in re.findall(r"^\| (`\d[^|]*) \|", document.read_text(), re.MULTILINE)
+                    for policy in re.findall(r"`([^`]*)`", cell)]
+        self.assertGreater(len(policies), 15)
         checks = "".join(f'    CHECK("{policy}");\n' for policy in policies)
         source = self.write("notations.c", f"""
 #include <stint.h>
@@ -333,11 +372,30 @@ int main(void) {{
         call(program)
 
     def test_links(self):
-        """What the README refers to in the repository is there."""
-        text = (SOURCE / "README.md").read_text()
-        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
-        for link in links + ["bench/run", "tests/run", "tests/data/access.log.gz"]:
-            self.assertTrue((SOURCE / link).exists(), link)
+        """What a document links to or names in the repository is there, the headings too."""
+        for document in documents():
+            for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text()):
+                name, _, anchor = link.partition("#")
+                target = (document.parent / name).resolve() if name else document
+                with self.subTest(document=document.name, link=link):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+            for name in re.findall(r"`((?:src|tests|bench|include|doc)/[\w./-]+)", document.read_text()):
+                with self.subTest(document=document.name, name=name):
+                    self.assertTrue((SOURCE / name).exists())
+        for name in "bench/run", "tests/run", "tests/data/access.log.gz":
+            self.assertTrue((SOURCE / name).exists(), name)
+
+
+    def test_packages(self):
+        """Why tests/run installs a package is said in one of the documents beside what needs it."""
+        lists = re.findall(r"packages\+?=\((.*?)\)$", (SOURCE / "tests" / "run").read_text(),
+                           re.MULTILINE | re.DOTALL)
+        packages = " ".join(lists).split()
+        self.assertGreater(len(packages), 25)
+        said = "".join((SOURCE / name / "README.md").read_text() for name in ("tests", "bench"))
+        self.assertEqual([name for name in packages if name not in said], [])
 
 
 class Subproject(Case):
@@ -370,7 +428,7 @@ class Subproject(Case):
             self.assertEqual([path for path in build.rglob(unwanted) if path.is_file()], [])
 
     def test_as_the_readme_says(self):
-        [line] = readme_blocks("meson")
+        [line] = blocks_of("meson")
         self.outer("project('outer', 'c')\n" + line
                    + "executable('main', 'main.c', dependencies: stint)\n")
         self.build()

@@ -341,6 +341,10 @@ static void test_damaged_table(void **state) {
         {record, 0x80, "policy 0"},
         {policy + offsetof(struct policy, largest) + 4, 0x01, "policy 0"},
         {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
+        {offsetof(struct header, features), 0x01, "features"},
+        {offsetof(struct header, features) + 7, 0x80, "features"},
+        {offsetof(struct header, labels), 0x40, "labels"},
+        {offsetof(struct header, labels_count), 0x01, "labels"},
     };
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         table[damages[i].at] ^= damages[i].flip;
@@ -352,6 +356,34 @@ static void test_damaged_table(void **state) {
             assert_file(table, size);
         }
         table[damages[i].at] ^= damages[i].flip;
+    }
+    /* Whatever this version does not know, in the words for it; and in the word of known flags. */
+    const struct {
+        size_t at, bytes;
+        unsigned char known;
+        const char *reason;
+    } later[] = {
+        {policy + offsetof(struct policy, reserved), 8, 0, "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, flags), 4, RECORD_UNNAMED,
+         "policy 0 of the table"},
+        {record + offsetof(struct policy_record, alias),
+         sizeof(struct policy_record) - offsetof(struct policy_record, alias), 0,
+         "policy 0 of the table has"},
+        {shard + offsetof(struct shard, filter), CACHE_LINE - offsetof(struct shard, filter), 0,
+         "shard 0 of the table has a filter"},
+    };
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        for (size_t bit = 0; bit < 8 * later[i].bytes; bit++) {
+            const unsigned char flip = (unsigned char)(1 << bit % 8);
+            if (bit < 8 && (later[i].known & flip) != 0)
+                continue;
+            table[later[i].at + bit / 8] ^= flip;
+            write_file(table, size);
+            assert_refused(&options, EPROTO, later[i].reason);
+            assert_non_null(strstr(stint_reason(), "use the version that made the table"));
+            assert_file(table, size);
+            table[later[i].at + bit / 8] ^= flip;
+        }
     }
     for (size_t i = 0; i < 4; i++) { /* the other byte order */
         unsigned char byte = table[i];

@@ -266,6 +266,9 @@ hidden short before;
         slot[i].tag = new_tag;                                                                     \
         to = KIND(i);                                                                              \
         c_code { happened[from][to][how][by] = 1; };                                               \
+        printf("slot %d: tag %d, end %d, pending %d, refused %d, used %d\n", i, slot[i].tag,       \
+               STATE_ID(slot[i].state), STATE_PENDING(slot[i].state),                              \
+               STATE_REFUSED(slot[i].state), STATE_USED(slot[i].state));                           \
         NOTE_FULL                                                                                  \
     }
 
