@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The simulated fleet (fleet/simulate.py): cases whose numbers can be worked out by hand, the formulas for the others, what
-it prints and what it refuses. The fleet of real servers is tested in tests/fleet/.
+"""The simulated fleet (fleet/simulate.py): cases whose numbers can be worked out by hand, the
+formulas for the others, what it prints and what it refuses. The fleet of real servers is tested in
+fleet/fleet.py.
 
     fleet_simulation.py FLEET_SIMULATION
 """
