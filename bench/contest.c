@@ -36,39 +36,21 @@ enum { REPEATS = 15 };
 /* More than a key is asked for while it is timed. */
 #define TIMED_LIMIT STINT_LIMIT_MAX
 
-/* In the order of the table: each after what it is to be compared with. */
+/* In the order of the table: each after what it is to be compared with; from peer_stint_all on those
+ * that decide by several limits at once. */
 static const struct peer *const peers[] = {
-    &peer_stint,
-    &peer_stint_verdict,
-    &peer_stint_ahead,
-    &peer_stint_batch,
-    &peer_stint_batch_64,
+    &peer_stint,         &peer_stint_verdict,    &peer_stint_ahead,
+    &peer_stint_batch,   &peer_stint_batch_64,
 #ifdef STINT_BENCH_DPDK
     &peer_dpdk,
 #endif
-    &peer_counter,
-    &peer_open_64,
-    &peer_open_64_huge,
-    &peer_rwlock,
-    &peer_mutex_64,
-    &peer_mutex,
-    &peer_memcached,
-    &peer_memcached_16,
-    &peer_redis_incr,
-    &peer_redis_incr_16,
-    &peer_redis_lua,
-    &peer_redis_lua_16,
-    /* The same, by several limits at once. */
-    &peer_stint_all,
-    &peer_stint_takes,
-    &peer_stint_groups,
-    &peer_open_64_all,
-    &peer_open_64_huge_all,
-    &peer_mutex_64_all,
-    &peer_mutex_all,
-    &peer_redis_all,
-    &peer_redis_all_16,
-};
+    &peer_counter,       &peer_open_64,          &peer_open_64_huge,
+    &peer_rwlock,        &peer_mutex_64,         &peer_mutex,
+    &peer_memcached,     &peer_memcached_16,     &peer_redis_incr,
+    &peer_redis_incr_16, &peer_redis_lua,        &peer_redis_lua_16,
+    &peer_stint_all,     &peer_stint_takes,      &peer_stint_groups,
+    &peer_open_64_all,   &peer_open_64_huge_all, &peer_mutex_64_all,
+    &peer_mutex_all,     &peer_redis_all,        &peer_redis_all_16};
 enum { PEERS = sizeof(peers) / sizeof(peers[0]) };
 
 /* One peer, and what came out. */
