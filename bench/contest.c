@@ -36,8 +36,8 @@ enum { REPEATS = 15 };
 /* More than a key is asked for while it is timed. */
 #define TIMED_LIMIT STINT_LIMIT_MAX
 
-/* In the order of the table: each after what it is to be compared with; from peer_stint_all on those
- * that decide by several limits at once. */
+/* In the order of the table: each after what it is to be compared with; from peer_stint_all on
+ * those that decide by several limits at once. */
 static const struct peer *const peers[] = {
     &peer_stint,         &peer_stint_verdict,    &peer_stint_ahead,
     &peer_stint_batch,   &peer_stint_batch_64,

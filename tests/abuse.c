@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What somebody can do who means harm, and what is promised against it: floods of keys, keys that are chosen
- * to collide, noisy neighbours, numbers at the edges of their types, refunds of things never taken, limits on
- * memory. (A full table, outcome by outcome: full.c. Handlers that decide in the middle of a decision:
- * signal.c. Every limit and cost on one key: semantics.c. 65,535 policies: api.c.) */
+ * What somebody can do who means harm, and what is promised against it: floods of keys, keys that
+ * are chosen to collide, noisy neighbours, numbers at the edges of their types, refunds of things
+ * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
+ * the middle of a decision: signal.c. Every limit and cost on one key: semantics.c. 65,535
+ * policies: api.c.) */
 #include "limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -88,8 +89,8 @@ static void flood_once(struct stint_limiter *limiter, struct random *random,
         stint_reset(limiter, requests[0].policy, requests[0].key);
 }
 
-/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token, and go on to
- * exactly their limit. */
+/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token,
+ * and go on to exactly their limit. */
 static void check_flood(enum stint_on_full on_full, struct random *random) {
     struct stint_policy policies[KINDS];
     uint32_t used[KINDS][LIVE];
@@ -125,16 +126,15 @@ static void check_flood(enum stint_on_full on_full, struct random *random) {
     stint_close(limiter);
 }
 
-static void test_flood_spares_all_kinds(void **state) {
-    (void)state;
+TEST(test_flood_spares_all_kinds) {
     struct random random = {test_seed()};
     check_flood(STINT_FULL_ADMIT, &random);
     check_flood(STINT_FULL_REFUSE, &random);
 }
 
-/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the table, and
- * nothing else. F for what has a slot; G for a quiet key that is new, and with STINT_FULL_REPLACE it is given
- * one, and keeps it against keys with fewer tokens. */
+/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the
+ * table, and nothing else. F for what has a slot; G for a quiet key that is new, and with
+ * STINT_FULL_REPLACE it is given one, and keeps it against keys with fewer tokens. */
 static void check_noisy(enum stint_on_full on_full) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, on_full);
@@ -171,8 +171,7 @@ static void check_noisy(enum stint_on_full on_full) {
     stint_close(limiter);
 }
 
-static void test_noisy_beside_quiet(void **state) {
-    (void)state;
+TEST(test_noisy_beside_quiet) {
     check_noisy(STINT_FULL_ADMIT);
     check_noisy(STINT_FULL_REFUSE);
     check_noisy(STINT_FULL_REPLACE);
@@ -182,8 +181,8 @@ static void test_noisy_beside_quiet(void **state) {
 
 enum { SEQUENCE = PROBE_LINES * LINE_SLOTS, CHOSEN = SEQUENCE + 60, TABLE_KEYS = 40000 };
 
-/* What an attacker does who knows the secret: he asks his own copy of the table where a name would be, until
- * he has enough names of one home line. */
+/* What an attacker does who knows the secret: he asks his own copy of the table where a name would
+ * be, until he has enough names of one home line. */
 static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t from) {
     struct stint_limiter *copy = open_limiter(TABLE_KEYS, STINT_FULL_ADMIT);
     for (uint64_t name = from; n > 0; name++)
@@ -192,8 +191,8 @@ static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t f
     stint_close(copy);
 }
 
-/* Takes away all lines but those of the pages that hold the sequence of a home line, or gives them back: who
- * looks at another one gets SIGSEGV. */
+/* Takes away all lines but those of the pages that hold the sequence of a home line, or gives them
+ * back: who looks at another one gets SIGSEGV. */
 static void leave_only(const struct table *table, uint64_t home, int others) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t lines = (uintptr_t)table->lines, end = lines + table->line_count * CACHE_LINE;
@@ -204,9 +203,10 @@ static void leave_only(const struct table *table, uint64_t home, int others) {
     assert_int_equal(mprotect((void *)last, end / page * page - last, others), 0);
 }
 
-/* D: keys of one home line cost a search of the 24 lines that each key may be in, and no more than that, in
- * all that can be done with a key; G: those that find no room get the outcome that was chosen; F: others in
- * these lines keep their slots; and whoever's home is behind them does not notice. */
+/* D: keys of one home line cost a search of the 24 lines that each key may be in, and no more than
+ * that, in all that can be done with a key; G: those that find no room get the outcome that was
+ * chosen; F: others in these lines keep their slots; and whoever's home is behind them does not
+ * notice. */
 static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(TABLE_KEYS, on_full);
@@ -261,8 +261,7 @@ static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
     stint_close(limiter);
 }
 
-static void test_chosen_keys(void **state) {
-    (void)state;
+TEST(test_chosen_keys) {
     uint64_t page_lines = (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_LINE;
     for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
         check_chosen((enum stint_on_full)on_full, 0);                        /* first of a page */
@@ -271,16 +270,14 @@ static void test_chosen_keys(void **state) {
 }
 
 /* I: against another secret the same names are as good as any: each finds a line of its own. */
-static void test_chosen_keys_of_another_secret(void **state) {
-    (void)state;
+TEST(test_chosen_keys_of_another_secret) {
     uint64_t names[CHOSEN];
     choose_names(100, names, CHOSEN, 0);
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = TABLE_KEYS;
     options.clock = test_clock;
     test_time = T0;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     unsigned apart = 0;
     for (unsigned i = 0; i < CHOSEN; i++) {
@@ -339,8 +336,7 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
 /* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
  * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
  * lines, that of one. */
-static void test_flood_costs(void **state) {
-    (void)state;
+TEST(test_flood_costs) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
     skip();
@@ -405,8 +401,7 @@ enum { EDGES = sizeof edges / sizeof edges[0] };
  * granted is no more than the cost, and adds up to what is used; that never passes what 2^28 tokens allow,
  * nor spills into the bits beside it, so the key stays in its window, and its neighbours in the line keep
  * theirs. */
-static void test_cost_edges(void **state) {
-    (void)state;
+TEST(test_cost_edges) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
@@ -448,8 +443,7 @@ static void test_cost_edges(void **state) {
 
 /* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they give back
  * is granted once more, no more than that: whatever is refunded, a key never has more than its capacity. */
-static void test_refunds_never_taken(void **state) {
-    (void)state;
+TEST(test_refunds_never_taken) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
@@ -546,8 +540,7 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
 
 /* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all that it had
  * got; where it fits, it opens. */
-static void test_address_space_limits(void **state) {
-    (void)state;
+TEST(test_address_space_limits) {
 #if defined(STINT_BUILTIN_ATOMICS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
     skip();
@@ -612,7 +605,8 @@ static int use_small_file_system(void) {
     CHECK(entries_of_directory() == 0);
     CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
 
-    /* It fits. Then somebody fills the rest, to the last block, before any of the table was touched. */
+    /* It fits. Then somebody fills the rest, to the last block, before any of the table was
+     * touched. */
     options.max_keys = 5000;
     CHECK(stint_open(&options, &limiter) == 0);
     int filler = open(name, O_WRONLY | O_CREAT, 0600);
@@ -640,8 +634,7 @@ static int use_small_file_system(void) {
 
 /* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
  * harm, as all blocks of a table were reserved when it was made. */
-static void test_full_file_system(void **state) {
-    (void)state;
+TEST(test_full_file_system) {
     test_time = T0;
     fflush(NULL);
     pid_t child = fork();
@@ -658,8 +651,7 @@ static void test_full_file_system(void **state) {
 }
 
 /* `ulimit -f`: likewise, without any right to mount. */
-static void test_file_size_limit(void **state) {
-    (void)state;
+TEST(test_file_size_limit) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -681,12 +673,11 @@ static void test_file_size_limit(void **state) {
 
 /* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
  * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
-static void test_truncated_in_use(void **state) {
-    (void)state;
+TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);
     struct stint_limiter *limiter = NULL, *other = NULL;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
     const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
     for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
@@ -715,7 +706,7 @@ static void test_truncated_in_use(void **state) {
 #endif
     }
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(stint_open(&options, &other), 0);
+    other = open_with(&options);
     assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
     assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
     stint_close(other);

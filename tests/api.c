@@ -33,8 +33,7 @@ static void assert_not_opened(const struct stint_options *options, const char *w
     assert_reason(word);
 }
 
-static void test_open(void **state) {
-    (void)state;
+TEST(test_open) {
     struct stint_options options = good_options();
     struct stint_limiter *limiter;
 
@@ -73,8 +72,7 @@ static void test_open(void **state) {
     stint_close(NULL);
 }
 
-static void test_open_errors(void **state) {
-    (void)state;
+TEST(test_open_errors) {
     struct stint_options options = good_options();
 
     options.max_keys = 0;
@@ -129,8 +127,7 @@ static void test_open_errors(void **state) {
 }
 
 /* Structs of a later version: what this one does not know must be 0, and is left alone. */
-static void test_larger_structs(void **state) {
-    (void)state;
+TEST(test_larger_structs) {
     enum { LATER = 40 };
     static const unsigned char zeros[LATER];
     static const size_t places[] = {0, 1, 8, LATER - 1};
@@ -192,8 +189,7 @@ static void test_larger_structs(void **state) {
     stint_close(limiter);
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+TEST(test_no_memory) {
     /* 2^45 bytes of slots cannot be had under this limit; the sanitizers' own needs can. */
     struct rlimit old, low;
     assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
@@ -211,8 +207,7 @@ static void test_no_memory(void **state) {
     assert_true(stint_reason()[0] != '\0');
 }
 
-static void test_clocks(void **state) {
-    (void)state;
+TEST(test_clocks) {
     struct stint_options options = good_options();
     struct stint_limiter *limiter;
     assert_int_equal(stint_open(&options, &limiter), 0);
@@ -250,8 +245,7 @@ static void assert_not_added(struct stint_limiter *limiter, const struct stint_p
     assert_int_equal(stint_policy_format(policy, text, sizeof text), -EINVAL);
 }
 
-static void test_policy_errors(void **state) {
-    (void)state;
+TEST(test_policy_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     const struct stint_policy good = make_policy("good", 10, MINUTE, 0, 0);
     struct stint_policy policy = good;
@@ -335,8 +329,7 @@ static void test_policy_errors(void **state) {
     stint_close(limiter);
 }
 
-static void test_policy_add_find_get(void **state) {
-    (void)state;
+TEST(test_policy_add_find_get) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     assert_int_equal(policy_found(limiter, "api"), -ENOENT);
     assert_int_equal(policy_found(limiter, NULL), -EINVAL);
@@ -380,8 +373,7 @@ static void test_policy_add_find_get(void **state) {
     stint_close(limiter);
 }
 
-static void test_policy_change(void **state) {
-    (void)state;
+TEST(test_policy_change) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     const struct stint_policy old = make_policy("api", 100, MINUTE, 0, 0);
     uint32_t id = add_policy(limiter, "api", 100, MINUTE, 0, 0);
@@ -427,8 +419,7 @@ static void test_policy_change(void **state) {
 }
 
 /* A policy without a name gets its rate for one. */
-static void test_policy_default_name(void **state) {
-    (void)state;
+TEST(test_policy_default_name) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "", 100, MINUTE, 0, 0);
     struct stint_policy got = STINT_POLICY_INIT;
@@ -455,8 +446,7 @@ static void test_policy_default_name(void **state) {
 }
 
 /* Names that are alike, found by two handles of one table, whoever added them. */
-static void test_many_names(void **state) {
-    (void)state;
+TEST(test_many_names) {
     struct stint_options options = good_options();
     options.max_policies = 3000;
     const size_t size = stint_memory_size(&options);
@@ -482,8 +472,7 @@ static void test_many_names(void **state) {
 }
 
 /* Tables of many sizes, filled: of 65,535 policies, too, in well under a second. */
-static void test_policy_table(void **state) {
-    (void)state;
+TEST(test_policy_table) {
     static const uint32_t sizes[] = {0, 1, 2, 65, 1000, STINT_POLICIES_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct stint_options options = good_options();
@@ -513,8 +502,7 @@ static void test_policy_table(void **state) {
     }
 }
 
-static void test_unknown_policy(void **state) {
-    (void)state;
+TEST(test_unknown_policy) {
     test_time = T0;
     static const uint32_t unknown[] = {1, 2, 63, 64, 65534, 65535, 65536, 65537, UINT32_MAX};
     const struct stint_verdict expected = {.flags = STINT_UNKNOWN_POLICY,
@@ -550,8 +538,7 @@ static void test_unknown_policy(void **state) {
 }
 
 /* verdict may be NULL everywhere, and the counting is the same. */
-static void test_no_verdict(void **state) {
-    (void)state;
+TEST(test_no_verdict) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
@@ -568,8 +555,7 @@ static void test_no_verdict(void **state) {
     stint_close(limiter);
 }
 
-static void test_stats_errors(void **state) {
-    (void)state;
+TEST(test_stats_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
     struct stint_stats stats;
@@ -597,8 +583,7 @@ static int compare_keys(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void test_keys(void **state) {
-    (void)state;
+TEST(test_keys) {
     enum { N = 200000 };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     stint_key empty = stint_key_of(limiter, NULL, 0);
@@ -646,8 +631,7 @@ static stint_key join2(struct stint_limiter *limiter, const char *a, const char 
     return stint_key_join(limiter, stint_key_of(limiter, a, strlen(a)), b, strlen(b));
 }
 
-static void test_key_join(void **state) {
-    (void)state;
+TEST(test_key_join) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     stint_key keys[] = {
         join2(limiter, "ab", "c"),
@@ -677,8 +661,7 @@ static void test_key_join(void **state) {
     stint_close(limiter);
 }
 
-static void test_secrets(void **state) {
-    (void)state;
+TEST(test_secrets) {
     unsigned char secret[STINT_SECRET_SIZE];
     memcpy(secret, test_secret(), sizeof secret);
     struct stint_options options = good_options();
@@ -715,8 +698,7 @@ static void test_secrets(void **state) {
 
 /* ---- Messages ------------------------------------------------------------------------------ */
 
-static void test_messages(void **state) {
-    (void)state;
+TEST(test_messages) {
     static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC,     ENOENT,
                                  EAGAIN, EPROTO, EBUSY,  EOPNOTSUPP, EACCES};
     size_t n = sizeof errors / sizeof errors[0];
@@ -742,8 +724,7 @@ static void test_messages(void **state) {
 }
 
 /* Runs first: nothing has failed in this thread yet. */
-static void test_no_reason_yet(void **state) {
-    (void)state;
+TEST(test_no_reason_yet) {
     assert_string_equal(stint_reason(), "");
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     add_policy(limiter, "p", 1, MINUTE, 0, 0);

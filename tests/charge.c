@@ -116,20 +116,18 @@ static void check_counts(enum kind kind) {
     stint_close(limiter);
 }
 
-static void test_counts(void **state) {
-    (void)state;
+TEST(test_counts) {
     for (int kind = 0; kind < KINDS; kind++)
         check_counts((enum kind)kind);
 }
 
 /* The near limit is that of verdicts; it counts decisions alone. */
-static void test_near_limit_of_charges(void **state) {
-    (void)state;
+TEST(test_near_limit_of_charges) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
     policy.near_limit = 50;
-    uint32_t id = (uint32_t)policy_added(limiter, &policy);
+    uint32_t id = add_made(limiter, &policy);
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
@@ -139,8 +137,7 @@ static void test_near_limit_of_charges(void **state) {
 }
 
 /* The example of stint.h: failed logins, of whom each tries as often as he may. */
-static void test_failed_logins(void **state) {
-    (void)state;
+TEST(test_failed_logins) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     uint32_t id = add_policy(limiter, "failed logins", 3, MINUTE, 0, 0);
@@ -170,8 +167,7 @@ static void test_failed_logins(void **state) {
 
 /* A charge is of the window of now; of who is late, of the newer one that the key is in; and by
  * whoever is later than the window and 60 s, of the clock's. */
-static void test_windows_of_charges(void **state) {
-    (void)state;
+TEST(test_windows_of_charges) {
     struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
     static const uint64_t lates[] = {0, 1, 30 * SECOND, 2 * HOUR};
     for (uint32_t id = 0; id < KINDS; id++) {
@@ -202,8 +198,7 @@ static void test_windows_of_charges(void **state) {
 
 /* The shares are filled in turn, and the rest goes to the first: what is used is what was taken and
  * charged. */
-static void test_stripes(void **state) {
-    (void)state;
+TEST(test_stripes) {
     struct random random = {test_seed()};
     for (uint32_t stripes = 2; stripes <= 64; stripes *= 2) {
         for (unsigned round = 0; round < 60; round++) {
@@ -211,7 +206,7 @@ static void test_stripes(void **state) {
             uint32_t limit = stripes + (uint32_t)random_below(&random, 3 * stripes);
             struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
             policy.stripes = stripes;
-            uint32_t id = (uint32_t)policy_added(limiter, &policy);
+            uint32_t id = add_made(limiter, &policy);
             uint32_t used = 0;
             test_time = T0;
             for (int i = 0; i < 30; i++) {
@@ -273,8 +268,7 @@ static struct stint_limiter *open_held(enum stint_on_full on_full) {
 }
 
 /* Without a slot nothing is charged, and never refused. */
-static void test_full(void **state) {
-    (void)state;
+TEST(test_full) {
     for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
         struct stint_limiter *limiter = open_held(on_full);
         bool admit = on_full == STINT_FULL_ADMIT;
@@ -317,8 +311,7 @@ static void test_full(void **state) {
 }
 
 /* With STINT_FULL_REPLACE a charge gets a slot, and a look takes nobody's. */
-static void test_full_replaces(void **state) {
-    (void)state;
+TEST(test_full_replaces) {
     for (uint32_t id = 0; id < KINDS; id++) {
         struct stint_limiter *limiter = open_held(STINT_FULL_REPLACE);
         stint_key key = number_key(limiter, 100);
@@ -407,8 +400,7 @@ static void check_looks_of_all(bool groups) {
     stint_close(limiter);
 }
 
-static void test_looks_of_all(void **state) {
-    (void)state;
+TEST(test_looks_of_all) {
     check_looks_of_all(false);
     check_looks_of_all(true);
 }
@@ -416,8 +408,7 @@ static void test_looks_of_all(void **state) {
 /* ---- Given back ----------------------------------------------------------------------------- */
 
 /* All that several requests took, each in its window, and of nothing else. */
-static void test_refund_all(void **state) {
-    (void)state;
+TEST(test_refund_all) {
     struct random random = {test_seed()};
     enum { KEYS = 3, MANY = 20 };
     for (uint64_t round = 0; round < test_rounds(200); round++) {
@@ -488,8 +479,7 @@ static void test_refund_all(void **state) {
 }
 
 /* What a refused whole has given back by itself is none of what was refunded. */
-static void test_refused_wholes_refund_nothing(void **state) {
-    (void)state;
+TEST(test_refused_wholes_refund_nothing) {
     struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
     for (uint32_t id = 0; id < KINDS; id++) {
         if (id == SHADOWING)
@@ -558,8 +548,7 @@ static size_t pick_groups(struct random *random, const struct stint_limiter *lim
 }
 
 /* Groups get the verdicts that each would get of stint_decide_all, one after the other. */
-static void test_groups_are_wholes(void **state) {
-    (void)state;
+TEST(test_groups_are_wholes) {
     struct random random = {test_seed()};
     uint64_t whole = 0, refused = 0;
     for (uint64_t round = 0; round < test_rounds(150); round++) {
@@ -626,8 +615,7 @@ static void test_groups_are_wholes(void **state) {
     assert_true(whole > refused / 10 && refused > whole / 10);
 }
 
-static void test_no_groups(void **state) {
-    (void)state;
+TEST(test_no_groups) {
     struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
     const size_t ends[] = {0, 0, 0};
     assert_int_equal(stint_decide_groups(limiter, NULL, NULL, 0, STINT_NOW, NULL), 0);

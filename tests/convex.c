@@ -340,8 +340,7 @@ static size_t run_table(const struct table *table, enum way way) {
     return i;
 }
 
-static void test_tables(void **state) {
-    (void)state;
+TEST(test_tables) {
     size_t cases = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         for (enum way way = BY_DECIDE; way < WAYS; way++)
@@ -351,8 +350,7 @@ static void test_tables(void **state) {
 }
 
 /* Random runs of the rules and the library, side by side. */
-static void test_random_runs(void **state) {
-    (void)state;
+TEST(test_random_runs) {
     struct random random = {test_seed()};
     static const uint64_t windows[] = {10 * MS, SECOND, MINUTE, DAY};
     uint64_t ok = 0, refused = 0, reserved = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A process dies before each single atomic operation of each kind of call, on a table that others share.
- * Whoever comes after it is held up by nothing, is granted what is left and never more, and finds at most
- * what the dead was about to take gone (promises A, B, E). Set-up that was begun is finished or undone. */
+ * A process dies before each single atomic operation of each kind of call, on a table that others
+ * share. Whoever comes after it is held up by nothing, is granted what is left and never more, and
+ * finds at most what the dead was about to take gone (promises A, B, E). Set-up that was begun is
+ * finished or undone. */
 #include "limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -20,15 +21,6 @@ enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
 static void *memory;
 static size_t size;
 
-static struct stint_options options_of(enum stint_on_full on_full) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = MAX_KEYS;
-    options.on_full = on_full;
-    options.clock = test_clock;
-    options.secret = test_secret();
-    return options;
-}
-
 struct scene {
     struct stint_limiter *limiter;
     uint32_t plain, striped, carries;
@@ -36,7 +28,7 @@ struct scene {
 };
 
 static struct stint_limiter *attach(enum stint_on_full on_full) {
-    struct stint_options options = options_of(on_full);
+    struct stint_options options = fixture_options(MAX_KEYS, on_full);
     struct stint_limiter *limiter;
     if (stint_open_in(&options, memory, size, &limiter) != 0)
         fail_msg("%s", stint_reason());
@@ -47,17 +39,17 @@ static void add_policies(struct scene *scene) {
     scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
-    scene->striped = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->striped = add_made(scene->limiter, &policy);
     policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
     policy.capacity = 2 * LIMIT;
-    scene->carries = (uint32_t)policy_added(scene->limiter, &policy);
+    scene->carries = add_made(scene->limiter, &policy);
 }
 
 static void take(const struct scene *scene) {
     (void)stint_take(scene->limiter, scene->plain, scene->key, 1, STINT_NOW, NULL);
 }
 
-/* ---- What may be under way when a process dies ------------------------------------------------ */
+/* ---- What may be under way when a process dies ----------------------------------------------- */
 
 static void nothing(const struct scene *scene) {
     (void)scene;
@@ -173,7 +165,7 @@ static const struct act {
     {"attaching", nothing, attach_and_take, 1, 0, STINT_FULL_REFUSE, false, true},
 };
 
-/* ---- The death -------------------------------------------------------------------------------- */
+/* ---- The death ------------------------------------------------------------------------------- */
 
 static uint64_t steps_left;
 
@@ -206,7 +198,8 @@ int __wrap_madvise(void *address, size_t length, int advice) {
     return __real_madvise(address, length, advice);
 }
 
-/* Runs the act in a process that dies before its step of that number. Returns false if it came to its end. */
+/* Runs the act in a process that dies before its step of that number. Returns false if it came to
+ * its end. */
 static bool die(const struct scene *scene, void (*act)(const struct scene *scene), uint64_t step) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -242,8 +235,7 @@ static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_
     return granted;
 }
 
-static void test_death_at_each_step(void **state) {
-    (void)state;
+TEST(test_death_at_each_step) {
     uint64_t deaths = 0;
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
         const struct act *act = &acts[i];
@@ -262,7 +254,8 @@ static void test_death_at_each_step(void **state) {
             if (granted > left || granted + act->tokens < left)
                 fail_msg("%s, step %" PRIu64 ": %" PRIu32 " granted after it", act->name, step,
                          granted);
-            if (!act->replaces) { /* then keys lose their slots to each other: A and B do not hold */
+            /* then keys lose their slots to each other: A and B do not hold */
+            if (!act->replaces) {
                 assert_int_equal(granted_after(&scene, scene.plain, number_key(scene.limiter, 8)),
                                  LIMIT);
                 granted = granted_after(&scene, scene.striped, scene.key);
@@ -289,8 +282,7 @@ static void test_death_at_each_step(void **state) {
 }
 
 /* A change is made whole or not at all, and what comes after it finds one or the other. */
-static void test_death_in_change(void **state) {
-    (void)state;
+TEST(test_death_in_change) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -325,8 +317,7 @@ static void test_death_in_change(void **state) {
 }
 
 /* A reset is one step: the key is as it was, or new. */
-static void test_death_in_reset(void **state) {
-    (void)state;
+TEST(test_death_in_reset) {
     struct scene scene;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
@@ -354,7 +345,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
 /* ---- Makers of a table ----------------------------------------------------------------------- */
 
 static struct stint_limiter *make_or_attach(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     options.secret = NULL;
     options.flags = STINT_PREFAULT;
     struct stint_limiter *limiter;
@@ -393,8 +384,7 @@ static void close_after_maker(struct scene *scene, uint32_t taken) {
     stint_close(scene->limiter);
 }
 
-static void test_death_in_making(void **state) {
-    (void)state;
+TEST(test_death_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -412,8 +402,7 @@ static void test_death_in_making(void **state) {
 }
 
 /* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
-static void test_stop_in_making(void **state) {
-    (void)state;
+TEST(test_stop_in_making) {
     if (emulated("robust mutexes"))
         skip();
     struct scene scene;
@@ -456,7 +445,7 @@ static void test_stop_in_making(void **state) {
 }
 
 int main(void) {
-    struct stint_options options = options_of(STINT_FULL_REFUSE);
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {

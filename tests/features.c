@@ -342,8 +342,7 @@ static const struct script scripts[] = {
 };
 /* clang-format on */
 
-static void test_scripts(void **state) {
-    (void)state;
+TEST(test_scripts) {
     size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
     print_message("%zu verdicts\n", verdicts);
 }
@@ -352,8 +351,7 @@ static void test_scripts(void **state) {
 
 /* Of policies of all kinds: a refused request is refused until the very nanosecond, and fits at
  * it, if nobody else takes. */
-static void test_retry_after_is_exact(void **state) {
-    (void)state;
+TEST(test_retry_after_is_exact) {
     struct random random = {test_seed()};
     static const uint64_t windows[] = {10 * MS, 70 * MS, SECOND, MINUTE, DAY};
     uint64_t tried = 0;
@@ -416,8 +414,7 @@ static void test_retry_after_is_exact(void **state) {
 }
 
 /* Waits beyond what 64 bits of ns can say do not wrap. */
-static void test_waits_do_not_wrap(void **state) {
-    (void)state;
+TEST(test_waits_do_not_wrap) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 1, DAY, 0, 0);
@@ -436,8 +433,7 @@ static void test_waits_do_not_wrap(void **state) {
 }
 
 /* This call's own limit cannot make a count larger than its slot holds. */
-static void test_own_limits_stay_in_their_slot(void **state) {
-    (void)state;
+TEST(test_own_limits_stay_in_their_slot) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("reserve", 10, MINUTE, 0, 0);
@@ -487,17 +483,12 @@ static struct stint_limiter *open_with_secret(unsigned char filler) {
     memcpy(secret, test_secret(), sizeof secret);
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] ^= (unsigned char)(filler * i); /* not alike: XXH3 xors parts of it */
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 20000;
-    options.clock = test_clock;
+    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
     options.secret = secret;
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    return limiter;
+    return open_with(&options);
 }
 
-static void test_windows_per_key(void **state) {
-    (void)state;
+TEST(test_windows_per_key) {
     enum { KEYS = 10000, BINS = 100 };
     static const uint64_t windows[] = {10 * MS, 100 * MS, MINUTE, HOUR, 366 * DAY};
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
@@ -553,8 +544,7 @@ static void test_windows_per_key(void **state) {
 
 /* ---- Jitter --------------------------------------------------------------------------------- */
 
-static void test_jitter(void **state) {
-    (void)state;
+TEST(test_jitter) {
     enum { KEYS = 5000, BINS = 20 };
     static const uint32_t percents[] = {1, 10, 50, 100};
     for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
@@ -599,8 +589,7 @@ static void test_jitter(void **state) {
 }
 
 /* The wait of a reservation that is granted is exact; that of one that is refused is not. */
-static void test_jitter_of_reservations(void **state) {
-    (void)state;
+TEST(test_jitter_of_reservations) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 1, MINUTE, 0, 0);
@@ -622,8 +611,7 @@ static void test_jitter_of_reservations(void **state) {
 
 /* ---- Near limit ----------------------------------------------------------------------------- */
 
-static void test_near_limit_is_counted(void **state) {
-    (void)state;
+TEST(test_near_limit_is_counted) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
@@ -671,8 +659,7 @@ static void test_near_limit_is_counted(void **state) {
 /* ---- All or nothing ------------------------------------------------------------------------- */
 
 /* 2,000 an hour and 33 a minute of each user, 10 a minute of each of his endpoints. */
-static void test_all_of_a_ladder(void **state) {
-    (void)state;
+TEST(test_all_of_a_ladder) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t ids[3] = {add_policy(limiter, "hour", 2000, HOUR, 0, 0),
@@ -728,8 +715,7 @@ static void test_all_of_a_ladder(void **state) {
     stint_close(limiter);
 }
 
-static void test_all_twice_the_same(void **state) {
-    (void)state;
+TEST(test_all_twice_the_same) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     struct stint_policy policies[4] = {
@@ -763,8 +749,7 @@ static void test_all_twice_the_same(void **state) {
     stint_close(limiter);
 }
 
-static void test_all_with_shadows_and_looks(void **state) {
-    (void)state;
+TEST(test_all_with_shadows_and_looks) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
@@ -800,8 +785,7 @@ static void test_all_with_shadows_and_looks(void **state) {
     stint_close(limiter);
 }
 
-static void test_all_of_nothing(void **state) {
-    (void)state;
+TEST(test_all_of_nothing) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
@@ -832,8 +816,7 @@ static void test_all_of_nothing(void **state) {
 }
 
 /* Of policies of all kinds, many at once: all of them have taken, or none has. */
-static void test_all_or_nothing(void **state) {
-    (void)state;
+TEST(test_all_or_nothing) {
     enum { POLICIES = 6, MANY = 24, KEYS = 3 };
     struct random random = {test_seed()};
     uint64_t taken = 0, refused = 0;
@@ -913,8 +896,7 @@ static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint
 
 /* The whole limit and no more, whatever it is split into, with looks and refusals that are
  * exact. */
-static void test_stripes_are_exact(void **state) {
-    (void)state;
+TEST(test_stripes_are_exact) {
     static const uint32_t limits[] = {1, 2, 3, 7, 64, 65, 100, 127, 1000};
     for (uint32_t stripes = 1; stripes <= 64; stripes *= 2) {
         for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
@@ -959,8 +941,7 @@ static void test_stripes_are_exact(void **state) {
 }
 
 /* A cost above one is gathered from several stripes, or given back. */
-static void test_stripes_gather(void **state) {
-    (void)state;
+TEST(test_stripes_gather) {
     uint32_t id;
     struct stint_limiter *limiter = open_striped(100, 8, &id);
     struct stint_verdict v = ask(limiter, id, 1, 70, 0);
@@ -1006,8 +987,7 @@ static void test_stripes_gather(void **state) {
     stint_close(limiter);
 }
 
-static void test_stripes_refund_and_reset(void **state) {
-    (void)state;
+TEST(test_stripes_refund_and_reset) {
     uint32_t id;
     struct stint_limiter *limiter = open_striped(100, 16, &id);
     assert_int_equal(ask(limiter, id, 1, 90, 0).granted, 90);
@@ -1037,8 +1017,7 @@ static void test_stripes_refund_and_reset(void **state) {
 
 /* A late caller whose cost needs several stripes, some of which are in a newer window, joins that
  * one. Promise E: he gets an answer. */
-static void test_stripes_of_a_late_caller(void **state) {
-    (void)state;
+TEST(test_stripes_of_a_late_caller) {
     for (int used_before = 0; used_before < 2; used_before++) {
         uint32_t id;
         struct stint_limiter *limiter = open_striped(10, 2, &id);
@@ -1062,10 +1041,9 @@ static void test_stripes_of_a_late_caller(void **state) {
     }
 }
 
-/* A request's own limit on a striped key: above the policy's it is the policy's, below it is compared
- * with what all stripes hold, whatever the flags. */
-static void test_stripes_own_limit(void **state) {
-    (void)state;
+/* A request's own limit on a striped key: above the policy's it is the policy's, below it is
+ * compared with what all stripes hold, whatever the flags. */
+TEST(test_stripes_own_limit) {
     uint32_t id;
     struct stint_limiter *limiter = open_striped(800, 8, &id);
     struct stint_request request = {.key = 1, .policy = id, .cost = 10000, .limit = 100000};
@@ -1086,8 +1064,7 @@ static void test_stripes_own_limit(void **state) {
 }
 
 /* Requests that can never fit take no live key's slot; counted refusals never become debts. */
-static void test_refusals_take_nothing(void **state) {
-    (void)state;
+TEST(test_refusals_take_nothing) {
     struct stint_limiter *limiter = open_limiter(64, STINT_FULL_REPLACE);
     uint32_t id = add_policy(limiter, "day", 10, DAY, 0, 0);
     for (uint64_t i = 0; i < 1000; i++)
@@ -1106,8 +1083,7 @@ static void test_refusals_take_nothing(void **state) {
 
 /* C: a request that is refused gives a striped key no slots, but one for the mark of its first
  * refusal. */
-static void test_stripes_refused_claim_nothing(void **state) {
-    (void)state;
+TEST(test_stripes_refused_claim_nothing) {
     for (uint32_t stripes = 2; stripes <= 64; stripes *= 2) {
         uint32_t id;
         struct stint_limiter *limiter = open_striped(2 * stripes, stripes, &id);
@@ -1129,8 +1105,7 @@ static void test_stripes_refused_claim_nothing(void **state) {
 }
 
 /* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
-static void test_stripes_change(void **state) {
-    (void)state;
+TEST(test_stripes_change) {
     struct random random = {test_seed()};
     for (int round = 0; round < 300; round++) {
         uint32_t stripes = 2u << random_below(&random, 6);
@@ -1167,8 +1142,7 @@ static void test_stripes_change(void **state) {
 
 /* A slot from which something carries over is not given away: not a debt, not a missing token, not
  * the window before. */
-static void test_carrying_slots_stay(void **state) {
-    (void)state;
+TEST(test_carrying_slots_stay) {
     static const struct {
         uint32_t used;
         uint64_t rolling, smooth; /* when the slot is free */
@@ -1206,8 +1180,7 @@ static void test_carrying_slots_stay(void **state) {
 
 /* A striped key that finds no slot for one of its stripes is decided as the table's user chose, and
  * what its other stripes gave is given back. */
-static void test_stripes_of_a_full_table(void **state) {
-    (void)state;
+TEST(test_stripes_of_a_full_table) {
     for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(2, on_full); /* four slots */
@@ -1236,8 +1209,7 @@ static void test_stripes_of_a_full_table(void **state) {
 }
 
 /* A flood of other keys in every window does not make anybody's debt or last window forgotten. */
-static void test_floods_do_not_pay_debts(void **state) {
-    (void)state;
+TEST(test_floods_do_not_pay_debts) {
     test_time = T0;
     enum { KEYS = 50 };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
@@ -1272,7 +1244,8 @@ static void test_floods_do_not_pay_debts(void **state) {
 static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
                                                  .retry_after = STINT_NEVER};
 
-/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a number `i`. */
+/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
+ * number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
     static const uint32_t together[][2] = {
         {CHARGE | PARTIAL, 0},
@@ -1323,8 +1296,7 @@ static void assert_bad(const struct stint_verdict *verdict, const struct stint_r
 }
 
 /* Refused, marked and counted, whoever is asked, and nothing is written. */
-static void test_bad_requests(void **state) {
-    (void)state;
+TEST(test_bad_requests) {
     for (uint32_t id = 0; id < KINDS; id++) {
         struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
         stint_key keys[2] = {number_key(limiter, 1), number_key(limiter, 2)};
@@ -1357,8 +1329,7 @@ static void test_bad_requests(void **state) {
 }
 
 /* The others of a batch are decided. */
-static void test_bad_requests_of_a_batch(void **state) {
-    (void)state;
+TEST(test_bad_requests_of_a_batch) {
     struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
     enum { N = 40 };
     struct stint_request requests[N], bad;
@@ -1428,8 +1399,7 @@ static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
     assert_int_equal(used_of(limiter, id, key), 3);
 }
 
-static void test_bad_requests_of_a_whole(void **state) {
-    (void)state;
+TEST(test_bad_requests_of_a_whole) {
     static const uint32_t ids[] = {PLAIN, SMOOTH, STRIPED};
     for (size_t p = 0; p < 3; p++) {
         for (int groups = 0; groups < 2; groups++) {
@@ -1449,8 +1419,7 @@ static void test_bad_requests_of_a_whole(void **state) {
 }
 
 /* More than can be decided as one. */
-static void test_too_many_of_a_whole(void **state) {
-    (void)state;
+TEST(test_too_many_of_a_whole) {
     enum { MANY = 3 * STINT_ALL_MAX };
     struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
     struct stint_request requests[MANY];
@@ -1493,8 +1462,7 @@ static void test_too_many_of_a_whole(void **state) {
 
 /* ---- Contradictions ------------------------------------------------------------------------- */
 
-static void test_contradictions(void **state) {
-    (void)state;
+TEST(test_contradictions) {
     enum { P = STINT_START_PER_KEY, S = STINT_SMOOTH, C = STINT_COUNT_REFUSED };
     static const struct {
         uint32_t limit, capacity, max_reserved, stripes, flags, near_limit, jitter;
@@ -1601,8 +1569,7 @@ static void test_contradictions(void **state) {
 }
 
 /* What a change must leave as it is. */
-static void test_changes_that_cannot_be(void **state) {
-    (void)state;
+TEST(test_changes_that_cannot_be) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
     struct stint_policy plain = make_policy("plain", 10, MINUTE, 0, 0), policy;
     struct stint_policy smooth = make_policy("smooth", 10, MINUTE, 0, STINT_SMOOTH);
@@ -1634,7 +1601,8 @@ static void test_changes_that_cannot_be(void **state) {
     policy.stripes = 0;
     assert_int_equal(stint_policy_change(limiter, ids[3], &policy), -EINVAL);
 
-    /* Refusals that were counted would become debts, also by way of a policy that counts them no more. */
+    /* Refusals that were counted would become debts, also by way of a policy that counts them no
+     * more. */
     struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
     uint32_t counting = add_made(limiter, &counts);
     counts.flags = 0;

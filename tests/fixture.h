@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What the tests of the public interface share: a limiter on a made-up clock, memory for processes, and the
- * comparison of two verdicts in all their fields. */
+ * What the tests of the public interface share: a limiter on a made-up clock, memory for
+ * processes, and the comparison of two verdicts in all their fields. */
 #ifndef STINT_TESTS_FIXTURE_H
 #define STINT_TESTS_FIXTURE_H
 
@@ -27,6 +27,9 @@
 #include "policy_id.h"
 #include "stint.h"
 
+/* A test of cmocka that needs no state. */
+#define TEST(name) static void name(__attribute__((unused)) void **state)
+
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)
 #define MINUTE (60 * SECOND)
@@ -46,7 +49,8 @@ uint64_t test_clock(void);
 /* The same hashes in every run, so that a failure comes back. */
 const void *test_secret(void);
 
-/* qemu-user leaves some of the kernel's work undone. Who runs the tests under it says so (aarch64.ini). */
+/* qemu-user leaves some of the kernel's work undone. Who runs the tests under it says so
+ * (aarch64.ini). */
 bool emulated(const char *lacks);
 
 /* Those with the test's clock and secret. */

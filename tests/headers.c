@@ -159,8 +159,7 @@ static size_t read_fields(char *text, struct field *fields, size_t most) {
 
 /* ---- Exact text ----------------------------------------------------------------------------- */
 
-static void test_example_of_the_header(void **state) {
-    (void)state;
+TEST(test_example_of_the_header) {
     uint32_t policies[] = {add_policy(limiter, "permin", 50, MINUTE, 0, 0),
                            add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
@@ -197,8 +196,7 @@ static void test_example_of_the_header(void **state) {
 }
 
 /* Out of real decisions. */
-static void test_decisions(void **state) {
-    (void)state;
+TEST(test_decisions) {
     uint32_t policy = add_policy(limiter, "", 2, MINUTE, 0, 0);
     stint_key key = number_key(limiter, 1);
     struct stint_verdict verdict;
@@ -228,8 +226,7 @@ static void test_decisions(void **state) {
 }
 
 /* What was let through has nothing to retry. */
-static void test_shadowed(void **state) {
-    (void)state;
+TEST(test_shadowed) {
     uint32_t policy = add_policy(limiter, "trial", 1, SECOND, 0, STINT_SHADOW);
     stint_key key = number_key(limiter, 1);
     struct stint_verdict verdict;
@@ -246,8 +243,7 @@ static void test_shadowed(void **state) {
 
 /* What was decided without a slot says nothing of what a client has left: only when to come
  * back. */
-static void test_untracked(void **state) {
-    (void)state;
+TEST(test_untracked) {
     const uint32_t policies[] = {add_policy(limiter, "permin", 50, MINUTE, 0, 0),
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0),
                                  add_policy(limiter, "perday", 5000, DAY, 0, 0)};
@@ -321,8 +317,7 @@ static uint32_t add_parsed(const char *text) {
 }
 
 /* The quota is what a window brings, though a key may hold more of it, or less. */
-static void test_quota(void **state) {
-    (void)state;
+TEST(test_quota) {
     static const struct {
         const char *policy;
         uint32_t limit; /* of the request */
@@ -362,8 +357,7 @@ static void test_quota(void **state) {
 }
 
 /* A granted reservation has a wait, and is no refusal. */
-static void test_reserved(void **state) {
-    (void)state;
+TEST(test_reserved) {
     struct stint_verdict verdict;
     struct stint_request request = {.key = number_key(limiter, 1),
                                     .policy = add_parsed("5/s reserve=10 name=ahead"),
@@ -381,8 +375,7 @@ static void test_reserved(void **state) {
 }
 
 /* One that was given no name is called by its rate, as that is now; its name in the table stays. */
-static void test_unnamed(void **state) {
-    (void)state;
+TEST(test_unnamed) {
     uint32_t named = add_policy(limiter, "10/minute name", 10, MINUTE, 0, 0);
     uint32_t unnamed = add_policy(limiter, "", 10, MINUTE, 0, 0);
     const uint32_t policies[] = {named, unnamed};
@@ -397,8 +390,7 @@ static void test_unnamed(void **state) {
 }
 
 /* The verdict of a policy that was unknown when it was asked. */
-static void test_policy_added_since(void **state) {
-    (void)state;
+TEST(test_policy_added_since) {
     struct stint_verdict verdict;
     assert_false(stint_take(limiter, 0, number_key(limiter, 1), 1, T0, &verdict));
     uint32_t policy = add_policy(limiter, "late", 7, MINUTE, 0, 0);
@@ -406,8 +398,7 @@ static void test_policy_added_since(void **state) {
                 "RateLimit-Policy: \"late\";q=7;w=60\r\nRateLimit: \"late\";r=0;t=0\r\n");
 }
 
-static void test_seconds_are_rounded_up(void **state) {
-    (void)state;
+TEST(test_seconds_are_rounded_up) {
     static const struct {
         uint64_t ns;
         const char *seconds;
@@ -441,8 +432,7 @@ static void test_seconds_are_rounded_up(void **state) {
     }
 }
 
-static void test_windows(void **state) {
-    (void)state;
+TEST(test_windows) {
     static const struct {
         uint64_t window;
         int64_t seconds;
@@ -467,8 +457,7 @@ static void test_windows(void **state) {
     }
 }
 
-static void test_retry_after(void **state) {
-    (void)state;
+TEST(test_retry_after) {
     uint32_t one = add_policy(limiter, "one", 1, MINUTE, 0, 0);
     const uint32_t policies[] = {one, one, one};
     static const char line[] = "\r\nRetry-After: 60\r\n";
@@ -501,8 +490,7 @@ static void test_retry_after(void **state) {
 }
 
 /* The verdict that the trio speaks of: refused first, then the fewest left, then the latest end. */
-static void test_legacy_choice(void **state) {
-    (void)state;
+TEST(test_legacy_choice) {
     const uint32_t policies[] = {add_policy(limiter, "a", 100, MINUTE, 0, 0),
                                  add_policy(limiter, "b", 200, MINUTE, 0, 0),
                                  add_policy(limiter, "c", 300, MINUTE, 0, 0)};
@@ -548,8 +536,7 @@ static void test_legacy_choice(void **state) {
 
 /* ---- Read back ------------------------------------------------------------------------------ */
 
-static void test_any_verdicts_read_back(void **state) {
-    (void)state;
+TEST(test_any_verdicts_read_back) {
     struct random random = {test_seed()};
     enum { POLICIES = 30, MOST = 12 };
     struct stint_policy policies[POLICIES];
@@ -645,8 +632,7 @@ static void test_any_verdicts_read_back(void **state) {
 /* ---- Arguments ------------------------------------------------------------------------------ */
 
 /* Buffers of every size: what fits is there, then a NUL, and nothing is written past either. */
-static void test_cut(void **state) {
-    (void)state;
+TEST(test_cut) {
     const uint32_t policies[] = {add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0),
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     const struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
@@ -676,8 +662,7 @@ static void test_cut(void **state) {
     }
 }
 
-static void test_errors(void **state) {
-    (void)state;
+TEST(test_errors) {
     uint32_t ids[] = {add_policy(limiter, "p", 1, SECOND, 0, 0), 0};
     const struct stint_verdict verdicts[] = {granted(1, 1, SECOND), granted(1, 1, SECOND)};
     static const uint32_t unknown[] = {1, 63, 64, 65535, UINT32_MAX};

@@ -2,16 +2,7 @@
  * The library's own code under random histories, checked for linearizability (history.c).
  *
  *     STINT_TEST_SEED=7   the first history's seed; each next one's is one more */
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "fixture.h"
 
 #include "history.h"
 #include "random.h"
@@ -32,15 +23,13 @@ static void make_histories(enum history_threads threads, uint64_t count) {
                   totals.stopped, totals.states);
 }
 
-static void test_one_at_a_time(void **state) {
-    (void)state;
+TEST(test_one_at_a_time) {
     if (!history_schedulable())
         skip();
     make_histories(HISTORY_SCHEDULED, test_rounds(20000));
 }
 
-static void test_at_once(void **state) {
-    (void)state;
+TEST(test_at_once) {
     make_histories(HISTORY_FREE, test_rounds(2000));
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * A signal between any two instructions of a decision, whose handler decides too: as another thread might just
- * then. The processor is told to stop after each instruction, so this is the code that users run, in the order
- * in which the compiler has put its loads; test builds have their steps in the program's order. x86-64 only. */
+ * A signal between any two instructions of a decision, whose handler decides too: as another thread
+ * might just then. The processor is told to stop after each instruction, so this is the code that
+ * users run, in the order in which the compiler has put its loads; test builds have their steps in
+ * the program's order. x86-64 only. */
 #include <pthread.h>
 #include <signal.h>
 #include <ucontext.h>
 
 #include "fixture.h"
 
-#include "limiter.h"
+#include "counters.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 
@@ -106,8 +107,7 @@ static void interrupt_all(uint64_t max_keys, uint64_t held, uint64_t key, uint64
                   at);
 }
 
-static void test_every_instruction(void **state) {
-    (void)state;
+TEST(test_every_instruction) {
     if (emulated("trap flag"))
         skip();
     struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;
@@ -153,7 +153,7 @@ static void open_bed(void *memory, size_t size) {
     options.max_keys = 1000;
     options.clock = test_clock;
     if (memory == NULL) {
-        assert_int_equal(stint_open(&options, &bed.limiter), 0);
+        bed.limiter = open_with(&options);
     } else {
         memset(memory, 0, size);
         assert_int_equal(stint_open_in(&options, memory, size, &bed.limiter), 0);
@@ -196,8 +196,7 @@ static void interrupt_threads(void *memory, size_t size) {
     print_message("%lu instructions\n", bed.at - 1);
 }
 
-static void test_every_instruction_of_first(void **state) {
-    (void)state;
+TEST(test_every_instruction_of_first) {
     if (emulated("trap flag"))
         skip();
     struct sigaction action = {.sa_sigaction = stepped, .sa_flags = SA_SIGINFO}, old;

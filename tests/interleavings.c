@@ -2,8 +2,8 @@
  * Single interleavings of the slot protocol, each told step by step: what the model (tests/model)
  * or a review has found to go wrong when a step is missing. No threads: the other requests run
  * inside the first one, in a hook at one of its instants or when it reads its clock. */
+#include "counters.h" /* for the number of the thread */
 #include "fixture.h"
-#include "limiter.h" /* for the number of the thread */
 #include "mistakes.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
@@ -108,19 +108,16 @@ static void check_last_slot(enum stint_on_full on_full) {
     assert_int_equal(verdict.flags, STINT_FIRST_REFUSAL);
 }
 
-static void test_last_slot_admit(void **state) {
-    (void)state;
+TEST(test_last_slot_admit) {
     check_last_slot(STINT_FULL_ADMIT);
 }
 
-static void test_last_slot_refuse(void **state) {
-    (void)state;
+TEST(test_last_slot_refuse) {
     check_last_slot(STINT_FULL_REFUSE);
 }
 
 /* With STINT_FULL_REPLACE the key's own slot, just opened, is the one with the fewest tokens. */
-static void test_last_slot_replace(void **state) {
-    (void)state;
+TEST(test_last_slot_replace) {
     check_last_slot(STINT_FULL_REPLACE);
 }
 
@@ -133,8 +130,7 @@ static void take_key_late(void) {
 /* Two threads have not found the key. The first, which the clock has passed, takes the second slot,
  * as another key's window in the first is not over for it; the other one then claims the first
  * slot, finds the key in the second and gives up its claim. */
-static void test_claim_given_up(void **state) {
-    (void)state;
+TEST(test_claim_given_up) {
     open_line(STINT_FULL_REFUSE, 1000 * TICK, 10 * TICK);
     use_line(brief, 10 * TICK);
     fill(0, 1, 1);
@@ -166,10 +162,9 @@ static void take_key_late_look_later(void) {
     meanwhile = look_at_key;
 }
 
-/* Likewise, and a third thread looks at the key before that claim is given up: it sees what the key has
- * used, not the claim. */
-static void test_look_beside_claim(void **state) {
-    (void)state;
+/* Likewise, and a third thread looks at the key before that claim is given up: it sees what the
+ * key has used, not the claim. */
+TEST(test_look_beside_claim) {
     open_line(STINT_FULL_REFUSE, 1000 * TICK, 10 * TICK);
     use_line(brief, 10 * TICK);
     fill(0, 1, 1);
@@ -187,8 +182,7 @@ static void test_look_beside_claim(void **state) {
 
 /* The watermark: a key has spent its window, and lost its slot when that was over. A late thread
  * must not open the window again in another slot. */
-static void test_late_claim(void **state) {
-    (void)state;
+TEST(test_late_claim) {
     open_line(STINT_FULL_REFUSE, 10 * TICK, 1000 * TICK);
     use_line(policy, 10 * TICK);
     struct stint_verdict verdict;
@@ -206,8 +200,7 @@ static void lose_slot(void) {
 }
 
 /* Likewise if the slot is lost while the late thread has a claim. */
-static void test_late_commit(void **state) {
-    (void)state;
+TEST(test_late_commit) {
     open_line(STINT_FULL_REFUSE, 10 * TICK, 1000 * TICK);
     awaited = INSTANT_CLAIMED;
     meanwhile = lose_slot;
@@ -219,7 +212,7 @@ static void test_late_commit(void **state) {
     assert_false(again);
 }
 
-/* ---- Threads that die on their way ------------------------------------------------------------ */
+/* ---- Threads that die on their way ----------------------------------------------------------- */
 
 static jmp_buf died;
 static unsigned steps;
@@ -228,8 +221,8 @@ static void die(void) {
     longjmp(died, 1);
 }
 
-/* A key takes the slot of the claim, which is over; then a late one replaces that, with a claim of the
- * same tick as the first, and dies. */
+/* A key takes the slot of the claim, which is over; then a late one replaces that, with a claim
+ * of the same tick as the first, and dies. */
 static void replace_twice_and_die(void) {
     test_time = EPOCH + TICK;
     assert_true(stint_take(limiter, brief, OTHER + 1, 1, STINT_NOW, NULL));
@@ -247,8 +240,7 @@ static void count_steps(const void *word) {
 }
 
 /* E: a commit does not wait for the claim of another key that has come to its slot. */
-static void test_dead_claim_of_another(void **state) {
-    (void)state;
+TEST(test_dead_claim_of_another) {
     open_line(STINT_FULL_REPLACE, 1000 * TICK, 1000 * TICK);
     fill(10, 13, 9);
     awaited = INSTANT_CLAIMED;
@@ -264,8 +256,7 @@ static void test_dead_claim_of_another(void **state) {
 
 /* What is given back is room again, and no more than that, for callers with a limit of their own
  * above the policy's. */
-static void test_refund_of_own_limit(void **state) {
-    (void)state;
+TEST(test_refund_of_own_limit) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
     struct stint_request request = {.key = KEY, .policy = policy, .cost = 20, .limit = 20};
     struct stint_verdict verdict;
@@ -279,8 +270,7 @@ static void test_refund_of_own_limit(void **state) {
 }
 
 /* Likewise when the limit was lowered for a while. */
-static void test_refund_of_lowered_limit(void **state) {
-    (void)state;
+TEST(test_refund_of_lowered_limit) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
     struct stint_policy about = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_get(limiter, brief, &about), 0);
@@ -307,8 +297,7 @@ static void raise_and_take(void) {
 }
 
 /* A refund is under way when the limit is raised and more is granted: none of that is lost. */
-static void test_refund_while_raised(void **state) {
-    (void)state;
+TEST(test_refund_while_raised) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
     struct stint_verdict verdict;
     assert_true(stint_take(limiter, brief, KEY, 10, STINT_NOW, &verdict));
@@ -359,8 +348,7 @@ static void check_past_the_limit(uint32_t capacity, uint32_t max_reserved) {
     assert_int_equal(close_line(NULL), 0);
 }
 
-static void test_past_the_limit(void **state) {
-    (void)state;
+TEST(test_past_the_limit) {
     check_past_the_limit(15, 0);
     check_past_the_limit(100, 0);
     check_past_the_limit(0, 7);
@@ -383,7 +371,8 @@ static void carry_again(void) {
     assert_int_equal(stint_policy_change(limiter, brief, &about), 0);
 }
 
-/* Requests that carry over are taken last. A policy that changes in between is still charged once. */
+/* Requests that carry over are taken last. A policy that changes in between is still charged
+ * once. */
 static void check_all_while_changed(bool carries_at_first) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 60 * SECOND);
     if (carries_at_first)
@@ -401,13 +390,11 @@ static void check_all_while_changed(bool carries_at_first) {
     assert_int_equal(verdict.used, 3);
 }
 
-static void test_all_while_changed(void **state) {
-    (void)state;
+TEST(test_all_while_changed) {
     check_all_while_changed(true);
 }
 
-static void test_all_while_changed_back(void **state) {
-    (void)state;
+TEST(test_all_while_changed_back) {
     check_all_while_changed(false);
 }
 
@@ -421,7 +408,7 @@ static void add_striped(uint32_t limit, uint32_t stripes) {
     about.limit = limit;
     about.stripes = stripes;
     about.window = 20000 * SECOND;
-    striped = (uint32_t)policy_added(limiter, &about);
+    striped = add_made(limiter, &about);
 }
 
 static void take_all_stripes(void) {
@@ -432,8 +419,7 @@ static void take_all_stripes(void) {
 
 /* A request with a lower limit of its own has tokens of one stripe, and does not get enough of the
  * other, because others took all up to the policy's limit. It gives back what it took, no more. */
-static void test_stripes_give_back(void **state) {
-    (void)state;
+TEST(test_stripes_give_back) {
     open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
     add_striped(20, 2);
 
@@ -483,7 +469,7 @@ static void check_refuses_nobody(const struct stint_policy *about,
                                  const struct stint_request *requests, size_t n, const char *what) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)policy_added(limiter, about);
+        striped = add_made(limiter, about);
         assert_int_equal(striped, requests[0].policy);
         for (unsigned i = 0; i < 4; i++)
             assert_true(stint_take(limiter, striped, KEY, 1, test_time, NULL));
@@ -507,8 +493,7 @@ static struct stint_policy eight_tokens(uint32_t stripes) {
     return about;
 }
 
-static void test_stripes_refuse_nobody(void **state) {
-    (void)state;
+TEST(test_stripes_refuse_nobody) {
     for (uint32_t stripes = 2; stripes <= 4; stripes *= 2) {
         struct stint_policy about = eight_tokens(stripes);
         for (uint32_t cost = 5; cost <= 9; cost += 2) {
@@ -543,8 +528,7 @@ static void take_then_return(void) {
 /* A request takes from one stripe after the other, and gives back because another was faster. That
  * one gives back meanwhile: what it gets of the other's tokens in one stripe is not lost to the key
  * in the next. */
-static void test_stripes_lose_no_token(void **state) {
-    (void)state;
+TEST(test_stripes_lose_no_token) {
     const struct stint_policy about = eight_tokens(2);
     uint64_t number = stint_thread_number;
     unsigned beside = 0;
@@ -552,7 +536,7 @@ static void test_stripes_lose_no_token(void **state) {
         played = 0;
         for (unsigned second = 0, others = 1; others != 0; second += 3) {
             open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-            striped = (uint32_t)policy_added(limiter, &about);
+            striped = add_made(limiter, &about);
             others_allowed = 0;
             then_stops_at = second;
             stint_thread_number =
@@ -590,8 +574,7 @@ static void move_token(void) {
     stint_thread_number = number;
 }
 
-static void test_stripes_see_the_last_token(void **state) {
-    (void)state;
+TEST(test_stripes_see_the_last_token) {
     uint64_t number = stint_thread_number;
     for (unsigned pair = 0; pair < 8; pair++) {
         for (unsigned step = 0, others = 1; others != 0; step++) {
@@ -623,14 +606,13 @@ static void take_two_in_next_window(void) {
         others_allowed += stint_take(limiter, striped, KEY, 1, test_time, NULL);
 }
 
-/* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in which it was made.
- * Given back by that, it is no token of those that others took in the next. */
-static void test_stripes_charge_in_one_window(void **state) {
-    (void)state;
+/* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in
+ * which it was made. Given back by that, it is no token of those that others took in the next. */
+TEST(test_stripes_charge_in_one_window) {
     const struct stint_policy about = eight_tokens(2);
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        striped = (uint32_t)policy_added(limiter, &about);
+        striped = add_made(limiter, &about);
         others_allowed = 0;
         const struct stint_request charge = {KEY, striped, 6, 0, STINT_CHARGE, 0};
         struct stint_verdict verdict;
@@ -649,8 +631,7 @@ static void test_stripes_charge_in_one_window(void **state) {
 }
 
 /* Several requests by one policy that fit one by one, but not one after the other. */
-static void test_all_of_one_key_refuse_nobody(void **state) {
-    (void)state;
+TEST(test_all_of_one_key_refuse_nobody) {
     static const uint32_t costs[][3] = {{4, 1, 0}, {1, 4, 0}, {2, 2, 1}, {3, 3, 3}, {4, 4, 4}};
     for (unsigned kind = 0; kind < 5; kind++) {
         struct stint_policy about = eight_tokens(kind == 4 ? 2 : 0);
@@ -689,8 +670,7 @@ static void change_rule(void) {
 
 /* A request is judged by one rule, the old or the new: what neither grants it does not get,
  * wherever the change comes. */
-static void test_by_one_rule(void **state) {
-    (void)state;
+TEST(test_by_one_rule) {
     static const struct {
         const char *from, *to;
         uint32_t held, cost, flags, most;
@@ -746,8 +726,7 @@ static void rival_fills_slot(void) {
 
 /* A late request's slot goes to a rival who uses it up, and back to its key, which has 9
  * tokens of 10. */
-static void test_all_by_state_of_another(void **state) {
-    (void)state;
+TEST(test_all_by_state_of_another) {
     for (unsigned first = 0, played = 1; played != 0; first++) {
         played = 0;
         for (unsigned second = 0, others = 1; others != 0; second++) {
@@ -770,8 +749,7 @@ static void rival_takes(void) {
 
 /* The slot that an earlier part was to take goes to the key of a later part, which has 4 tokens of
  * 5. */
-static void test_all_by_slot_of_another_part(void **state) {
-    (void)state;
+TEST(test_all_by_slot_of_another_part) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_stale_line();
         assert_int_equal(add_text("5/100s name=rival"), ADDED);
@@ -790,8 +768,7 @@ static void take_last(void) {
 
 /* A key is told once that it was refused first, if only in the shadow: not by a part of a group
  * that was judged, but not charged. */
-static void test_all_first_refusal(void **state) {
-    (void)state;
+TEST(test_all_first_refusal) {
     unsigned refused = 0;
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
@@ -813,12 +790,11 @@ static void test_all_first_refusal(void **state) {
     assert_true(refused > 0);
 }
 
-/* ---- Known mistakes ----------------------------------------------------------------------------- */
+/* ---- Known mistakes -------------------------------------------------------------------------- */
 
-/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none if not,
- * wherever the threads of the story are stopped. (With a patch: mutants.py.) */
-static void test_known_mistakes(void **state) {
-    (void)state;
+/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
+ * if not, wherever the threads of the story are stopped. (With a patch: mutants.py.) */
+TEST(test_known_mistakes) {
     enum { MISTAKES_MOST = 100 };
     struct outcome held[MISTAKES_MOST] = {{.plays = 0}};
     assert_true(mistake_count <= MISTAKES_MOST);

@@ -179,8 +179,7 @@ static void count_calls(const struct stint_options *options, uint64_t calls[CALL
 }
 
 /* Every call that must not fail, for every kind of limiter. */
-static void test_each_call_refused(void **state) {
-    (void)state;
+TEST(test_each_call_refused) {
     static const struct {
         int refused_with, error;
         const char *reason;
@@ -212,8 +211,7 @@ static void test_each_call_refused(void **state) {
 }
 
 /* Huge pages are advice: without them all is right. */
-static void test_no_huge_pages(void **state) {
-    (void)state;
+TEST(test_no_huge_pages) {
     system_reset();
     for (size_t f = 0; f < sizeof flag_sets / sizeof *flag_sets; f++) {
         if ((flag_sets[f] & STINT_PREFAULT) != 0)
@@ -226,8 +224,7 @@ static void test_no_huge_pages(void **state) {
 }
 
 /* Memory that the system does not have when it is asked to give it now. */
-static void test_prefault_refused(void **state) {
-    (void)state;
+TEST(test_prefault_refused) {
     system_reset();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         static const int errors[] = {ENOMEM, EFAULT, EHWPOISON};
@@ -252,8 +249,7 @@ static size_t resident_pages(void *mapping, size_t size) {
 }
 
 /* Prefaulting where the kernel is too old to do it at a stroke (before 5.14). */
-static void test_prefault_by_hand(void **state) {
-    (void)state;
+TEST(test_prefault_by_hand) {
     system_reset();
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         struct stint_options options = options_of(sizes[s], STINT_PREFAULT | STINT_SMALL_PAGES);
@@ -269,8 +265,7 @@ static void test_prefault_by_hand(void **state) {
 }
 
 /* Random bytes come in parts, or are interrupted, and all of the secret is theirs. */
-static void test_random_in_parts(void **state) {
-    (void)state;
+TEST(test_random_in_parts) {
     static const size_t parts[] = {0, 1, 100, 191, 192};
     system_reset();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -294,8 +289,7 @@ static void test_random_in_parts(void **state) {
 }
 
 /* A secret that was given asks for no random bytes. */
-static void test_given_secret(void **state) {
-    (void)state;
+TEST(test_given_secret) {
     system_reset();
     struct stint_options options = options_of(10, 0);
     options.secret = test_secret();
@@ -305,8 +299,7 @@ static void test_given_secret(void **state) {
 }
 
 /* An option that is wrong is refused before anything is asked for. */
-static void test_nothing_for_wrong_options(void **state) {
-    (void)state;
+TEST(test_nothing_for_wrong_options) {
     struct stint_options options = options_of(0, 0);
     struct stint_limiter *limiter = NULL;
     system_reset();
@@ -319,8 +312,7 @@ static void test_nothing_for_wrong_options(void **state) {
 /* ---- After opening -------------------------------------------------------------------------- */
 
 /* D: all memory is taken at open. */
-static void test_nothing_after_open(void **state) {
-    (void)state;
+TEST(test_nothing_after_open) {
     system_reset();
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint64_t calls[CALLS];
@@ -364,8 +356,7 @@ static void test_nothing_after_open(void **state) {
     system_reset();
 }
 
-static void test_close_nothing(void **state) {
-    (void)state;
+TEST(test_close_nothing) {
     system_reset();
     stint_close(NULL);
     system_reset();

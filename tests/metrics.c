@@ -3,7 +3,7 @@
  *
  * The metrics as text in a buffer, and the counts behind them. That Prometheus can read the text is
  * metrics.py's part. */
-#include "limiter.h" /* first: cmocka has a macro of a function's name */
+#include "counters.h" /* first: cmocka has a macro of a function's name */
 
 #include "fixture.h"
 
@@ -25,8 +25,7 @@ static void assert_line(struct stint_limiter *limiter, const char *line) {
 }
 
 /* Buffers of every size: what fits is there, then a NUL, and nothing is written past either. */
-static void test_cut(void **state) {
-    (void)state;
+TEST(test_cut) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0);
     char *text = whole(limiter);
@@ -50,8 +49,7 @@ static void test_cut(void **state) {
     stint_close(limiter);
 }
 
-static void test_errors(void **state) {
-    (void)state;
+TEST(test_errors) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     char buffer[8] = "before";
     assert_int_equal(stint_metrics(NULL, NULL, buffer, sizeof buffer), -EINVAL);
@@ -63,8 +61,7 @@ static void test_errors(void **state) {
 }
 
 /* Without policies there is a table all the same, and an end. */
-static void test_no_policies(void **state) {
-    (void)state;
+TEST(test_no_policies) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     char *text = whole(limiter);
     static const char end[] = "\n# EOF\n";
@@ -76,8 +73,7 @@ static void test_no_policies(void **state) {
 }
 
 /* The text follows what happens, and is longer where numbers are. */
-static void test_follows_the_counts(void **state) {
-    (void)state;
+TEST(test_follows_the_counts) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
     int length = stint_metrics(limiter, NULL, NULL, 0);
@@ -100,8 +96,7 @@ static void test_follows_the_counts(void **state) {
 }
 
 /* Decisions near the limit and resets, as they happen. */
-static void test_near_limit_and_resets(void **state) {
-    (void)state;
+TEST(test_near_limit_and_resets) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     struct stint_policy near = make_policy("p", 10, MINUTE, 0, 0);
     near.near_limit = 80;
@@ -120,8 +115,7 @@ static void test_near_limit_and_resets(void **state) {
 }
 
 /* Tokens charged and given back, and requests that make no sense. None of them is a decision. */
-static void test_charges_and_refunds(void **state) {
-    (void)state;
+TEST(test_charges_and_refunds) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 10, MINUTE, 0, 0);
     struct stint_request request = {
@@ -144,8 +138,7 @@ static void test_charges_and_refunds(void **state) {
     stint_close(limiter);
 }
 
-static void test_windows_are_exact(void **state) {
-    (void)state;
+TEST(test_windows_are_exact) {
     static const struct {
         uint64_t window;
         const char *seconds;
@@ -186,8 +179,7 @@ static char *written(struct stint_limiter *limiter, const char *const *labels, u
 }
 
 /* Labels are in every sample, after those that it has; in no comment. */
-static void test_labels(void **state) {
-    (void)state;
+TEST(test_labels) {
     static const char *const labels[] = {"table", "a \"b\"\n\\", "_2", "\xc3\xa9", NULL};
     static const char all[] = "table=\"a \\\"b\\\"\\n\\\\\",_2=\"\xc3\xa9\"} ";
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
@@ -217,8 +209,7 @@ static void test_labels(void **state) {
 }
 
 /* The end is left out, and what takes a look at all slots. */
-static void test_without(void **state) {
-    (void)state;
+TEST(test_without) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
     assert_true(stint_take(limiter, policy, number_key(limiter, 1), 1, STINT_NOW, NULL));
@@ -239,8 +230,7 @@ static void test_without(void **state) {
     stint_close(limiter);
 }
 
-static void test_options_are_checked(void **state) {
-    (void)state;
+TEST(test_options_are_checked) {
     static const char *const bad[][5] = {
         {"", "v"},       {"2a", "v"}, {"a-b", "v"},         {"policy", "v"},
         {"outcome", ""}, {"a", NULL}, {"a", "1", "a", "2"}, {"a", "1", "\xc3\xa9", "2"},
@@ -279,8 +269,7 @@ static void test_options_are_checked(void **state) {
 }
 
 /* Every counter has a field of the statistics and a line of its own. */
-static void test_every_counter(void **state) {
-    (void)state;
+TEST(test_every_counter) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     uint32_t other = add_policy(limiter, "other", 1, MINUTE, 0, 0);
@@ -347,8 +336,7 @@ static void test_every_counter(void **state) {
 }
 
 /* The longest numbers and names there are. */
-static void test_longest(void **state) {
-    (void)state;
+TEST(test_longest) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     char name[STINT_NAME_SIZE] = {0};
     memset(name, '\\', sizeof name - 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * No threads: what others do is done inside the thread's own call, before one of its atomic operations; a
- * second thread that is stopped as well has a stack of its own. The table is one line of four slots; times
- * are ticks from a common start of all windows. */
+ * No threads: what others do is done inside the thread's own call, before one of its atomic
+ * operations; a second thread that is stopped as well has a stack of its own. The table is one
+ * line of four slots; times are ticks from a common start of all windows. A story is data: acts
+ * that are done before, by the thread, meanwhile and later. */
 #include "mistakes.h"
 
 #include <setjmp.h>
@@ -44,6 +45,16 @@ static const struct stint_policy policies[POLICIES] = {
              .flags = STINT_START_PER_KEY},
 };
 
+struct play {
+    const struct act *before;    /* what was there */
+    const struct act *thread;    /* what the thread does that is stopped */
+    const struct act *meanwhile; /* what others do while it is stopped, or a second thread that is
+                                  * stopped, too */
+    const struct act *later;     /* what others do when it is stopped again */
+    bool replaces;               /* in a table that replaces keys */
+    bool key_replaced;           /* KEY, of which A and B need not hold then (G) */
+};
+
 /* What was asked and answered. */
 struct logged {
     stint_key key;
@@ -70,7 +81,7 @@ static struct {
     enum stint_test_instant dies_at;
 } p;
 
-/* ---- Calls -------------------------------------------------------------------------------------- */
+/* ---- Calls ----------------------------------------------------------------------------------- */
 
 static uint64_t play_clock(void) {
     return p.time;
@@ -115,10 +126,6 @@ static struct stint_verdict decide(uint32_t policy, stint_key key, uint32_t cost
     return verdict;
 }
 
-static void take_long(uint32_t policy, stint_key key) {
-    (void)decide(policy, key, 1, 0, STINT_PARTIAL, p.time);
-}
-
 /* Takes a token by each of two policies, or none. */
 static void take_both(uint32_t policy, stint_key key, uint32_t other, stint_key other_key) {
     const struct stint_request requests[2] = {{.key = key, .policy = policy, .cost = 1},
@@ -136,10 +143,6 @@ static void refund_by(uint32_t policy, stint_key key, uint64_t window) {
     struct logged *logged = log_call(key, policy, p.time);
     logged->verdict.window = window;
     logged->given_back = back;
-}
-
-static void refund(uint32_t policy, stint_key key, unsigned end) {
-    refund_by(policy, key, EPOCH + end * STINT_TICK_NS);
 }
 
 static void reset(uint32_t policy, stint_key key) {
@@ -204,7 +207,7 @@ static void tell_window(uint32_t policy) {
     (void)decide(policy, THIRD, 0, 0, STINT_PEEK, p.time);
 }
 
-/* ---- What came of it ---------------------------------------------------------------------------- */
+/* ---- What came of it ------------------------------------------------------------------------- */
 
 static bool tracked(const struct logged *logged) {
     return logged->verdict.capacity != 0 && (logged->verdict.flags & STINT_UNTRACKED) == 0;
@@ -234,9 +237,6 @@ static unsigned first_refusals(const struct logged *which) {
     return count;
 }
 
-static void play_replaced_claim(enum part part);
-static void play_replaced_first(enum part part);
-
 /* Everybody takes all that is left; then the promises are held against the log. */
 static void judge_log(void) {
     struct stint_stats stats = STINT_STATS_INIT;
@@ -251,9 +251,7 @@ static void judge_log(void) {
             ;
     }
     stint_stats_get(p.limiter, &stats);
-    /* Keys that were replaced are another matter (G): KEY is in two stories. */
-    bool replaced =
-        p.mistake->play == play_replaced_claim || p.mistake->play == play_replaced_first;
+    bool replaced = p.mistake->play->key_replaced;
     for (unsigned i = 0; i < p.logged; i++) {
         const struct logged *logged = &p.log[i];
         const struct stint_policy *policy = &policies[logged->policy];
@@ -275,207 +273,97 @@ static void judge_log(void) {
     }
 }
 
-/* ---- What is found at once ---------------------------------------------------------------------- */
+/* ---- Acts ------------------------------------------------------------------------------------ */
 
-/* A key's slot goes to another key between the search for its tag and the load of the state: that
- * shows room, the other key's. */
-static void play_take_tag(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        take(TWO, KEY);
-        turn_to(WINDOW);
-        tell_window(TWO);
+/* One of the things that are done in a story, with what it needs. */
+struct act {
+    enum verb {
+        LAST, /* the last of a part */
+        HOLD,
+        TAKE,
+        TAKE_AT,
+        DECIDE,
+        DECIDE_AT,
+        BOTH,
+        REFUND,
+        RESET,
+        TURN,
+        TELL,
+        DIE,
+        ADD_AND_DIE,
+        PLACED,
+        CALL,
+    } verb;
+    uint32_t policy, other_policy;
+    stint_key key, other;
+    uint32_t cost, flags;
+    unsigned times, tick;
+    enum stint_test_instant instant;
+    const char *promise;
+    void (*call)(void);
+};
+
+static void play_act(const struct act *act) {
+    switch (act->verb) {
+    case LAST:
         break;
-    case THREAD:
-        take(TWO, KEY);
+    case HOLD:
+        hold(act->times);
         break;
-    default:
-        take(TWO, OTHER);
+    case TAKE:
+        for (unsigned i = 0; i < act->times; i++)
+            take(act->policy, act->key);
+        break;
+    case TAKE_AT:
+        take_at(act->policy, act->key, act->tick);
+        break;
+    case DECIDE:
+        (void)decide(act->policy, act->key, act->cost, 0, act->flags, p.time);
+        break;
+    case DECIDE_AT:
+        (void)decide(act->policy, act->key, act->cost, 0, act->flags,
+                     EPOCH + act->tick * STINT_TICK_NS);
+        break;
+    case BOTH:
+        take_both(act->policy, act->key, act->other_policy, act->other);
+        break;
+    case REFUND:
+        refund_by(act->policy, act->key, EPOCH + act->tick * STINT_TICK_NS);
+        break;
+    case RESET:
+        reset(act->policy, act->key);
+        break;
+    case TURN:
+        turn_to(act->tick);
+        break;
+    case TELL:
+        tell_window(act->policy);
+        break;
+    case DIE:
+        take_and_die(act->policy, act->key, act->tick, act->instant);
+        break;
+    case ADD_AND_DIE:
+        add_and_die(act->policy, act->key);
+        break;
+    case PLACED:
+        expect(tracked(&p.log[p.logged - 1]), act->promise);
+        break;
+    case CALL:
+        act->call();
+        break;
     }
 }
 
-/* Likewise of a stripe. */
-static void play_stripe_tag(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(2);
-        for (unsigned i = 0; i < 4; i++)
-            take(STRIPED, KEY);
-        turn_to(WINDOW);
-        tell_window(STRIPED);
-        break;
-    case THREAD:
-        take(STRIPED, KEY);
-        break;
-    default:
-        take(TWO, OTHER);
-        take(TWO, THIRD);
-    }
+static void play_acts(const struct act *act) {
+    for (; act != NULL && act->verb != LAST; act++)
+        play_act(act);
 }
 
-/* Likewise, and the other key is full and refused. */
-static void play_refused_tag(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        take(ONE, KEY);
-        turn_to(WINDOW);
-        tell_window(ONE);
-        break;
-    case THREAD:
-        take(ONE, KEY);
-        break;
-    default:
-        take(ONE, OTHER);
-        take(ONE, OTHER);
-    }
-}
+/* ---- Those that need more than one line ------------------------------------------------------ */
 
-static void play_found_tag(enum part part) {
-    if (part == THREAD)
-        take_long(ONE, KEY);
-    else
-        play_refused_tag(part);
-}
-
-/* The slot goes to another key, which is full and refused when the state is loaded, and comes back
- * before the second look at the tag, in a later window. */
-static void play_refused_state(enum part part) {
-    switch (part) {
-    case LATER:
-        turn_to(2 * WINDOW);
-        take(ONE, KEY);
-        break;
-    default:
-        play_refused_tag(part);
-    }
-}
-
-static void play_found_state(enum part part) {
-    if (part == THREAD)
-        take_long(ONE, KEY);
-    else
-        play_refused_state(part);
-}
-
-/* Two threads see the last token. */
-static void play_last_token(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(TWO, KEY);
-        break;
-    default:
-        take(TWO, KEY);
-    }
-}
-
-static void play_last_token_striped(enum part part) {
-    switch (part) {
-    case BEFORE: /* all of its own stripe but one */
-        take(STRIPED, KEY);
-        break;
-    default:
-        take(STRIPED, KEY);
-    }
-}
-
-/* A key's first request in a window finds its slot in the last one. */
-static void play_new_window(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(TWO, KEY);
-        turn_to(WINDOW);
-        tell_window(TWO);
-        break;
-    default:
-        take(TWO, KEY);
-    }
-}
-
-static void play_new_window_striped(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(STRIPED, KEY);
-        turn_to(WINDOW);
-        tell_window(STRIPED);
-        break;
-    default:
-        take(STRIPED, KEY);
-    }
-}
-
-/* Nobody has decided in the present window yet. */
-static void play_old_window(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(TWO, KEY);
-        turn_to(WINDOW);
-        break;
-    default:
-        take(TWO, KEY);
-    }
-}
-
-/* Likewise, by the second. */
-static void play_old_window_any(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(TWO, KEY);
-        turn_to(WINDOW + 1);
-        break;
-    default:
-        take_long(TWO, KEY);
-    }
-}
-
-/* Likewise, a cost. */
-static void play_old_window_cost(enum part part) {
-    if (part == BEFORE)
-        play_old_window_any(BEFORE);
-    else
-        (void)decide(TWO, KEY, 2, 0, 0, p.time);
-}
-
-static void play_new_window_cost(enum part part) {
-    if (part == BEFORE)
-        play_new_window(BEFORE);
-    else
-        (void)decide(TWO, KEY, 2, 0, 0, p.time);
-}
-
-static void play_old_window_striped(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(STRIPED, KEY);
-        turn_to(WINDOW);
-        break;
-    default:
-        take(STRIPED, KEY);
-    }
-}
-
-/* A policy whose tokens are counted by swaps. */
-static void play_swap_full(enum part part) {
-    if (part == THREAD)
-        for (unsigned i = 0; i < 4; i++)
-            take(NEAR, KEY);
-}
-
-static void play_refused_mark(enum part part) {
-    if (part == THREAD)
-        for (unsigned i = 0; i < 3; i++)
-            take(ONE, KEY);
-}
-
-/* Two threads see the last token. A refused one's is hidden by the policy as it is: if what is used up may
- * be a debt later, it is nobody's. */
-static void play_overshot(enum part part) {
-    /* Others take it, and are refused. They do no more when the window has turned. */
-    for (unsigned i = part == MEANWHILE ? 2 : 1; i > 0 && p.time == EPOCH; i--)
-        take(TWO, KEY);
-    if (part != THREAD)
-        return;
+/* The policy may let its keys be in debt from now on. If what is used up may be a debt, it is
+ * nobody's. */
+static void reservations_begin(void) {
     struct stint_policy owing = policies[TWO];
     owing.size = sizeof(owing);
     owing.max_reserved = 2;
@@ -486,118 +374,11 @@ static void play_overshot(enum part part) {
     expect(look.used == 0, "B: a debt of what was refused");
 }
 
-/* ---- Fetch-adds that come too late ------------------------------------------------------------- */
-
-/* Room was seen; then the slot goes to another key, which has one token left. */
-static void play_added_tag(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
+/* Others take the last token and are refused. They do no more when the window has turned. */
+static void two_in_the_first_window(void) {
+    for (unsigned i = 0; i < 2 && p.time == EPOCH; i++)
         take(TWO, KEY);
-        tell_window(TWO);
-        break;
-    case THREAD:
-        take(TWO, KEY);
-        break;
-    default:
-        turn_to(WINDOW);
-        take(TWO, OTHER);
-    }
 }
-
-/* Room was seen; then the key's next window begins, and is full. */
-static void play_added_room(enum part part) {
-    switch (part) {
-    case MEANWHILE:
-        turn_to(WINDOW);
-        take(TWO, KEY);
-        take(TWO, KEY);
-        break;
-    default:
-        play_added_tag(part);
-    }
-}
-
-static void play_added_room_striped(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(STRIPED, KEY);
-        tell_window(STRIPED);
-        break;
-    case THREAD:
-        take(STRIPED, KEY);
-        break;
-    default:
-        turn_to(WINDOW);
-        for (unsigned i = 0; i < 4; i++)
-            take(STRIPED, KEY);
-    }
-}
-
-/* Room was seen; then the slot goes to another key, and by a claim whose thread is killed back. */
-static void play_added_pending(enum part part) {
-    switch (part) {
-    case MEANWHILE:
-        turn_to(WINDOW);
-        take(TWO, OTHER);
-        turn_to(2 * WINDOW);
-        take_and_die(TWO, KEY, 2 * WINDOW, INSTANT_CLAIMED);
-        break;
-    default:
-        play_added_tag(part);
-    }
-}
-
-/* Room was seen; then the slot goes to another key. The key spends its window in another slot, and
- * gets the first back when the next one has begun: after the fetch-add, before the look at its tag. */
-static void play_added_state(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(2);
-        take(LATER_END, HOLDER + 2);
-        take(TWO, KEY);
-        tell_window(TWO);
-        break;
-    case THREAD:
-        take(TWO, KEY);
-        break;
-    case MEANWHILE:
-        turn_to(WINDOW);
-        take(TWO, OTHER); /* the key's slot */
-        turn_to(16);
-        take(TWO, KEY); /* the third */
-        take(TWO, KEY);
-        break;
-    case LATER:
-        turn_to(2 * WINDOW);
-        take(TWO, THIRD); /* the third */
-        take(TWO, KEY);
-    }
-}
-
-/* Room was seen; then the slot goes to another key. A charge that is taken back from it a window
- * later is one that was never made in that. */
-static void play_taken_back(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        take(TWO, KEY);
-        tell_window(TWO);
-        break;
-    case THREAD:
-        take(TWO, KEY);
-        break;
-    case MEANWHILE:
-        turn_to(WINDOW);
-        take(ONE, OTHER);
-        break;
-    case LATER:
-        turn_to(2 * WINDOW);
-        take(ONE, OTHER);
-    }
-}
-
-/* ---- Claims ------------------------------------------------------------------------------------- */
 
 /* All slots of the line are used. The first falls free at tick 16, the others before. */
 static void line_falls_free(void) {
@@ -607,569 +388,488 @@ static void line_falls_free(void) {
     turn_to(16);
 }
 
-/* A thread is killed with a claim of the first slot, which falls free at the very instant: a late thread has the
- * key in the second by then. The next one meets the claim first. */
-static void play_found_pending(enum part part) {
-    switch (part) {
-    case BEFORE:
-        line_falls_free();
-        break;
-    case THREAD:
-        take_and_die(ONCE, KEY, 16, INSTANT_CLAIMED);
-        take(ONCE, KEY);
-        break;
-    default:
-        take_at(ONCE, KEY, 15);
-    }
+static uint64_t own_window;
+
+static void see_own_window(void) {
+    own_window = decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window;
 }
 
-/* Likewise, of a key with windows of its own: the claim's end is none of them. */
-static void play_key_pending(enum part part) {
-    static uint64_t window;
-    switch (part) {
-    case BEFORE:
-        window = decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window;
-        take_and_die(OWN, KEY, 0, INSTANT_CLAIMED);
-        break;
-    default:
-        expect(decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window == window,
-               "A: a window that is none of the key's");
-    }
+static void see_it_again(void) {
+    expect(decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window == own_window,
+           "A: a window that is none of the key's");
 }
 
-/* A key that no slot has, in a line whose first slot falls free at the very instant: a late thread
- * takes the second. */
-static void play_two_claims(enum part part) {
-    switch (part) {
-    case BEFORE:
-        line_falls_free();
-        break;
-    case THREAD:
-        take(ONCE, KEY);
-        break;
-    default:
-        take_at(ONCE, KEY, 15);
-    }
+/* Those who hold slots hold 8 tokens more. */
+static void hold_more(void) {
+    const unsigned held = p.logged;
+    for (unsigned i = 0; i < held; i++)
+        (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
 }
 
-/* Likewise: one thread claims and looks while the other, which is ahead of it, has not claimed yet; that
- * one looks while the first has not committed yet. */
-static void play_two_looks(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(ONE, OTHER);
-        hold(2);
-        take(ONE, HOLDER + 2);
-        turn_to(WINDOW);
-        take(ONE, OTHER);
-        turn_to(2 * WINDOW - 1);
-        break;
-    case THREAD:
-        take(ONCE, KEY);
-        break;
-    case MEANWHILE: /* a tick ahead of the clock: in the first slot, not in the last */
-        (void)decide(ONCE, KEY, 1, 0, STINT_PARTIAL, EPOCH + 2 * WINDOW * STINT_TICK_NS);
-        break;
-    case LATER:
-        break;
-    }
+/* All slots of the line but three, or all, have been used by others, whose windows are over. */
+static void use_last_slot(void) {
+    take(ONE, HOLDER + 13);
+    turn_to(WINDOW);
 }
 
-/* Likewise: the first thread's claim is cancelled, and its slot goes to another key by a claim of the
- * same tick, whose thread is killed. */
-static void play_tombstone(enum part part) {
-    if (part == LATER)
-        take_and_die(TWO, THIRD, 2 * WINDOW - 1, INSTANT_CLAIMED);
-    else
-        play_two_looks(part);
-}
-
-/* A slot is replaced twice within a tick (ends may fall then), the second time by a thread that is
- * killed: the first thread's claim was over, and its slot is another key's now. */
-static void play_replaced_claim(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        for (unsigned i = 0; i < 3; i++)
-            (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
-        take(ONE, HOLDER + 3);
-        turn_to(8 * WINDOW); /* a begin of both windows */
-        break;
-    case THREAD:
-        (void)decide(LATER_END, KEY, 1, 0, STINT_PARTIAL, p.time);
-        take(TWO, THIRD);
-        break;
-    default:
-        turn_to(8 * WINDOW + 1);
-        take(TWO, OTHER);
-        take_and_die(TWO, THIRD, 8 * WINDOW, INSTANT_CLAIMED);
-    }
-}
-
-/* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the same key, which is
- * replaced within the same tick, by a thread that is killed: another key's claim. */
-static void play_replaced_first(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(2);
-        for (unsigned i = 0; i < 2; i++)
-            (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
-        tell_window(LATER_END);
-        break;
-    case THREAD:
-        take(LATER_END, KEY);
-        take(TWO, THIRD);
-        break;
-    default:
-        take(LATER_END, KEY);
-        (void)decide(LONG, HOLDER + 2, 8, 0, 0, p.time);
-        take_and_die(TWO, THIRD, 0, INSTANT_CLAIMED);
-    }
-}
-
-/* A stray token comes to a claim between a thread's load of it and its commit. */
-static void play_commit_used(enum part part) {
-    switch (part) {
-    case BEFORE:
-        line_falls_free();
-        break;
-    case THREAD:
-        take_long(TWO, KEY);
-        break;
-    default:
-        add_and_die(TWO, KEY);
-    }
-}
-
-/* ---- Windows that are over --------------------------------------------------------------------- */
-
-/* All slots of the line but so many have been used by others, whose windows are over. */
-static void line_used(unsigned but) {
-    for (unsigned i = but; i < 4; i++)
+static void use_line(void) {
+    for (unsigned i = 0; i < 4; i++)
         take(ONE, HOLDER + 10 + i);
     turn_to(WINDOW);
 }
 
+static void see_window_of_clock(void) {
+    expect(p.log[p.logged - 1].verdict.window > p.time, "H: a window that is over by the clock");
+}
+
+static void see_untracked(void) {
+    expect((p.log[p.logged - 1].verdict.flags & STINT_UNTRACKED) != 0,
+           "F: a key in debt has lost its slot");
+}
+
+/* Four keys whose hashes differ in their upper halves, too. */
+#define FAR(key) ((stint_key)(key) << 40)
+
+static void four_far_keys(void) {
+    for (unsigned i = 0; i < 4; i++)
+        take(TWO, FAR(HOLDER + i));
+}
+
+static unsigned last_turn;
+
+static void turns_begin(void) {
+    four_far_keys();
+    turn_to(WINDOW);
+    last_turn = 0;
+}
+
+static void four_windows_pass(void) {
+    for (unsigned i = 0; i < 4; i++) {
+        turn_to(6900 + ++last_turn * 100);
+        take(TWO, FAR(HOLDER + i));
+    }
+    turn_to(6900 + ++last_turn * 100);
+}
+
+/* Before the window whose end is 0 in the bits of a slot. */
+static void take_before_wrap(void) {
+    uint64_t around = (UINT64_C(1) << ID_BITS) * STINT_TICK_NS;
+    p.time = (EPOCH / around + 1) * around - STINT_TICK_NS;
+    (void)decide(ONE, KEY, 1, 0, STINT_PARTIAL, p.time);
+}
+
+static void refund_by_0(void) {
+    refund_by(ONE, KEY, 0);
+}
+
+/* ---- Stories: what was there, and who does what ---------------------------------------------- */
+
+/* clang-format off */
+#define ACTS(...) (const struct act[]){__VA_ARGS__, {.verb = LAST}}
+#define hold(n)               {HOLD, .times = n}
+#define take(id, who)         {TAKE, .policy = id, .key = who, .times = 1}
+#define takes(n, id, who)     {TAKE, .policy = id, .key = who, .times = n}
+#define take_at(id, who, at)  {TAKE_AT, .policy = id, .key = who, .tick = at}
+#define take_long(id, who)    {DECIDE, .policy = id, .key = who, .cost = 1, .flags = STINT_PARTIAL}
+#define decide(id, who, n, f) {DECIDE, .policy = id, .key = who, .cost = n, .flags = f}
+#define decide_at(id, who, n, f, at) \
+    {DECIDE_AT, .policy = id, .key = who, .cost = n, .flags = f, .tick = at}
+#define both(id, who, id2, who2) \
+    {BOTH, .policy = id, .key = who, .other_policy = id2, .other = who2}
+#define refund(id, who, end)  {REFUND, .policy = id, .key = who, .tick = end}
+#define reset(id, who)        {RESET, .policy = id, .key = who}
+#define turn(at)              {TURN, .tick = at}
+#define tell(id)              {TELL, .policy = id}
+#define die(id, who, at) \
+    {DIE, .policy = id, .key = who, .tick = at, .instant = INSTANT_CLAIMED}
+#define add_and_die(id, who)  {ADD_AND_DIE, .policy = id, .key = who}
+#define placed(text)          {PLACED, .promise = text}
+#define call(function)        {CALL, .call = function}
+
+static const struct act key_once[] = {take(TWO, KEY), {LAST}};
+static const struct act striped_once[] = {take(STRIPED, KEY), {LAST}};
+static const struct act other_once[] = {take(TWO, OTHER), {LAST}};
+
+/* ---- What is found at once ------------------------------------------------------------------- */
+
+/* A key's slot goes to another key between the search for its tag and the load of the state: that
+ * shows room, the other key's. */
+static const struct act slot_is_over[] = {
+    hold(3), take(TWO, KEY), turn(WINDOW), tell(TWO), {LAST}};
+static const struct play take_tag = {
+    .before = slot_is_over, .thread = key_once, .meanwhile = other_once};
+
+/* Likewise of a stripe. */
+static const struct play stripe_tag = {
+    .before = ACTS(hold(2), takes(4, STRIPED, KEY), turn(WINDOW), tell(STRIPED)),
+    .thread = striped_once, .meanwhile = ACTS(take(TWO, OTHER), take(TWO, THIRD))};
+
+/* Likewise, and the other key is full and refused. */
+static const struct act full_slot_is_over[] = {
+    hold(3), take(ONE, KEY), turn(WINDOW), tell(ONE), {LAST}};
+static const struct act other_is_refused[] = {takes(2, ONE, OTHER), {LAST}};
+static const struct play refused_tag = {
+    .before = full_slot_is_over, .thread = ACTS(take(ONE, KEY)), .meanwhile = other_is_refused};
+static const struct play found_tag = {
+    .before = full_slot_is_over, .thread = ACTS(take_long(ONE, KEY)),
+    .meanwhile = other_is_refused};
+
+/* The slot goes to another key, which is full and refused when the state is loaded, and comes back
+ * before the second look at the tag, in a later window. */
+static const struct act key_is_back[] = {turn(2 * WINDOW), take(ONE, KEY), {LAST}};
+static const struct play refused_state = {
+    .before = full_slot_is_over, .thread = ACTS(take(ONE, KEY)), .meanwhile = other_is_refused,
+    .later = key_is_back};
+static const struct play found_state = {
+    .before = full_slot_is_over, .thread = ACTS(take_long(ONE, KEY)), .meanwhile = other_is_refused,
+    .later = key_is_back};
+
+/* Two threads see the last token; of a stripe, the last of its own. */
+static const struct play last_token = {
+    .before = key_once, .thread = key_once, .meanwhile = key_once};
+static const struct play last_token_striped = {
+    .before = striped_once, .thread = striped_once, .meanwhile = striped_once};
+
+/* A key's first request in a window finds its slot in the last one. */
+static const struct act used_before[] = {take(TWO, KEY), turn(WINDOW), tell(TWO), {LAST}};
+static const struct play new_window = {.before = used_before, .thread = key_once};
+static const struct play new_window_cost = {
+    .before = used_before, .thread = ACTS(decide(TWO, KEY, 2, 0))};
+static const struct play new_window_striped = {
+    .before = ACTS(take(STRIPED, KEY), turn(WINDOW), tell(STRIPED)), .thread = striped_once};
+
+/* Nobody has decided in the present window yet. */
+static const struct act window_is_over[] = {take(TWO, KEY), turn(WINDOW), {LAST}};
+static const struct play old_window = {.before = window_is_over, .thread = key_once};
+static const struct play old_window_striped = {
+    .before = ACTS(take(STRIPED, KEY), turn(WINDOW)), .thread = striped_once};
+
+/* Likewise, by the second; and a cost. */
+static const struct act next_has_begun[] = {take(TWO, KEY), turn(WINDOW + 1), {LAST}};
+static const struct play old_window_any = {
+    .before = next_has_begun, .thread = ACTS(take_long(TWO, KEY))};
+static const struct play old_window_cost = {
+    .before = next_has_begun, .thread = ACTS(decide(TWO, KEY, 2, 0))};
+
+/* A policy whose tokens are counted by swaps. */
+static const struct play swap_full = {.thread = ACTS(takes(4, NEAR, KEY))};
+
+static const struct play refused_mark = {.thread = ACTS(takes(3, ONE, KEY))};
+
+/* Two threads see the last token. A refused one's is hidden by the policy as it is. */
+static const struct play overshot = {
+    .before = key_once, .thread = ACTS(take(TWO, KEY), call(reservations_begin)),
+    .meanwhile = ACTS(call(two_in_the_first_window))};
+
+/* ---- Fetch-adds that come too late ----------------------------------------------------------- */
+
+/* Room was seen; then the slot goes to another key, which has one token left. */
+static const struct act slot_has_room[] = {hold(3), take(TWO, KEY), tell(TWO), {LAST}};
+static const struct play added_tag = {
+    .before = slot_has_room, .thread = key_once, .meanwhile = ACTS(turn(WINDOW), take(TWO, OTHER))};
+
+/* Room was seen; then the key's next window begins, and is full. */
+static const struct play added_room = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), takes(2, TWO, KEY))};
+static const struct play added_room_striped = {
+    .before = ACTS(take(STRIPED, KEY), tell(STRIPED)), .thread = striped_once,
+    .meanwhile = ACTS(turn(WINDOW), takes(4, STRIPED, KEY))};
+
+/* Room was seen; then the slot goes to another key, and by a claim whose thread is killed back. */
+static const struct play added_pending = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), take(TWO, OTHER), turn(2 * WINDOW), die(TWO, KEY, 2 * WINDOW))};
+
+/* Room was seen; then the slot goes to another key. The key spends its window in another slot, the
+ * third, and gets the first back when the next one has begun: after the fetch-add, before the look
+ * at its tag. */
+static const struct play added_state = {
+    .before = ACTS(hold(2), take(LATER_END, HOLDER + 2), take(TWO, KEY), tell(TWO)),
+    .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), take(TWO, OTHER), turn(16), takes(2, TWO, KEY)),
+    .later = ACTS(turn(2 * WINDOW), take(TWO, THIRD), take(TWO, KEY))};
+
+/* Room was seen; then the slot goes to another key. A charge that is taken back from it a window
+ * later is one that was never made in that. */
+static const struct play taken_back = {
+    .before = slot_has_room, .thread = key_once, .meanwhile = ACTS(turn(WINDOW), take(ONE, OTHER)),
+    .later = ACTS(turn(2 * WINDOW), take(ONE, OTHER))};
+
+/* ---- Claims ---------------------------------------------------------------------------------- */
+
+static const struct act falls_free[] = {call(line_falls_free), {LAST}};
+
+/* A thread is killed with a claim of the first slot, which falls free at the very instant: a late
+ * thread has the key in the second by then. The next one meets the claim first. */
+static const struct play found_pending = {
+    .before = falls_free, .thread = ACTS(die(ONCE, KEY, 16), take(ONCE, KEY)),
+    .meanwhile = ACTS(take_at(ONCE, KEY, 15))};
+
+/* Likewise, of a key with windows of its own: the claim's end is none of them. */
+static const struct play key_pending = {
+    .before = ACTS(call(see_own_window), die(OWN, KEY, 0)), .thread = ACTS(call(see_it_again))};
+
+/* A key that no slot has, in a line whose first slot falls free at the very instant: a late thread
+ * takes the second. */
+static const struct play two_claims = {
+    .before = falls_free, .thread = ACTS(take(ONCE, KEY)),
+    .meanwhile = ACTS(take_at(ONCE, KEY, 15))};
+
+/* Likewise: one thread claims and looks while the other, which is ahead of it by a tick and finds
+ * the first slot free, not the last, has not claimed yet; that one looks while the first has not
+ * committed yet. */
+static const struct act two_fall_free[] = {
+    take(ONE, OTHER), hold(2), take(ONE, HOLDER + 2), turn(WINDOW), take(ONE, OTHER),
+    turn(2 * WINDOW - 1), {LAST}};
+static const struct act ahead[] = {decide_at(ONCE, KEY, 1, STINT_PARTIAL, 2 * WINDOW), {LAST}};
+static const struct act claim_and_die[] = {die(TWO, THIRD, 2 * WINDOW - 1), {LAST}};
+static const struct play two_looks = {
+    .before = two_fall_free, .thread = ACTS(take(ONCE, KEY)), .meanwhile = ahead};
+
+/* Likewise: the first thread's claim is cancelled, and its slot goes to another key by a claim of
+ * the same tick, whose thread is killed. */
+static const struct play tombstone = {
+    .before = two_fall_free, .thread = ACTS(take(ONCE, KEY)), .meanwhile = ahead,
+    .later = claim_and_die};
+
+/* A slot is replaced twice within a tick (ends may fall then), at a begin of both windows, the
+ * second time by a thread that is killed: the first thread's claim was over, and its slot is
+ * another key's now. */
+static const struct play replaced_claim = {
+    .before = ACTS(hold(3), call(hold_more), take(ONE, HOLDER + 3), turn(8 * WINDOW)),
+    .thread = ACTS(take_long(LATER_END, KEY), take(TWO, THIRD)),
+    .meanwhile = ACTS(turn(8 * WINDOW + 1), take(TWO, OTHER), die(TWO, THIRD, 8 * WINDOW)),
+    .replaces = true, .key_replaced = true};
+
+/* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the same
+ * key, which is replaced within the same tick, by a thread that is killed: another key's claim. */
+static const struct play replaced_first = {
+    .before = ACTS(hold(2), call(hold_more), tell(LATER_END)),
+    .thread = ACTS(take(LATER_END, KEY), take(TWO, THIRD)),
+    .meanwhile = ACTS(take(LATER_END, KEY), decide(LONG, HOLDER + 2, 8, 0), die(TWO, THIRD, 0)),
+    .replaces = true, .key_replaced = true};
+
+/* A stray token comes to a claim between a thread's load of it and its commit. */
+static const struct play commit_used = {
+    .before = falls_free, .thread = ACTS(take_long(TWO, KEY)),
+    .meanwhile = ACTS(add_and_die(TWO, KEY))};
+
+/* ---- Windows that are over ------------------------------------------------------------------- */
+
 /* A key has spent its window and lost its slot when that was over. A late thread must not open the
  * window again. */
-static void play_late_claim(enum part part) {
-    switch (part) {
-    case BEFORE:
-        line_used(0);
-        take(ONE, KEY);
-        turn_to(2 * WINDOW);
-        take(LONG, HOLDER);
-        break;
-    default:
-        take_at(ONE, KEY, 2 * WINDOW - 1);
-    }
-}
+static const struct play late_claim = {
+    .before = ACTS(call(use_line), take(ONE, KEY), turn(2 * WINDOW), take(LONG, HOLDER)),
+    .thread = ACTS(take_at(ONE, KEY, 2 * WINDOW - 1))};
 
 /* Likewise, and the late thread finds a slot that was never used: stripes pass that by. */
-static void play_late_short(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(ONE, KEY);
-        turn_to(WINDOW);
-        take(STRIPED, OTHER);
-        break;
-    default:
-        take_at(ONE, KEY, WINDOW - 1);
-    }
-}
+static const struct play late_short = {
+    .before = ACTS(take(ONE, KEY), turn(WINDOW), take(STRIPED, OTHER)),
+    .thread = ACTS(take_at(ONE, KEY, WINDOW - 1))};
 
-/* A new key in a table that was never full, and a thread that is later than the allowance: its window is the
- * clock's. */
-static void play_late_new(enum part part) {
-    switch (part) {
-    case BEFORE:
-        turn_to(8000);
-        take(TWO, OTHER);
-        break;
-    default:
-        take_at(ONE, KEY, 10);
-        expect(p.log[p.logged - 1].verdict.window > p.time,
-               "H: a window that is over by the clock");
-    }
-}
+/* A new key in a table that was never full, and a thread that is later than the allowance: its
+ * window is the clock's. */
+static const struct play late_new = {
+    .before = ACTS(turn(8000), take(TWO, OTHER)),
+    .thread = ACTS(take_at(ONE, KEY, 10), call(see_window_of_clock))};
 
-/* A late thread's key gets a slot, spends its window and loses the slot while the late thread has
- * not found it, and has claimed another one. */
-static void play_late_look(enum part part) {
-    switch (part) {
-    case BEFORE:
-        line_falls_free();
-        break;
-    case THREAD:
-        take_at(ONE, KEY, 15);
-        break;
-    case MEANWHILE: /* in the first slot, which is over by now */
-        take(ONE, KEY);
-        break;
-    case LATER:
-        turn_to(2 * WINDOW);
-        take(LONG, HOLDER + 5);
-    }
-}
+/* A late thread's key gets the first slot, which is over by now, spends its window and loses the
+ * slot while the late thread has not found it, and has claimed another one. */
+static const struct play late_look = {
+    .before = falls_free, .thread = ACTS(take_at(ONE, KEY, 15)), .meanwhile = ACTS(take(ONE, KEY)),
+    .later = ACTS(turn(2 * WINDOW), take(LONG, HOLDER + 5))};
 
-/* ---- A full table ------------------------------------------------------------------------------- */
+/* ---- A full table ---------------------------------------------------------------------------- */
 
 /* A key in debt, whose window is over, and another key that looks for a slot. */
-static void play_debt(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        (void)decide(DEBT, KEY, 2, 0, STINT_RESERVE, p.time);
-        turn_to(WINDOW);
-        break;
-    default:
-        take(ONE, OTHER);
-        expect((p.log[p.logged - 1].verdict.flags & STINT_UNTRACKED) != 0,
-               "F: a key in debt has lost its slot");
-    }
-}
+static const struct play debt = {
+    .before = ACTS(hold(3), decide(DEBT, KEY, 2, STINT_RESERVE), turn(WINDOW)),
+    .thread = ACTS(take(ONE, OTHER), call(see_untracked))};
 
-/* A thread so late, and somebody so early, that it asks the clock about the last slot; the first is over by
- * then. */
-static void play_full_late(enum part part) {
-    switch (part) {
-    case BEFORE:
-        turn_to(7990);
-        take(HALF, OTHER); /* until 8000 */
-        for (unsigned i = 0; i < 2; i++)
-            take(LONG, HOLDER + i);
-        take_at(TWO, HOLDER + 2, 8000 + 5990);
-        turn_to(8000);
-        break;
-    default:
-        take_at(ONE, KEY, 7900);
-        expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has a free slot");
-    }
-}
+/* A thread so late, and somebody so early, that it asks the clock about the last slot; the first,
+ * until 8000, is over by then. */
+static const struct play full_late = {
+    .before = ACTS(turn(7990), take(HALF, OTHER), hold(2), take_at(TWO, HOLDER + 2, 8000 + 5990),
+         turn(8000)),
+    .thread = ACTS(take_at(ONE, KEY, 7900),
+         placed("G: told of a full table, which has a free slot"))};
 
-/* The clock is stepped back by more than the allowance: slots that end too late for their own windows, but not
- * for the longest one, are free. */
-static void play_latest(enum part part) {
-    switch (part) {
-    case BEFORE:
-        turn_to(8000);
-        for (unsigned i = 0; i < 4; i++)
-            take(TWO, (stint_key)(HOLDER + i) << 40); /* hashes differ in their upper halves, too */
-        turn_to(0);
-        break;
-    default:
-        take(ONE, (stint_key)KEY << 40);
-        expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has a free slot");
-    }
-}
+/* The clock is stepped back by more than the allowance: slots that end too late for their own
+ * windows, but not for the longest one, are free. */
+static const struct play latest = {
+    .before = ACTS(turn(8000), call(four_far_keys), turn(0)),
+    .thread = ACTS(take(ONE, FAR(KEY)), placed("G: told of a full table, which has a free slot"))};
 
-/* A thread sleeps while it looks for its key. Windows are opened and over one after the other meanwhile, each in
- * another slot and each after those that it has looked at: it must not put them together to a full table. */
-static void play_latest_again(enum part part) {
-    static unsigned last;
-    switch (part) {
-    case BEFORE:
-        for (unsigned i = 0; i < 4; i++)
-            take(TWO, (stint_key)(HOLDER + i) << 40);
-        turn_to(WINDOW);
-        last = 0;
-        break;
-    case THREAD:
-        take(ONE, (stint_key)KEY << 40);
-        expect(tracked(&p.log[p.logged - 1]), "G: told of a full table, which has free slots");
-        break;
-    default:
-        for (unsigned i = 0; i < 4; i++) {
-            turn_to(6900 + ++last * 100);
-            take(TWO, (stint_key)(HOLDER + i) << 40);
-        }
-        turn_to(6900 + ++last * 100);
-    }
-}
+/* A thread sleeps while it looks for its key. Windows are opened and over one after the other
+ * meanwhile, each in another slot and each after those that it has looked at: it must not put them
+ * together to a full table. */
+static const struct play latest_again = {
+    .before = ACTS(call(turns_begin)),
+    .thread = ACTS(take(ONE, FAR(KEY)), placed("G: told of a full table, which has free slots")),
+    .meanwhile = ACTS(call(four_windows_pass))};
 
 /* The key gets the last slot between the search for it and the end of the search for a free one. */
-static void play_full_again(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(3);
-        line_used(3);
-        break;
-    case THREAD:
-        take_long(ONE, KEY);
-        expect(tracked(&p.log[p.logged - 1]),
-               "G: told of a full table, in which the key has a slot");
-        break;
-    default:
-        take(ONE, KEY);
-    }
-}
+static const struct play full_again = {
+    .before = ACTS(hold(3), call(use_last_slot)),
+    .thread = ACTS(take_long(ONE, KEY),
+         placed("G: told of a full table, in which the key has a slot")),
+    .meanwhile = ACTS(take(ONE, KEY))};
 
 /* Likewise: its own slot is the one with the fewest tokens. */
-static void play_replace_own(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(4);
-        for (unsigned i = 0; i < 4; i++)
-            (void)decide(LONG, HOLDER + i, 8, 0, 0, p.time);
-        break;
-    case THREAD:
-        take_long(ONE, KEY);
-        break;
-    default:
-        take(ONE, KEY);
-    }
-}
+static const struct play replace_own = {
+    .before = ACTS(hold(4), call(hold_more)), .thread = ACTS(take_long(ONE, KEY)),
+    .meanwhile = ACTS(take(ONE, KEY)), .replaces = true};
 
-/* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the same
- * tick, whose thread is killed. (See play_two_looks.) */
-static void play_replace_free(enum part part) {
-    switch (part) {
-    case BEFORE:
-        play_two_looks(part);
-        break;
-    case THREAD:
-        (void)decide(LONG, KEY, 10, 0, 0, p.time);
-        break;
-    case MEANWHILE:
-        (void)decide(LONG, KEY, 10, 0, 0, EPOCH + 2 * WINDOW * STINT_TICK_NS);
-        break;
-    case LATER:
-        take_and_die(TWO, THIRD, 2 * WINDOW - 1, INSTANT_CLAIMED);
-    }
-}
+/* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the
+ * same tick, whose thread is killed. (See two_looks.) */
+static const struct play replace_free = {
+    .before = two_fall_free, .thread = ACTS(decide(LONG, KEY, 10, 0)),
+    .meanwhile = ACTS(decide_at(LONG, KEY, 10, 0, 2 * WINDOW)), .later = claim_and_die,
+    .replaces = true};
 
-/* ---- Refunds ------------------------------------------------------------------------------------ */
+/* ---- Refunds --------------------------------------------------------------------------------- */
+
+static const struct act refund_first[] = {refund(ONE, KEY, WINDOW), {LAST}};
 
 /* A refused request has counted past the limit, and its thread was killed. */
-static void play_refund_most(enum part part) {
-    if (part == BEFORE) {
-        take(ONE, KEY);
-        add_and_die(ONE, KEY);
-    } else {
-        refund(ONE, KEY, WINDOW);
-    }
-}
+static const struct play refund_most = {
+    .before = ACTS(take(ONE, KEY), add_and_die(ONE, KEY)), .thread = refund_first};
 
 /* A token is given back that a reset has forgotten. */
-static void play_refund_zero(enum part part) {
-    if (part == BEFORE) {
-        take(ONE, KEY);
-        reset(ONE, KEY);
-    } else {
-        refund(ONE, KEY, WINDOW);
-    }
-}
+static const struct play refund_zero = {
+    .before = ACTS(take(ONE, KEY), reset(ONE, KEY)), .thread = refund_first};
 
 /* A token is given back when the next window has begun. */
-static void play_refund_window(enum part part) {
-    if (part == BEFORE) {
-        take(ONE, KEY);
-        turn_to(WINDOW);
-        take(ONE, KEY);
-    } else {
-        refund(ONE, KEY, WINDOW);
-    }
-}
+static const struct play refund_window = {
+    .before = ACTS(take(ONE, KEY), turn(WINDOW), take(ONE, KEY)), .thread = refund_first};
 
-/* A key had no slot, and was let through: by that verdict nothing can be given back, not even in a window
- * whose end is 0 in the bits of a slot. */
-static void play_refund_none(enum part part) {
-    if (part == BEFORE) {
-        uint64_t around = (UINT64_C(1) << ID_BITS) * STINT_TICK_NS;
-        p.time = (EPOCH / around + 1) * around - STINT_TICK_NS;
-        (void)decide(ONE, KEY, 1, 0, STINT_PARTIAL, p.time);
-    } else {
-        refund_by(ONE, KEY, 0);
-    }
-}
+/* A key had no slot, and was let through: by that verdict nothing can be given back, not even in a
+ * window whose end is 0 in the bits of a slot. */
+static const struct play refund_none = {
+    .before = ACTS(call(take_before_wrap)), .thread = ACTS(call(refund_by_0))};
 
-/* ---- Groups ------------------------------------------------------------------------------------- */
+/* ---- Groups ---------------------------------------------------------------------------------- */
 
-/* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as that one. */
-static void play_parts_earlier(enum part part) {
-    switch (part) {
-    case BEFORE:
-        hold(2);
-        take(TWO, KEY);
-        take(ONE, HOLDER + 2);
-        turn_to(WINDOW);
-        tell_window(TWO);
-        break;
-    case THREAD:
-        take_both(TWO, KEY, TWO, KEY);
-        break;
-    default:
-        take(TWO, OTHER);
-    }
-}
+/* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as
+ * that one. */
+static const struct play parts_earlier = {
+    .before = ACTS(hold(2), take(TWO, KEY), take(ONE, HOLDER + 2), turn(WINDOW), tell(TWO)),
+    .thread = ACTS(both(TWO, KEY, TWO, KEY)), .meanwhile = other_once};
 
 /* What goes wrong where one token is taken (above), for a part of a group. */
-static void play_part_tag(enum part part) {
-    if (part == THREAD)
-        take_both(TWO, KEY, LONG, HOLDER);
-    else
-        play_take_tag(part);
-}
-
-static void play_part_new_window(enum part part) {
-    if (part == THREAD)
-        take_both(TWO, KEY, LONG, HOLDER);
-    else
-        play_new_window(part);
-}
-
-static void play_part_old_window(enum part part) {
-    if (part == THREAD)
-        take_both(TWO, KEY, LONG, HOLDER);
-    else
-        play_old_window(part);
-}
+static const struct act with_holder[] = {both(TWO, KEY, LONG, HOLDER), {LAST}};
+static const struct play part_tag = {
+    .before = slot_is_over, .thread = with_holder, .meanwhile = other_once};
+static const struct play part_new_window = {.before = used_before, .thread = with_holder};
+static const struct play part_old_window = {.before = window_is_over, .thread = with_holder};
 
 /* Two threads see the last token, one of them with another key's. */
-static void play_parts_added(enum part part) {
-    if (part == THREAD)
-        take_both(TWO, KEY, LONG, OTHER);
-    else
-        play_last_token(part);
-}
+static const struct play parts_added = {
+    .before = key_once, .thread = ACTS(both(TWO, KEY, LONG, OTHER)), .meanwhile = key_once};
 
 /* Likewise, and the one without it has the other key's already. */
-static void play_parts_back(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(TWO, OTHER);
-        take(TWO, KEY);
-        break;
-    case THREAD:
-        take_both(TWO, OTHER, TWO, KEY);
-        break;
-    default:
-        take(TWO, KEY);
-    }
-}
+static const struct play parts_back = {
+    .before = ACTS(take(TWO, OTHER), take(TWO, KEY)), .thread = ACTS(both(TWO, OTHER, TWO, KEY)),
+    .meanwhile = key_once};
 
-/* ---- Stripes ------------------------------------------------------------------------------------ */
+/* ---- Stripes --------------------------------------------------------------------------------- */
 
-/* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given back to. */
-static void play_stripes_back(enum part part) {
-    if (part == MEANWHILE)
-        take(STRIPED, KEY);
-    else if (part == THREAD)
-        (void)decide(STRIPED, KEY, 4, 0, 0, p.time);
-}
+/* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given
+ * back to. */
+static const struct play stripes_back = {
+    .thread = ACTS(decide(STRIPED, KEY, 4, 0)), .meanwhile = striped_once};
 
-/* The window turns while a request goes round: its own stripe had no token left, the next one is in the new
- * window by now. Somebody asks for that one's last token, and then that window is over, too. */
-static void play_stripes_here(enum part part) {
-    switch (part) {
-    case BEFORE:
-        take(STRIPED, KEY);
-        take(STRIPED, KEY);
-        break;
-    case THREAD:
-        take(STRIPED, KEY);
-        break;
-    case MEANWHILE:
-        turn_to(WINDOW);
-        for (unsigned i = 0; i < 3; i++)
-            take(STRIPED, KEY);
-        break;
-    case LATER:
-        take(STRIPED, KEY);
-        turn_to(2 * WINDOW);
-        take(STRIPED, KEY);
-    }
-}
+/* The window turns while a request goes round: its own stripe had no token left, the next one is in
+ * the new window by now. Somebody asks for that one's last token, and then that window is over,
+ * too. */
+static const struct play stripes_here = {
+    .before = ACTS(takes(2, STRIPED, KEY)), .thread = striped_once,
+    .meanwhile = ACTS(turn(WINDOW), takes(3, STRIPED, KEY)),
+    .later = ACTS(take(STRIPED, KEY), turn(2 * WINDOW), take(STRIPED, KEY))};
+/* clang-format on */
 
-/* ---- All of them -------------------------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------------------- */
 
 #define BIT(guard)     (UINT64_C(1) << GUARD_##guard)
 #define WITHOUT(guard) #guard, BIT(guard), NULL
 #define PATCHED(patch) patch, 0, patch
 
-/* Those with swap-tag: the tag that every swap compares keeps these mistakes from doing harm, as long as
- * it is compared. */
+/* Those with swap-tag: the tag that every swap compares keeps these mistakes from doing harm, as
+ * long as it is compared. */
 const struct mistake mistakes[] = {
-    {"another key's room", WITHOUT(TAKE_TAG), 1, play_take_tag},
-    {"another key's room, striped", WITHOUT(STRIPE_TAG), 1, play_stripe_tag},
-    {"another key's refusal, fast", WITHOUT(FOUND_TAG), 1, play_refused_tag},
-    {"another key's refusal", WITHOUT(FOUND_TAG), 1, play_found_tag},
-    {"another key's refusal, and back, fast", WITHOUT(FOUND_STATE), 2, play_refused_state},
-    {"another key's refusal, and back", WITHOUT(FOUND_STATE), 2, play_found_state},
-    {"two threads and one token", WITHOUT(TAKE_ADDED), 1, play_last_token},
-    {"two threads and one token, striped", WITHOUT(STRIPE_ADDED), 1, play_last_token_striped},
-    {"add to a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window},
-    {"add to a window that is over, striped", WITHOUT(STRIPE_ROOM), 0, play_new_window_striped},
-    {"window of the last request", WITHOUT(TAKE_WINDOW), 0, play_old_window},
-    {"window of the last request, any", WITHOUT(HINT_WINDOW), 0, play_old_window_any},
-    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
-    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
-    {"window of the last request, striped", WITHOUT(STRIPE_WINDOW), 0, play_old_window_striped},
-    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, play_new_window_cost},
-    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, play_old_window_cost},
-    {"swap past the capacity", WITHOUT(JUDGE_ROOM), 0, play_swap_full},
-    {"fast refusal that is the first", WITHOUT(FOUND_MARK), 0, play_refused_mark},
-    {"overshoot that becomes a debt", WITHOUT(OVERSHOT_CUT), 1, play_overshot},
-    {"late add to another key", WITHOUT(ADDED_TAG), 1, play_added_tag},
-    {"late add to a full window", WITHOUT(ADDED_ROOM), 1, play_added_room},
-    {"late add to a full window, striped", WITHOUT(STRIPES_ADDED), 1, play_added_room_striped},
-    {"late add to a claim", WITHOUT(ADDED_PENDING), 1, play_added_pending},
-    {"late add to another key, and back", WITHOUT(ADDED_STATE), 2, play_added_state},
-    {"charge taken back", PATCHED("added-stays"), 2, play_taken_back},
-    {"counted in a claim", WITHOUT(FOUND_PENDING), 1, play_found_pending},
-    {"window of a claim", WITHOUT(KEY_PENDING), 0, play_key_pending},
-    {"no look after a claim", WITHOUT(PENDING), 1, play_two_claims},
-    {"look that cancels a committed slot", WITHOUT(RIVAL_COMMITTED), 1, play_two_claims},
-    {"later claim left standing", WITHOUT(RIVAL_LATER), 3, play_two_looks},
+    {"another key's room", WITHOUT(TAKE_TAG), 1, &take_tag},
+    {"another key's room, striped", WITHOUT(STRIPE_TAG), 1, &stripe_tag},
+    {"another key's refusal, fast", WITHOUT(FOUND_TAG), 1, &refused_tag},
+    {"another key's refusal", WITHOUT(FOUND_TAG), 1, &found_tag},
+    {"another key's refusal, and back, fast", WITHOUT(FOUND_STATE), 2, &refused_state},
+    {"another key's refusal, and back", WITHOUT(FOUND_STATE), 2, &found_state},
+    {"two threads and one token", WITHOUT(TAKE_ADDED), 1, &last_token},
+    {"two threads and one token, striped", WITHOUT(STRIPE_ADDED), 1, &last_token_striped},
+    {"add to a window that is over", WITHOUT(TAKE_ROOM), 0, &new_window},
+    {"add to a window that is over, striped", WITHOUT(STRIPE_ROOM), 0, &new_window_striped},
+    {"window of the last request", WITHOUT(TAKE_WINDOW), 0, &old_window},
+    {"window of the last request, any", WITHOUT(HINT_WINDOW), 0, &old_window_any},
+    {"window of the last request, striped", WITHOUT(STRIPE_WINDOW), 0, &old_window_striped},
+    {"swap in a window that is over", WITHOUT(TAKE_ROOM), 0, &new_window_cost},
+    {"window of the last request, a cost", WITHOUT(HINT_WINDOW), 0, &old_window_cost},
+    {"swap past the capacity", WITHOUT(JUDGE_ROOM), 0, &swap_full},
+    {"fast refusal that is the first", WITHOUT(FOUND_MARK), 0, &refused_mark},
+    {"overshoot that becomes a debt", WITHOUT(OVERSHOT_CUT), 1, &overshot},
+    {"late add to another key", WITHOUT(ADDED_TAG), 1, &added_tag},
+    {"late add to a full window", WITHOUT(ADDED_ROOM), 1, &added_room},
+    {"late add to a full window, striped", WITHOUT(STRIPES_ADDED), 1, &added_room_striped},
+    {"late add to a claim", WITHOUT(ADDED_PENDING), 1, &added_pending},
+    {"late add to another key, and back", WITHOUT(ADDED_STATE), 2, &added_state},
+    {"charge taken back", PATCHED("added-stays"), 2, &taken_back},
+    {"counted in a claim", WITHOUT(FOUND_PENDING), 1, &found_pending},
+    {"window of a claim", WITHOUT(KEY_PENDING), 0, &key_pending},
+    {"no look after a claim", WITHOUT(PENDING), 1, &two_claims},
+    {"look that cancels a committed slot", WITHOUT(RIVAL_COMMITTED), 1, &two_claims},
+    {"later claim left standing", WITHOUT(RIVAL_LATER), 3, &two_looks},
     {"tombstone reused in its window", "reuse-tombstone", 0, "reuse-tombstone swap-tag", 3,
-     play_tombstone},
-    {"cancel that writes zero", "cancel-end", 0, "cancel-end swap-tag", 3, play_tombstone},
-    {"cancel that leaves pending", "cancel-pending", 0, "cancel-pending swap-tag", 3,
-     play_two_looks},
-    {"commit of the state alone", PATCHED("swap-tag"), 1, play_replaced_claim},
-    {"commit that waits for another claim", WITHOUT(COMMIT_TAG), 1, play_replaced_claim},
-    {"first claim like any", PATCHED("short-first"), 1, play_replaced_first},
-    {"commit that waits for used = 0", PATCHED("commit-used"), 1, play_commit_used},
-    {"watermark not raised", WITHOUT(WATERMARK_RAISE), 0, play_late_claim},
+     &tombstone},
+    {"cancel that writes zero", "cancel-end", 0, "cancel-end swap-tag", 3, &tombstone},
+    {"cancel that leaves pending", "cancel-pending", 0, "cancel-pending swap-tag", 3, &two_looks},
+    {"commit of the state alone", PATCHED("swap-tag"), 1, &replaced_claim},
+    {"commit that waits for another claim", WITHOUT(COMMIT_TAG), 1, &replaced_claim},
+    {"first claim like any", PATCHED("short-first"), 1, &replaced_first},
+    {"commit that waits for used = 0", PATCHED("commit-used"), 1, &commit_used},
+    {"watermark not raised", WITHOUT(WATERMARK_RAISE), 0, &late_claim},
     {"watermark not read", "watermark-read", BIT(SHORT_WATERMARK), "watermark-read", 0,
-     play_late_claim},
-    {"watermark not read, short", WITHOUT(SHORT_WATERMARK), 0, play_late_short},
-    {"late new key", WITHOUT(SHORT_LATEST), 0, play_late_new},
-    {"watermark read before the look", PATCHED("watermark-last"), 2, play_late_look},
-    {"slot of a key in debt", WITHOUT(REUSE_CARRIES), 0, play_debt},
-    {"full by a late time", WITHOUT(FULL_LATE), 0, play_full_late},
-    {"opened without telling how late", WITHOUT(LATEST_RAISE), 0, play_latest},
-    {"asleep in a search", WITHOUT(LATEST_AGAIN), 1, play_latest_again},
-    {"full without another search", WITHOUT(FULL_AGAIN), 1, play_full_again},
-    {"key replaces itself", WITHOUT(REPLACE_OWN), 1, play_replace_own},
-    {"tombstone replaced", "REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", 3, play_replace_free},
-    {"refund without the minimum", WITHOUT(REFUND_MOST), 0, play_refund_most},
-    {"refund below zero", WITHOUT(REFUND_ZERO), 0, play_refund_zero},
-    {"refund into another window", WITHOUT(REFUND_WINDOW), 0, play_refund_window},
-    {"refund of an untracked token", WITHOUT(REFUND_NONE), 0, play_refund_none},
-    {"add to an earlier part's window", PATCHED("parts-earlier"), 1, play_parts_earlier},
-    {"another key's room, a group", WITHOUT(TAKE_TAG), 1, play_part_tag},
-    {"add to a window that is over, a group", WITHOUT(TAKE_ROOM), 0, play_part_new_window},
-    {"window of the last request, a group", WITHOUT(TAKE_WINDOW), 0, play_part_old_window},
-    {"two threads and one token, a group", WITHOUT(PARTS_ADDED), 1, play_parts_added},
-    {"group keeps what it took", WITHOUT(PARTS_BACK), 1, play_parts_back},
-    {"token of the next window, given back", PATCHED("stripes-here"), 2, play_stripes_here},
-    {"stripes keep what they gave", WITHOUT(STRIPES_BACK), 1, play_stripes_back},
+     &late_claim},
+    {"watermark not read, short", WITHOUT(SHORT_WATERMARK), 0, &late_short},
+    {"late new key", WITHOUT(SHORT_LATEST), 0, &late_new},
+    {"watermark read before the look", PATCHED("watermark-last"), 2, &late_look},
+    {"slot of a key in debt", WITHOUT(REUSE_CARRIES), 0, &debt},
+    {"full by a late time", WITHOUT(FULL_LATE), 0, &full_late},
+    {"opened without telling how late", WITHOUT(LATEST_RAISE), 0, &latest},
+    {"asleep in a search", WITHOUT(LATEST_AGAIN), 1, &latest_again},
+    {"full without another search", WITHOUT(FULL_AGAIN), 1, &full_again},
+    {"key replaces itself", WITHOUT(REPLACE_OWN), 1, &replace_own},
+    {"tombstone replaced", "REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", 3, &replace_free},
+    {"refund without the minimum", WITHOUT(REFUND_MOST), 0, &refund_most},
+    {"refund below zero", WITHOUT(REFUND_ZERO), 0, &refund_zero},
+    {"refund into another window", WITHOUT(REFUND_WINDOW), 0, &refund_window},
+    {"refund of an untracked token", WITHOUT(REFUND_NONE), 0, &refund_none},
+    {"add to an earlier part's window", PATCHED("parts-earlier"), 1, &parts_earlier},
+    {"another key's room, a group", WITHOUT(TAKE_TAG), 1, &part_tag},
+    {"add to a window that is over, a group", WITHOUT(TAKE_ROOM), 0, &part_new_window},
+    {"window of the last request, a group", WITHOUT(TAKE_WINDOW), 0, &part_old_window},
+    {"two threads and one token, a group", WITHOUT(PARTS_ADDED), 1, &parts_added},
+    {"group keeps what it took", WITHOUT(PARTS_BACK), 1, &parts_back},
+    {"token of the next window, given back", PATCHED("stripes-here"), 2, &stripes_here},
+    {"stripes keep what they gave", WITHOUT(STRIPES_BACK), 1, &stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);
 
-/* ---- Playing ------------------------------------------------------------------------------------ */
+/* ---- Playing --------------------------------------------------------------------------------- */
 
-static bool replaces(const struct mistake *mistake) {
-    return mistake->play == play_replaced_claim || mistake->play == play_replaced_first ||
-           mistake->play == play_replace_own || mistake->play == play_replace_free;
-}
-
-static void others(enum part part) {
+static void others(const struct act *acts) {
     void (*hook)(enum stint_test_instant instant) = stint_test_hook;
     p.running = NOBODY;
     stint_test_hook = NULL;
-    p.mistake->play(part);
+    play_acts(acts);
     stint_test_hook = hook;
     p.running = FIRST;
 }
@@ -1179,7 +879,7 @@ static ucontext_t first_context, second_context;
 static char second_stack[STACK] __attribute__((aligned(64)));
 
 static void second_main(void) {
-    p.mistake->play(MEANWHILE);
+    play_acts(p.mistake->play->meanwhile);
     p.second_done = true;
     swapcontext(&second_context, &first_context);
 }
@@ -1211,13 +911,13 @@ static void step_of_first(void) {
             second_begins();
         if (at == p.stops[2]) {
             second_goes_on();
-            others(LATER);
+            others(p.mistake->play->later);
         }
     } else {
         if (at == p.stops[0])
-            others(MEANWHILE);
+            others(p.mistake->play->meanwhile);
         if (at == p.stops[1])
-            others(LATER);
+            others(p.mistake->play->later);
     }
 }
 
@@ -1248,12 +948,12 @@ static void play_once(const struct mistake *mistake, const unsigned stops[3]) {
     p.broken = NULL;
     p.waits = false;
     p.second_done = true;
-    open_table(replaces(mistake) ? STINT_FULL_REPLACE : STINT_FULL_REFUSE);
-    mistake->play(BEFORE);
+    open_table(mistake->play->replaces ? STINT_FULL_REPLACE : STINT_FULL_REFUSE);
+    play_acts(mistake->play->before);
     stint_test_step = step;
     if (setjmp(p.stuck) == 0) {
         p.running = FIRST;
-        mistake->play(THREAD);
+        play_acts(mistake->play->thread);
         second_goes_on();
         p.running = NOBODY;
         judge_log();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The known mistakes of the slot protocol, each as a story: what one thread does, and what others do
- * while it is stopped. With the guards in their places the promises hold, wherever it is stopped; with
- * the story's guards taken away, or its patches applied, there is a place at which they do not. */
+ * The known mistakes of the slot protocol, each as a story: what one thread does, and what
+ * others do while it is stopped. With the guards in their places the promises hold, wherever it
+ * is stopped; with the story's guards taken away, or its patches applied, there is a place at
+ * which they do not. */
 #ifndef STINT_TESTS_MISTAKES_H
 #define STINT_TESTS_MISTAKES_H
 
@@ -10,22 +11,17 @@
 
 #include "testing.h"
 
-enum part {
-    BEFORE,    /* what was there */
-    THREAD,    /* what the thread does that is stopped */
-    MEANWHILE, /* what others do while it is stopped, or a second thread that is stopped, too */
-    LATER,     /* what others do when it is stopped again */
-};
+struct play; /* what is done in a story, and by whom */
 
 struct mistake {
     const char *name;
     const char *mutant;  /* the guard that keeps it out, or the patch that lets it in */
     uint64_t guards;     /* bits of that, and of another one that would as well */
     const char *patches; /* those that the library must have (tests/mutants); NULL: none */
-    /* 1, 2: of the thread. 3: it is stopped, a second thread begins and is stopped, it goes on and is
-     * stopped again, and the second thread goes on. 0: none. */
+    /* 1, 2: of the thread. 3: it is stopped, a second thread begins and is stopped, it goes on
+     * and is stopped again, and the second thread goes on. 0: none. */
     unsigned stops;
-    void (*play)(enum part part);
+    const struct play *play;
 };
 
 extern const struct mistake mistakes[];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The library with a mistake in it: the interleavings of mistakes.c and the random histories of history.c
- * must find it out within seconds. mutants.py runs this program, once for all guards of src/testing.h and
- * once in each build of a patched library.
+ * The library with a mistake in it: the interleavings of mistakes.c and the random histories of
+ * history.c must find it out within seconds. mutants.py runs this program, once for all guards
+ * of src/testing.h and once in each build of a patched library.
  *
- *     mutants stories                        the stories that need a patched library: mutant, patches
+ *     mutants stories                        the stories that need a patched library
  *     mutants guards SEED                    takes each guard away
  *     mutants patched MUTANT PATCHES SEED    this library has these patches
  *
- * Prints a line for each mutant, its fields divided by tabs: name; what is expected ("found", or why the
- * mistake is harmless); story and promise that it breaks; histories until one was wrong, and how. What was
- * not found is "-".
+ * Prints a line for each mutant, its fields divided by tabs: name; what is expected ("found", or
+ * why the mistake is harmless); story and promise that it breaks; histories until one was wrong,
+ * and how. What was not found is "-".
  *
  * Each mutant runs in a process of its own, as it may crash or hang. */
 #ifdef NDEBUG
@@ -118,7 +118,8 @@ static void run_mistake(int to, const struct mistake *mistake) {
     tell(to, &told);
 }
 
-/* Runs a mutant in a process of its own: a story, or else histories. Exits if that is not possible. */
+/* Runs a mutant in a process of its own: a story, or else histories. Exits if that is not
+ * possible. */
 static struct told run_mutant(const struct mutant *mutant, const struct mistake *mistake,
                               uint64_t seed, uint64_t most) {
     int ends[2], status = 0;
@@ -154,7 +155,8 @@ static bool same(const char *one, const char *other) {
     return one == NULL || other == NULL ? one == other : strcmp(one, other) == 0;
 }
 
-/* Prints the line of a mutant: its stories in this library, and histories if it is no more than the mutant. */
+/* Prints the line of a mutant: its stories in this library, and histories if it is no more than
+ * the mutant. */
 static void find_out(const struct mutant *mutant, uint64_t seed) {
     bool alone = mutant->patches == NULL || same(mutant->name, mutant->patches);
     bool found = false, story = false; /* in whatever library */

@@ -7,7 +7,7 @@ histories of history.c must find it out.
     mutants.py BUILD --write     writes the table of tests/README.md, too
 
 A guard of src/testing.h is taken away in test-mutants as it was built. A patch of tests/mutants is
-applied to a copy of src/, which is compiled as BUILD's was and linked with the rest of test-mutants.
+applied to a copy of src/, which is compiled as BUILD's was and linked with the rest.
 STINT_TEST_SEED=N is the seed of the first history."""
 import concurrent.futures
 import itertools

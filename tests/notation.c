@@ -69,8 +69,7 @@ static void assert_wrong(const char *text, ptrdiff_t place) {
 
 /* ---- What is right ------------------------------------------------------------------------- */
 
-static void test_rates(void **state) {
-    (void)state;
+TEST(test_rates) {
     assert_rate("100/minute", 100, MINUTE);
     assert_rate("5/s", 5, SECOND);
     assert_rate("100/15m", 100, 15 * MINUTE);
@@ -88,8 +87,7 @@ static void test_rates(void **state) {
     assert_rate("00100/01m", 100, MINUTE);
 }
 
-static void test_units(void **state) {
-    (void)state;
+TEST(test_units) {
     static const struct {
         const char *name;
         uint64_t ns;
@@ -127,8 +125,7 @@ static void test_units(void **state) {
     }
 }
 
-static void test_limits_of_numbers(void **state) {
-    (void)state;
+TEST(test_limits_of_numbers) {
     assert_rate("1/s", 1, SECOND);
     assert_wrong("0/s", 0);
     assert_wrong("000/s", 0);
@@ -173,8 +170,7 @@ static void test_limits_of_numbers(void **state) {
     assert_wrong("1/30501w", 2);          /* 2^64 ns and a little */
 }
 
-static void test_options(void **state) {
-    (void)state;
+TEST(test_options) {
     const int64_t start = 1704085200 * INT64_C(1000000000);
     assert_parses("2000/hour name=search", "search", 2000, HOUR, 0, 0);
     assert_parses("2000/hour name=\"search\"", "search", 2000, HOUR, 0, 0);
@@ -218,8 +214,7 @@ static void assert_fields(const char *options, uint32_t capacity, uint32_t max_r
                  got.jitter);
 }
 
-static void test_options_of_features(void **state) {
-    (void)state;
+TEST(test_options_of_features) {
     const uint32_t smooth = STINT_SMOOTH, per_key = STINT_START_PER_KEY, shadow = STINT_SHADOW;
     assert_fields("", 0, 0, 0, 0, 0, 0);
     assert_fields(" capacity=1", 1, 0, 0, 0, 0, 0);
@@ -247,8 +242,7 @@ static void test_options_of_features(void **state) {
                   per_key | shadow, 3, 2);
 }
 
-static void test_options_of_features_wrong(void **state) {
-    (void)state;
+TEST(test_options_of_features_wrong) {
     static const struct {
         const char *options;
         ptrdiff_t place; /* after "100/minute " */
@@ -353,8 +347,7 @@ static void test_options_of_features_wrong(void **state) {
     assert_int_equal(stint_policy_parse("64/minute stripes=64", &policy, NULL), 0);
 }
 
-static void test_names(void **state) {
-    (void)state;
+TEST(test_names) {
     assert_parses("1/s name=a", "a", 1, SECOND, 0, 0);
     assert_parses("1/s name=a-b_c.d/e:f", "a-b_c.d/e:f", 1, SECOND, 0, 0);
     assert_parses("1/s name=\"a b\"", "a b", 1, SECOND, 0, 0);
@@ -391,8 +384,7 @@ static void test_names(void **state) {
     assert_wrong("1/s name=\"a\xff\"", 11);
 }
 
-static void test_starts(void **state) {
-    (void)state;
+TEST(test_starts) {
     const int64_t s = 1000000000, day = 86400 * s;
     assert_start("1970-01-01T00:00:00Z", 0);
     assert_start("1970-01-01", 0);
@@ -451,8 +443,7 @@ static void test_starts(void **state) {
 
 /* ---- What is wrong, and where -------------------------------------------------------------- */
 
-static void test_wrong(void **state) {
-    (void)state;
+TEST(test_wrong) {
     assert_wrong("", 0);
     assert_wrong("x", 0);
     assert_wrong("/minute", 0);
@@ -553,8 +544,7 @@ static void test_wrong(void **state) {
     assert_wrong("1/s start=9999-12-31", 10);
 }
 
-static void test_arguments(void **state) {
-    (void)state;
+TEST(test_arguments) {
     struct stint_policy policy = STINT_POLICY_INIT;
     const char *wrong = NULL;
     assert_int_equal(stint_policy_parse(NULL, &policy, &wrong), -EINVAL);
@@ -573,8 +563,7 @@ static void test_arguments(void **state) {
 }
 
 /* Whatever a text is cut to, it parses, or the wrong character is in it or is its end. */
-static void test_prefixes(void **state) {
-    (void)state;
+TEST(test_prefixes) {
     static const char *const texts[] = {
         ("268435456 per 15 minutes name=\"a \\\"b\\\\\" start=2024-02-29T05:00:00.25+01:30 shadow "
          "count-refused"),
@@ -637,8 +626,7 @@ static void assert_round_trip(const struct stint_policy *policy) {
         assert_int_equal(cut[i], '#');
 }
 
-static void test_round_trip(void **state) {
-    (void)state;
+TEST(test_round_trip) {
     static const uint64_t units[] = {10 * MS, SECOND, MINUTE, HOUR, DAY, 7 * DAY};
     for (int round = 0; round < 50000; round++) {
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -685,8 +673,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-static void test_round_trip_of_extremes(void **state) {
-    (void)state;
+TEST(test_round_trip_of_extremes) {
     static const int64_t starts[] = {0, 10000000, -10000000, INT64_MAX / 10000000 * 10000000,
                                      INT64_MIN / 10000000 * 10000000};
     static const uint64_t windows[] = {STINT_WINDOW_MIN, STINT_WINDOW_MAX,
@@ -701,8 +688,7 @@ static void test_round_trip_of_extremes(void **state) {
             }
 }
 
-static void test_format(void **state) {
-    (void)state;
+TEST(test_format) {
     struct stint_policy policy = make_policy("", 100, MINUTE, 0, 0);
     char text[100];
     assert_int_equal(stint_policy_format(&policy, text, sizeof text), 10);

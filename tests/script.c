@@ -25,8 +25,8 @@ static bool ask_in_way(const struct play *play, const struct stint_request *requ
 }
 
 static void decide(const struct play *play, const struct step *step) {
-    /* The clock is right; only the argument may be late. Whoever is later than the allowance is told by
-     * the clock. */
+    /* The clock is right; only the argument may be late. Whoever is later than the allowance is
+     * told by the clock. */
     if (step->now > test_time)
         test_time = step->now;
     uint64_t now = step->now + ALLOWANCE < test_time ? test_time : step->now;

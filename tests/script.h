@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Scripts: a policy, and rows that say what is asked of one key at what time and what must come of it.
- * Every field of every verdict is compared, in each way to ask. */
+ * Scripts: a policy, and rows that say what is asked of one key at what time and what must come
+ * of it. Every field of every verdict is compared, in each way to ask. */
 #ifndef STINT_TESTS_SCRIPT_H
 #define STINT_TESTS_SCRIPT_H
 
@@ -46,7 +46,8 @@ struct script {
 #define change(limit_, capacity_, reserved_) \
     {.action = CHANGE, .cost = limit_, .limit = capacity_, .flags = reserved_}
 #define flags(bits)                  {.action = FLAGS, .flags = bits}
-#define refund(tokens, end, back)    {.action = REFUND, .cost = tokens, .window = end, .granted = back}
+#define refund(tokens, end, back) \
+    {.action = REFUND, .cost = tokens, .window = end, .granted = back}
 #define reset()                      {.action = RESET}
 #define policy(length, ...) \
     {.size = sizeof(struct stint_policy), .name = "p", .window = length, __VA_ARGS__}

@@ -304,8 +304,7 @@ static const struct script scripts[] = {
 };
 /* clang-format on */
 
-static void test_scripts(void **state) {
-    (void)state;
+TEST(test_scripts) {
     size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
     print_message("%zu verdicts\n", verdicts);
 }
@@ -313,8 +312,7 @@ static void test_scripts(void **state) {
 /* ---- Cases that one key cannot show -------------------------------------------------------- */
 
 /* The three ways to ask say the same. */
-static void test_ways_to_ask(void **state) {
-    (void)state;
+TEST(test_ways_to_ask) {
     test_time = T0 + 5;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
@@ -339,8 +337,7 @@ static void test_ways_to_ask(void **state) {
 }
 
 /* Requests of one batch are decided in order, on the same key too. */
-static void test_batch_in_order(void **state) {
-    (void)state;
+TEST(test_batch_in_order) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t small = add_policy(limiter, "small", 3, MINUTE, 0, 0);
@@ -368,8 +365,7 @@ static void test_batch_in_order(void **state) {
 }
 
 /* Each key and each policy counts alone; the global key is one like any other. */
-static void test_keys_apart(void **state) {
-    (void)state;
+TEST(test_keys_apart) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(4000, STINT_FULL_ADMIT);
     uint32_t ids[3] = {add_policy(limiter, "a", 1, MINUTE, 0, 0),
@@ -392,8 +388,7 @@ static void test_keys_apart(void **state) {
 }
 
 /* Promise B: with cost 1 exactly `limit` are admitted; promise A: never more. */
-static void test_exactly_the_limit(void **state) {
-    (void)state;
+TEST(test_exactly_the_limit) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     static const uint32_t limits[] = {1, 2, 3, 7, 100, 1000, 65536};
@@ -413,8 +408,7 @@ static void test_exactly_the_limit(void **state) {
 }
 
 /* A decision, a look and an unknown policy in the counts. */
-static void test_counts(void **state) {
-    (void)state;
+TEST(test_counts) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
@@ -464,8 +458,7 @@ static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id,
 
 /* Promise H: within the allowance the key joins its window, beyond it starts anew, whether the
  * caller lets the limiter read the clock or has read it himself. */
-static void test_clock_steps(void **state) {
-    (void)state;
+TEST(test_clock_steps) {
     static const uint64_t windows[] = {10 * MS, SECOND, MINUTE, HOUR, DAY, 366 * DAY};
     for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         for (int given = 0; given < 2; given++) {
@@ -502,8 +495,7 @@ static void test_clock_steps(void **state) {
 }
 
 /* After a step back, a table that was in use gives every key its window at the new time. */
-static void test_clock_step_of_a_used_table(void **state) {
-    (void)state;
+TEST(test_clock_step_of_a_used_table) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
     uint32_t id = add_policy(limiter, "p", 1, SECOND, 0, 0);
     test_time = T0;
@@ -524,8 +516,7 @@ static void test_clock_step_of_a_used_table(void **state) {
 }
 
 /* Promise H: an argument that is late by hours is no step of the clock. */
-static void test_late_by_hours(void **state) {
-    (void)state;
+TEST(test_late_by_hours) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
     stint_key key = number_key(limiter, 1);
@@ -542,8 +533,7 @@ static void test_late_by_hours(void **state) {
 
 /* Who is later than the window and 60 s is decided at the time of the clock, also by the first
  * request of a key, if others have shown that time. */
-static void test_late_without_a_slot(void **state) {
-    (void)state;
+TEST(test_late_without_a_slot) {
     static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
     struct stint_policy policies[] = {
         make_policy("plain", 9, MINUTE, 0, 0),
@@ -560,7 +550,7 @@ static void test_late_without_a_slot(void **state) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t ids[POLICIES];
     for (size_t p = 0; p < POLICIES; p++)
-        ids[p] = (uint32_t)policy_added(limiter, &policies[p]);
+        ids[p] = add_made(limiter, &policies[p]);
     test_time = T0 + 40 * DAY + 17 * SECOND;
     uint64_t number = 0;
     assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);
@@ -606,8 +596,7 @@ static void test_late_without_a_slot(void **state) {
 }
 
 /* Promise A: a late caller never opens a window again whose slot other keys may have taken. */
-static void test_lost_window_stays_over(void **state) {
-    (void)state;
+TEST(test_lost_window_stays_over) {
     for (uint64_t others = 0; others < 4; others++) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
@@ -632,8 +621,7 @@ static void test_lost_window_stays_over(void **state) {
 #define WRAP (STINT_TICK_NS << 33)
 
 /* A refund by window 0 gives nothing back, not even of the windows whose id is 0. */
-static void test_window_of_id_0(void **state) {
-    (void)state;
+TEST(test_window_of_id_0) {
     const uint64_t end = 21 * WRAP;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 3, SECOND, (int64_t)end, 0);
@@ -648,8 +636,7 @@ static void test_window_of_id_0(void **state) {
 
 /* A key untouched for long starts anew, but for one window (and the allowance before it) around
  * each wrap of the ticks; there it may be taken for a live one, and no later. */
-static void test_wrap(void **state) {
-    (void)state;
+TEST(test_wrap) {
     static const struct {
         uint64_t after;
         bool sure;

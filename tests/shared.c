@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * One table for many processes: files, memory that the caller shares, restarts, forks, and everything that
- * may be found where a table is expected. */
+ * One table for many processes: files, memory that the caller shares, restarts, forks, and
+ * everything that may be found where a table is expected. */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -18,7 +18,7 @@
 
 #include "directory.h"
 
-/* ---- Tables in files -------------------------------------------------------------------------- */
+/* ---- Tables in files ------------------------------------------------------------------------- */
 
 static int table_make(void **state) {
     test_time = T0;
@@ -62,11 +62,10 @@ static void assert_child_good(pid_t child) {
         fail_msg("the child ended with status %#x", (unsigned)status);
 }
 
-/* ---- Sharing ---------------------------------------------------------------------------------- */
+/* ---- Sharing --------------------------------------------------------------------------------- */
 
 /* Two handles are two processes as far as the table can see. */
-static void test_two_see_one_table(void **state) {
-    (void)state;
+TEST(test_two_see_one_table) {
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
     assert_int_equal(policy_found(two, "minute"), minute);
@@ -89,8 +88,7 @@ static void test_two_see_one_table(void **state) {
     stint_close(two);
 }
 
-static void test_policies_by_name(void **state) {
-    (void)state;
+TEST(test_policies_by_name) {
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
     uint32_t hour = add_policy(two, "hour", 100, HOUR, 0, STINT_START_PER_KEY);
@@ -137,8 +135,7 @@ static void test_policies_by_name(void **state) {
 }
 
 /* A daily quota survives that its process stops, and windows that end meanwhile are over. */
-static void test_restart(void **state) {
-    (void)state;
+TEST(test_restart) {
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t day = add_policy(limiter, "day", 100, DAY, 0, 0);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
@@ -163,8 +160,7 @@ static void test_restart(void **state) {
 }
 
 /* Who removes the file takes nothing from those who have it. */
-static void test_removed_file(void **state) {
-    (void)state;
+TEST(test_removed_file) {
     struct stint_limiter *old = open_shared(1000);
     uint32_t minute = add_policy(old, "minute", 10, MINUTE, 0, 0);
     take_granted(old, minute, 1, 3);
@@ -177,8 +173,7 @@ static void test_removed_file(void **state) {
 }
 
 /* Many processes begin at once: one table comes of it. */
-static void test_made_once(void **state) {
-    (void)state;
+TEST(test_made_once) {
     enum { ROUNDS = 20, PROCESSES = 8 };
     for (unsigned round = 0; round < ROUNDS; round++) {
         int start[2];
@@ -220,7 +215,7 @@ static void test_made_once(void **state) {
     }
 }
 
-/* ---- What else may be there ------------------------------------------------------------------- */
+/* ---- What else may be there ------------------------------------------------------------------ */
 
 static void write_file(const void *bytes, size_t size) {
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -255,8 +250,7 @@ static unsigned char *whole_table(size_t *size) {
     return bytes;
 }
 
-static void test_not_a_table(void **state) {
-    (void)state;
+TEST(test_not_a_table) {
     struct stint_options options = shared_options(100);
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -305,8 +299,7 @@ static void test_not_a_table(void **state) {
 }
 
 /* Every field that is checked, spoilt in turn. */
-static void test_damaged_table(void **state) {
-    (void)state;
+TEST(test_damaged_table) {
     struct stint_options options = shared_options(100);
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -397,8 +390,7 @@ static void test_damaged_table(void **state) {
 
 /* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
  * one that is not in use. */
-static void test_rule_of_no_policy(void **state) {
-    (void)state;
+TEST(test_rule_of_no_policy) {
     struct stint_limiter *limiter = open_shared(1000), *two;
     uint32_t minute = add_policy(limiter, "minute", 1000, MINUTE, 0, 0);
     const uint64_t traits = (uint64_t)1000 << 32 | TRAIT_EXISTS;
@@ -424,12 +416,10 @@ static void test_rule_of_no_policy(void **state) {
     assert_refused(&options, EPROTO, "policy 0");
 }
 
-static void test_other_options(void **state) {
-    (void)state;
+TEST(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
-    struct stint_limiter *limiter;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    struct stint_limiter *limiter = open_with(&options);
     for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
         struct stint_options other = options;
         other.max_keys = 101;
@@ -458,14 +448,13 @@ static void test_other_options(void **state) {
             stint_close(limiter);
         else
             break;
-        assert_int_equal(stint_open(&options, &limiter), 0);
+        limiter = open_with(&options);
     }
     stint_close(limiter);
 }
 
 /* A file and a directory that may not be written to: root may do everything, so another user tries. */
-static void test_rights(void **state) {
-    (void)state;
+TEST(test_rights) {
     struct stint_options options = shared_options(100);
     stint_close(open_shared(100));
     pid_t child = fork();
@@ -489,8 +478,7 @@ static void test_rights(void **state) {
 }
 
 /* A link is not followed, whatever it leads to; nor is anything made in its place. */
-static void test_symbolic_links(void **state) {
-    (void)state;
+TEST(test_symbolic_links) {
     struct stint_options options = shared_options(100);
     char link[sizeof path + 8];
     snprintf(link, sizeof link, "%s.link", path);
@@ -507,8 +495,7 @@ static void test_symbolic_links(void **state) {
 }
 
 /* A path that is too long, or a name in it, is said to be; of the path the end is told. */
-static void test_long_paths(void **state) {
-    (void)state;
+TEST(test_long_paths) {
     static char text[6000];
     struct stint_options options = shared_options(100);
     struct stint_limiter *limiter = NULL;
@@ -529,10 +516,9 @@ static void test_long_paths(void **state) {
     assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
 }
 
-/* ---- Memory that the caller shares ------------------------------------------------------------ */
+/* ---- Memory that the caller shares ----------------------------------------------------------- */
 
-static void test_open_in(void **state) {
-    (void)state;
+TEST(test_open_in) {
     struct stint_options options = shared_options(1000);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
@@ -584,8 +570,7 @@ static void test_open_in(void **state) {
 }
 
 /* Memory of any alignment that is allowed: decisions swap pairs of words. */
-static void test_open_in_alignment(void **state) {
-    (void)state;
+TEST(test_open_in_alignment) {
     struct stint_options options = shared_options(100000);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
@@ -605,10 +590,9 @@ static void test_open_in_alignment(void **state) {
     }
 }
 
-/* ---- Fork ------------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------------------ */
 
-static void test_fork_private(void **state) {
-    (void)state;
+TEST(test_fork_private) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     take_granted(limiter, minute, 5, 4);
@@ -632,8 +616,8 @@ static void test_fork_private(void **state) {
     stint_close(limiter);
 }
 
-/* Children decide through the handle that they inherited, and all their decisions are counted: none shares
- * an unlocked counter with another. */
+/* Children decide through the handle that they inherited, and all their decisions are counted: none
+ * shares an unlocked counter with another. */
 static void fork_shared(struct stint_limiter *limiter) {
     enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
     uint32_t day = add_policy(limiter, "day", LIMIT, DAY, 0, 0);
@@ -664,8 +648,7 @@ static void fork_shared(struct stint_limiter *limiter) {
     assert_int_equal(get_stats(limiter).untracked, 0);
 }
 
-static void test_fork_shared(void **state) {
-    (void)state;
+TEST(test_fork_shared) {
     struct stint_limiter *limiter = open_shared(100000);
     fork_shared(limiter);
     stint_close(limiter);
@@ -718,8 +701,7 @@ static pid_t fork_user(struct stint_limiter *limiter, uint32_t policy) {
 /* A process gives its lanes back when it closes. Those of one that was killed are found free by
  * the next to be forked, to set up or to attach. More users than lanes share one, and no count is
  * lost. */
-static void test_lane_owners(void **state) {
-    (void)state;
+TEST(test_lane_owners) {
     if (emulated("memory that is wiped on fork"))
         skip();
     struct stint_limiter *limiter = open_shared(1000), *two = open_shared(1000);
@@ -773,13 +755,12 @@ static void test_lane_owners(void **state) {
 }
 
 /* Processes of one thread begin at different stripes of a key, though no lane is left for any. */
-static void test_stripes_without_lanes(void **state) {
-    (void)state;
+TEST(test_stripes_without_lanes) {
     enum { USERS = 16 };
     struct stint_limiter *limiter = open_shared(1000);
     struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
     policy.stripes = LANES_MAX;
-    uint32_t striped = (uint32_t)policy_added(limiter, &policy);
+    uint32_t striped = add_made(limiter, &policy);
     for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
     for (unsigned i = 0; i < USERS; i++) {
@@ -801,15 +782,15 @@ static bool latest_covers(const struct stint_limiter *limiter) {
     for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
         const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
         const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
-        if (policy != NULL &&
-            end_of(state_id(slot->state), now) - policy->length > (tick_t)limiter->header->latest)
+        if (policy != NULL && end_of(state_id(slot->state), now) - policy->length >
+                                  (tick_t)limiter->header->latest_begin)
             return false;
     }
     return true;
 }
 
 static bool latest_sane(const struct stint_limiter *limiter) {
-    return (tick_t)limiter->header->latest <= tick_of(test_time) + ALLOWANCE_TICKS;
+    return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
 }
 
 /* Takes by a `now` of its own. */
@@ -818,8 +799,7 @@ static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key ke
 }
 
 /* One wrong `now` does not stay for good: who opens the file next brings latest back. */
-static void test_latest_after_wrong_now(void **state) {
-    (void)state;
+TEST(test_latest_after_wrong_now) {
     static const uint64_t wrong[] = {2 * HOUR, 400 * DAY, 10000 * DAY};
     for (unsigned others = 0; others <= 100; others += 100) {
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -874,8 +854,7 @@ static void test_latest_after_wrong_now(void **state) {
 
 /* A machine that starts with an old time takes no count from keys that are not asked for
  * meanwhile. */
-static void test_latest_of_wrong_clock(void **state) {
-    (void)state;
+TEST(test_latest_of_wrong_clock) {
     static const uint64_t back[] = {2 * HOUR, 2 * DAY, 400 * DAY};
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
@@ -901,11 +880,10 @@ static void test_latest_of_wrong_clock(void **state) {
     stint_close(limiter);
 }
 
-/* ---- The lock for set-up ---------------------------------------------------------------------- */
+/* ---- The lock for set-up --------------------------------------------------------------------- */
 
 /* Somebody died who held the lock, in the middle of adding and changing policies. */
-static void test_lock_holder_dies(void **state) {
-    (void)state;
+TEST(test_lock_holder_dies) {
     if (emulated("robust mutexes"))
         skip();
     struct stint_limiter *limiter = open_shared(1000);
@@ -940,8 +918,7 @@ static void test_lock_holder_dies(void **state) {
 }
 
 /* An opener that was stopped in the middle is told, after 10 s; the open of another does not hang. */
-static void test_opener_is_stopped(void **state) {
-    (void)state;
+TEST(test_opener_is_stopped) {
     stint_close(open_shared(100));
     int file = open(path, O_RDWR);
     assert_true(file >= 0);
@@ -953,8 +930,7 @@ static void test_opener_is_stopped(void **state) {
 }
 
 /* Several open zeroed memory at once: all find one table, whose keys have the same hashes. */
-static void test_made_once_in_memory(void **state) {
-    (void)state;
+TEST(test_made_once_in_memory) {
     enum { ROUNDS = 50, PROCESSES = 4 };
     struct stint_options options = shared_options(1000);
     options.path = NULL;
@@ -984,8 +960,7 @@ static void test_made_once_in_memory(void **state) {
 }
 
 /* A copy of a table with holes gets all its blocks when it is opened. */
-static void test_copy_with_holes(void **state) {
-    (void)state;
+TEST(test_copy_with_holes) {
     static const unsigned char zeros[4096];
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -1009,32 +984,33 @@ static void test_copy_with_holes(void **state) {
 }
 
 int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
+#define IN_DIRECTORY(function)                                                                     \
+    cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
     const struct CMUnitTest tests[] = {
-        TEST(test_two_see_one_table),
-        TEST(test_policies_by_name),
-        TEST(test_restart),
-        TEST(test_removed_file),
-        TEST(test_made_once),
-        TEST(test_not_a_table),
-        TEST(test_damaged_table),
-        TEST(test_rule_of_no_policy),
-        TEST(test_other_options),
-        TEST(test_rights),
-        TEST(test_symbolic_links),
-        TEST(test_long_paths),
-        TEST(test_open_in),
-        TEST(test_open_in_alignment),
-        TEST(test_fork_private),
-        TEST(test_fork_shared),
-        TEST(test_lane_owners),
-        TEST(test_stripes_without_lanes),
-        TEST(test_latest_after_wrong_now),
-        TEST(test_latest_of_wrong_clock),
-        TEST(test_lock_holder_dies),
-        TEST(test_opener_is_stopped),
-        TEST(test_made_once_in_memory),
-        TEST(test_copy_with_holes),
+        IN_DIRECTORY(test_two_see_one_table),
+        IN_DIRECTORY(test_policies_by_name),
+        IN_DIRECTORY(test_restart),
+        IN_DIRECTORY(test_removed_file),
+        IN_DIRECTORY(test_made_once),
+        IN_DIRECTORY(test_not_a_table),
+        IN_DIRECTORY(test_damaged_table),
+        IN_DIRECTORY(test_rule_of_no_policy),
+        IN_DIRECTORY(test_other_options),
+        IN_DIRECTORY(test_rights),
+        IN_DIRECTORY(test_symbolic_links),
+        IN_DIRECTORY(test_long_paths),
+        IN_DIRECTORY(test_open_in),
+        IN_DIRECTORY(test_open_in_alignment),
+        IN_DIRECTORY(test_fork_private),
+        IN_DIRECTORY(test_fork_shared),
+        IN_DIRECTORY(test_lane_owners),
+        IN_DIRECTORY(test_stripes_without_lanes),
+        IN_DIRECTORY(test_latest_after_wrong_now),
+        IN_DIRECTORY(test_latest_of_wrong_clock),
+        IN_DIRECTORY(test_lock_holder_dies),
+        IN_DIRECTORY(test_opener_is_stopped),
+        IN_DIRECTORY(test_made_once_in_memory),
+        IN_DIRECTORY(test_copy_with_holes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void open_bed(uint64_t max_keys) {
     options.on_full = STINT_FULL_REFUSE;
     options.clock = bed_clock;
     bed.time = T0;
-    assert_int_equal(stint_open(&options, &bed.limiter), 0);
+    bed.limiter = open_with(&options);
     for (unsigned i = 0; i < KEYS; i++)
         bed.policies[i] =
             add_policy(bed.limiter, "", limits[i], lengths[i] * STINT_TICK_NS, (int64_t)T0, 0);
@@ -138,14 +138,12 @@ static void check_random_instants(uint64_t max_keys) {
     stint_close(bed.limiter);
 }
 
-static void test_random_instants(void **state) {
-    (void)state;
+TEST(test_random_instants) {
     check_random_instants(100);
 }
 
 /* Five keys in one line of four slots: slots change hands under the interrupted thread. */
-static void test_random_instants_crowded(void **state) {
-    (void)state;
+TEST(test_random_instants_crowded) {
     check_random_instants(2);
 }
 
@@ -185,20 +183,19 @@ static void check_worst_instants(uint64_t max_keys) {
                   ", at %" PRIu64 " commits; %" PRIu64 " windows full\n",
                   at_instant[INSTANT_LOADED], at_instant[INSTANT_ABSENT],
                   at_instant[INSTANT_CLAIMED], at_instant[INSTANT_LOOKED], full);
-    /* Where there is room for all, each key is claimed once, perhaps by a handler before the claim. */
+    /* Where there is room for all, each key is claimed once, perhaps by a handler before the
+     * claim. */
     assert_true(at_instant[INSTANT_LOADED] > 0);
     for (unsigned i = 0; i < INSTANT_REFUND && max_keys < KEYS; i++)
         assert_true(at_instant[i] > 0);
     stint_close(bed.limiter);
 }
 
-static void test_worst_instants(void **state) {
-    (void)state;
+TEST(test_worst_instants) {
     check_worst_instants(100);
 }
 
-static void test_worst_instants_crowded(void **state) {
-    (void)state;
+TEST(test_worst_instants_crowded) {
     check_worst_instants(2);
 }
 

@@ -55,8 +55,7 @@ static int make_system_call(void *shared) {
 }
 
 /* The filter works: or the tests below could not fail. */
-static void test_filter(void **state) {
-    (void)state;
+TEST(test_filter) {
     int status = in_strict_child(make_system_call, NULL);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGKILL);
@@ -137,8 +136,7 @@ static void check_decisions(uint32_t flags, uint32_t on_full) {
     stint_close(limiter);
 }
 
-static void test_no_system_call(void **state) {
-    (void)state;
+TEST(test_no_system_call) {
     check_decisions(0, STINT_FULL_REFUSE);
     check_decisions(0, STINT_FULL_ADMIT);
     check_decisions(0, STINT_FULL_REPLACE);

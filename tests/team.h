@@ -27,7 +27,8 @@ static inline struct stint_limiter *open_anywhere(uint64_t max_keys) {
     return open_with(&options);
 }
 
-/* Threads that lose their core, now and then, before an atomic operation: what takes days without. */
+/* Threads that lose their core, now and then, before an atomic operation: what takes days
+ * without. */
 static inline void team_step(const void *word) {
     static _Thread_local struct random random;
     (void)word;

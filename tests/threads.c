@@ -1,148 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
  * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
-#include "limiter.h" /* before cmocka, which defines fail() as well */
+#include "counters.h" /* before cmocka, which defines fail() as well */
 
-#include "team.h"
+#include "turning.h"
 
 #include <limits.h>
 
 /* ---- Few keys, all windows turning --------------------------------------------------------------
  */
 
-enum { KEYS = 5, WINDOWS = 4096 };
-
-/* What the threads saw of one key in one window. */
-struct seen {
-    uint32_t granted;
-    uint32_t refused; /* of requests of cost 1 */
-    uint32_t first_refusals;
-    uint32_t refunded;
-};
-
-struct turning {
-    struct stint_limiter *limiter;
-    uint32_t policies[KEYS];
-    uint32_t limits[KEYS];
-    uint64_t lengths[KEYS]; /* ns */
-    stint_key keys[KEYS];
-    struct seen seen[KEYS][WINDOWS];
-    uint64_t seed;
-    uint64_t requests; /* of each thread */
-    bool mixed;        /* costs above 1, partial takes and refunds as well */
-};
-
-static struct seen *seen_of(struct turning *turning, unsigned key, uint64_t window) {
-    uint64_t index = (window - EPOCH) / turning->lengths[key];
-    if (index >= WINDOWS)
-        abort(); /* threads cannot use cmocka's asserts */
-    return &turning->seen[key][index];
-}
-
-static void turning_body(unsigned member, void *shared) {
-    struct turning *turning = shared;
-    struct random random = {turning->seed + member};
-
-    for (uint64_t i = 0; i < turning->requests; i++) {
-        unsigned key = (unsigned)random_below(&random, KEYS);
-        struct stint_request request = {
-            .key = turning->keys[key], .policy = turning->policies[key], .cost = 1};
-        struct stint_verdict verdict;
-
-        /* Everybody turns the clock; some decide at a time that they read a while ago. */
-        uint64_t now = test_clock();
-        if (random_below(&random, 64) == 0)
-            __atomic_fetch_add(&test_time, random_below(&random, TICK / 4), __ATOMIC_SEQ_CST);
-        if (random_below(&random, 16) == 0)
-            sched_yield();
-        if (random_below(&random, 4) != 0)
-            now = STINT_NOW;
-        if (turning->mixed && random_below(&random, 4) == 0) {
-            request.cost = (uint32_t)random_below(&random, 5);
-            request.flags = random_below(&random, 2) == 0 ? STINT_PARTIAL : 0;
-        }
-        stint_decide(turning->limiter, &request, now, &verdict);
-        if ((verdict.flags & STINT_UNTRACKED) != 0)
-            continue;
-        struct seen *seen = seen_of(turning, key, verdict.window);
-        __atomic_fetch_add(&seen->granted, verdict.granted, __ATOMIC_RELAXED);
-        if (!verdict.allowed && request.cost == 1)
-            __atomic_fetch_add(&seen->refused, 1, __ATOMIC_RELAXED);
-        if ((verdict.flags & STINT_FIRST_REFUSAL) != 0)
-            __atomic_fetch_add(&seen->first_refusals, 1, __ATOMIC_RELAXED);
-        if (turning->mixed && verdict.granted != 0 && random_below(&random, 8) == 0) {
-            uint32_t back = stint_refund(turning->limiter, request.policy, request.key,
-                                         verdict.granted, verdict.window);
-            __atomic_fetch_add(&seen->refunded, back, __ATOMIC_RELAXED);
-        }
-    }
-}
-
-static void check_turning(uint64_t max_keys, bool mixed) {
-    static struct turning turning;
-    static const uint32_t limits[] = {1, 2, 7, 60, 1000};
-    uint64_t seed = test_seed();
-    uint64_t windows = 0, full = 0;
-
-    for (uint64_t round = 0; round < test_rounds(12); round++) {
-        memset(&turning, 0, sizeof(turning));
-        turning.seed = seed + round * 1000;
-        turning.requests = 40000;
-        turning.mixed = mixed;
-        turning.limiter = open_anywhere(max_keys);
-        set_time(EPOCH + TICK / 2);
-        for (unsigned key = 0; key < KEYS; key++) {
-            turning.limits[key] = limits[(key + round) % KEYS];
-            turning.lengths[key] = TICK * (1 + (key * 3 + round) % 7);
-            turning.policies[key] =
-                add_policy(turning.limiter, "", turning.limits[key], turning.lengths[key], 0, 0);
-            turning.keys[key] = stint_key_of(turning.limiter, &key, sizeof(key));
-        }
-        lose_cores(round % 2 == 1);
-        run_team(turning_body, &turning);
-        lose_cores(false);
-
-        uint64_t lost = get_stats(turning.limiter).stray_tokens;
-        for (unsigned key = 0; key < KEYS; key++) {
-            for (unsigned window = 0; window < WINDOWS; window++) {
-                const struct seen *seen = &turning.seen[key][window];
-                uint32_t limit = turning.limits[key];
-                if (seen->granted - seen->refunded > limit) /* A */
-                    fail_msg("round %llu, key %u, window %u: %u granted, %u refunded, limit %u",
-                             (unsigned long long)round, key, window, seen->granted, seen->refunded,
-                             limit);
-                if (!mixed && seen->refused != 0 && seen->granted + lost < limit) /* B */
-                    fail_msg("round %llu, key %u, window %u: %u refused with %u of %u granted",
-                             (unsigned long long)round, key, window, seen->refused, seen->granted,
-                             limit);
-                assert_true(seen->first_refusals <= 1);
-                assert_true(seen->refused == 0 || seen->first_refusals == 1);
-                windows += seen->granted != 0;
-                full += seen->refused != 0;
-            }
-        }
-        stint_close(turning.limiter);
-    }
-    assert_true(full > 100); /* it has put the promises to the test */
-    print_message("%llu windows, %llu of them full\n", (unsigned long long)windows,
-                  (unsigned long long)full);
-}
-
-static void test_turning_windows(void **state) {
-    (void)state;
-    check_turning(1000, false);
+TEST(test_turning_windows) {
+    check_turning(PLAIN, 1000, false);
 }
 
 /* One line of four slots for five keys: slots change hands at every boundary. A key without a slot
  * is refused. */
-static void test_turning_windows_crowded(void **state) {
-    (void)state;
-    check_turning(2, false);
+TEST(test_turning_windows_crowded) {
+    check_turning(PLAIN, 2, false);
 }
 
-static void test_turning_windows_mixed(void **state) {
-    (void)state;
-    check_turning(1000, true);
+TEST(test_turning_windows_mixed) {
+    check_turning(PLAIN, 1000, true);
 }
 
 /* ---- The claim race -----------------------------------------------------------------------------
@@ -169,8 +48,8 @@ static void race_body(unsigned member, void *shared) {
 
 static uint32_t claimers; /* of this race */
 
-/* Lets other threads run before a claim, until one of them is about to claim, too; and between a claim and
- * what follows it. */
+/* Lets other threads run before a claim, until one of them is about to claim, too; and between a
+ * claim and what follows it. */
 static void yield_at_claims(enum stint_test_instant instant) {
     if (instant == INSTANT_CLAIMED)
         sched_yield();
@@ -207,8 +86,7 @@ static unsigned run_races(unsigned races) {
     return wrong;
 }
 
-static void test_claim_race(void **state) {
-    (void)state;
+TEST(test_claim_race) {
     stint_test_hook = yield_at_claims;
     unsigned wrong = run_races((unsigned)test_rounds(20000));
     stint_test_hook = NULL;
@@ -216,8 +94,7 @@ static void test_claim_race(void **state) {
 }
 
 /* The same test must fail when a claim is counted in without a look at the other slots. */
-static void test_claim_race_needs_pending(void **state) {
-    (void)state;
+TEST(test_claim_race_needs_pending) {
     unsigned wrong = 0;
 
     stint_test_hook = yield_at_claims;
@@ -298,15 +175,13 @@ static void check_stopped_claimer(enum stint_test_instant instant) {
     stint_close(stopped.limiter);
 }
 
-static void test_stopped_claimer(void **state) {
-    (void)state;
+TEST(test_stopped_claimer) {
     check_stopped_claimer(INSTANT_CLAIMED);
     check_stopped_claimer(INSTANT_LOOKED);
 }
 
 /* H: one that is let go windows later counts in the window of those who went on. */
-static void test_late_claimer(void **state) {
-    (void)state;
+TEST(test_late_claimer) {
     struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOOKED};
     stopped.policy = add_policy(stopped.limiter, "", 1, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -321,8 +196,7 @@ static void test_late_claimer(void **state) {
 
 /* A fetch-add that comes after its window counts in the key's next one, if the slot still is its.
  */
-static void test_late_add_same_key(void **state) {
-    (void)state;
+TEST(test_late_add_same_key) {
     struct stopped stopped = {.limiter = open_anywhere(100), .key = 77, .instant = INSTANT_LOADED};
     stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -341,8 +215,7 @@ static void test_late_add_same_key(void **state) {
 
 /* The exception of B: another key has the slot by then. Its owner loses a token, is counted, and
  * nobody is admitted who should not be. */
-static void test_stray_add(void **state) {
-    (void)state;
+TEST(test_stray_add) {
     struct stopped stopped = {.limiter = open_anywhere(2), .key = 77, .instant = INSTANT_LOADED};
     stopped.policy = add_policy(stopped.limiter, "", 2, 10 * TICK, 0, 0);
     set_time(EPOCH);
@@ -365,8 +238,7 @@ static void test_stray_add(void **state) {
     stint_close(stopped.limiter);
 }
 
-/* ---- Counters
- * ------------------------------------------------------------------------------------ */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Every decision of every thread is counted, also of more threads than there are lanes. */
 static void *counting_main(void *argument) {
@@ -376,8 +248,7 @@ static void *counting_main(void *argument) {
     return NULL;
 }
 
-static void test_counters(void **state) {
-    (void)state;
+TEST(test_counters) {
     enum { MANY = 150, AT_ONCE = 10 };
     struct race race = {.limiter = open_anywhere(100), .key = 5};
     race.policy = add_policy(race.limiter, "", 1000, 60 * TICK, 0, 0);
@@ -421,8 +292,7 @@ static void *number_of_new_thread(void *argument) {
     return (void *)(uintptr_t)stint_thread_number;
 }
 
-static void test_decisions_of_destructors(void **state) {
-    (void)state;
+TEST(test_decisions_of_destructors) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: to the thread sanitizer a thread ends before its last destructors\n");
     skip();

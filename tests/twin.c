@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Random operations under policies of all kinds on a limiter and on its naive twin (twin_model.c), every
- * field of every verdict compared.
+ * Random operations under policies of all kinds on a limiter and on its naive twin
+ * (twin_model.c), every field of every verdict compared.
  *
  *     STINT_TEST_SEED=7      repeat the run of this seed
  *     STINT_TEST_ROUNDS=100  how many limiters are tried, ROUND_OPERATIONS operations each
- */
+ * */
 #include "twin.h"
 
 #include "random.h"
@@ -23,8 +23,7 @@ uint64_t below(uint64_t n) {
     return random_below(&draws, n);
 }
 
-static void test_twin(void **state) {
-    (void)state;
+TEST(test_twin) {
     m.seed = environment_number("STINT_TEST_SEED", 1);
     uint64_t rounds = environment_number("STINT_TEST_ROUNDS", 2000);
     print_message("STINT_TEST_SEED=%" PRIu64 " STINT_TEST_ROUNDS=%" PRIu64 "\n", m.seed, rounds);

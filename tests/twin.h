@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A limiter and its naive twin, and drawn operations under policies of all kinds on both: start_round(),
- * do_operation() as often as wanted, end_round(). Every field of every verdict is compared. */
+ * A limiter and its naive twin, and drawn operations under policies of all kinds on both:
+ * start_round(), do_operation() as often as wanted, end_round(). Every field of every verdict is
+ * compared. */
 #ifndef STINT_TESTS_TWIN_H
 #define STINT_TESTS_TWIN_H
 

@@ -607,7 +607,7 @@ void start_round(void) {
     for (size_t i = 0; i < sizeof secret; i++)
         secret[i] = (unsigned char)random_bits();
     options.secret = secret;
-    assert_int_equal(stint_open(&options, &limiter), 0);
+    limiter = open_with(&options);
 
     memset(m.pairs, 0, sizeof m.pairs);
     memset(m.lessons, 0, sizeof m.lessons);

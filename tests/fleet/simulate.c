@@ -78,7 +78,7 @@ static bool open_limiter(struct fleet *fleet, uint64_t room) {
     if (error == 0)
         error = stint_policy_add(fleet->limiter, &policy, NULL);
     if (error < 0)
-        fprintf(stderr, "stint-bench fleet: no table: %s (%s)\n", stint_strerror(error),
+        fprintf(stderr, "fleet-simulation: no table: %s (%s)\n", stint_strerror(error),
                 stint_reason());
     return error >= 0;
 }

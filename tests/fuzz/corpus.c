@@ -6,8 +6,8 @@
  *
  *     corpus-TARGET FILE-OR-DIRECTORY...
  *
- * A file whose name ends in .pack has many inputs (corpus.py). The input in hand is named before it is
- * run, so the last line names the one that failed. */
+ * A file whose name ends in .pack has many inputs (corpus.py). The input in hand is named before
+ * it is run, so the last line names the one that failed. */
 #include "fuzz.h"
 
 #include <dirent.h>

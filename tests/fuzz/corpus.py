@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The corpora of the fuzz targets: many small inputs, packed into a file for each target. An input is its
-length, four bytes little-endian, and its bytes. Inputs with a name of their own are files beside the pack.
+"""The corpora of the fuzz targets: many small inputs, packed into a file for each target. An input
+is its length, four bytes little-endian, and its bytes. Inputs with a name of their own are files
+beside the pack.
 
     corpus.py unpack PACK DIRECTORY          one file an input, named by its SHA-1 as libFuzzer does
     corpus.py pack PACK DIRECTORY...         all files of the directories"""

@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The stint authors
  *
  * `stint replay` as a whole. The first line of the input has the options, a tab between two;
- * what follows is the log. Whatever they are, they are taken or refused, and a report is whole: JSON
- * that a parser takes and whose numbers go together, or a table that no terminal takes for commands. */
+ * what follows is the log. Whatever they are, they are taken or refused, and a report is whole:
+ * JSON that a parser takes and whose numbers go together, or a table that no terminal takes for
+ * commands. */
 #include "../../src/tool/common.h"
 #include "fuzz.h"
 

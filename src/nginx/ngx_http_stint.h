@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * The nginx module: what its parts share. Read in the order in which things happen:
  *
- *   ngx_http_stint_conf.c     configuration -> zones, policies and limits, each mistake with its line
+ *   ngx_http_stint_conf.c     configuration -> zones, policies, limits; each mistake with its line
  *   ngx_http_stint_zone.c     zone -> table in shared memory; reloads
  *   ngx_http_stint_module.c   request -> decision
+ *   ngx_http_stint_ctx.c      where a request keeps its decision
  *   ngx_http_stint_report.c   decision -> variables and response fields; table -> metrics */
-#ifndef NGX_HTTP_STINT_MODULE_H
-#define NGX_HTTP_STINT_MODULE_H
+#ifndef NGX_HTTP_STINT_H
+#define NGX_HTTP_STINT_H
 
 #include <ngx_config.h>
 #include <ngx_core.h>
@@ -81,6 +82,9 @@ typedef struct {
 } ngx_http_stint_ctx_t;
 
 extern ngx_module_t ngx_http_stint_module;
+
+/* Memory for a decision on n limits, which lives as long as the request. */
+ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_t n);
 
 /* The decision on a main request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
