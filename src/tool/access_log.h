@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Reading an access log: lines out of a plain or gzip file, fields and times out of a line. */
-#ifndef STINT_BENCH_ACCESS_LOG_H
-#define STINT_BENCH_ACCESS_LOG_H
+#ifndef STINT_TOOL_ACCESS_LOG_H
+#define STINT_TOOL_ACCESS_LOG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A simulated fleet: what is asked of it, what happens to its nodes, and what came out. */
-#ifndef STINT_BENCH_FLEET_H
-#define STINT_BENCH_FLEET_H
+#ifndef STINT_FLEET_H
+#define STINT_FLEET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,30 +9,17 @@
 
 #include <stint.h>
 
-#include "options.h"
-#include "output.h"
 #include "route.h"
 
 enum churn { DEATH, CRASHES, DEPLOY, FLAP, STABLE, CHURNS };
 extern const char *const churn_names[CHURNS];
 
 enum demand { GREEDY, STEADY, ZIPF_MIX, DEMANDS };
-extern const char *const demand_names[DEMANDS];
 
 /* What a node knows of the window when it returns. */
 enum restart { FORGETS, KEEPS, RESTARTS };
-extern const char *const restart_names[RESTARTS];
 
 enum { CHURN_FLAPS = 5 }; /* of a window */
-
-struct fleet_options {
-    struct list nodes, balancers, churns, demands;
-    uint64_t keys, windows, weight, seed;
-    struct stint_policy policy;
-    const char *limit;
-    uint64_t down, between; /* ns */
-    struct output output;
-};
 
 /* What came out, for one kind of restart. */
 struct outcome {
@@ -43,12 +30,14 @@ struct outcome {
 };
 
 struct fleet_row {
-    const struct fleet_options *options;
+    /* what is asked */
     enum balancer balancer;
     enum churn churn;
     enum demand demand;
     uint32_t nodes, weight;
-    uint64_t windows;
+    uint64_t keys, windows, seed;
+    struct stint_policy policy;
+    uint64_t down, between; /* ns */
 
     double busiest;     /* keys of the busiest node, in times the mean, while all are up */
     uint64_t deaths;    /* events that took a node out */
@@ -58,8 +47,6 @@ struct fleet_row {
     uint64_t untracked; /* decisions without a slot: must be 0 */
     struct outcome outcomes[RESTARTS];
 };
-
-/* ---- churn.c ---- */
 
 /* A node leaves the balancer's choice, or comes back to it. */
 struct event {
@@ -73,16 +60,7 @@ struct events {
     size_t n, room;
 };
 
-/* Draws what happens to so many nodes in so many windows, in order. The caller frees `each`. */
-struct events churn_draw(const struct fleet_options *options, enum churn churn, uint64_t nodes,
-                         uint64_t windows);
-
-/* ---- fleet_simulate.c ---- */
-
-/* About the bytes that a row needs. */
-double fleet_memory(const struct fleet_row *row);
-
-/* Fills in what came out. Returns an exit code. */
-int fleet_simulate(struct fleet_row *row);
+/* Draws what happens to the nodes in all windows, in order. The caller frees `each`. */
+struct events churn_draw(const struct fleet_row *row);
 
 #endif

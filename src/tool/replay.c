@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * stint-bench replay: what limits would have done to the requests in an access log.
+ * stint replay: what limits would have done to the requests in an access log.
  *
  *     options -> read the log into requests (time, key) -> for each limit: decide all, tell by key
  *     and by time who was refused -> report
@@ -9,20 +9,14 @@
 #include "replay.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
 
-static void out_of_memory(void) {
-    fputs("stint-bench replay: out of memory\n", stderr);
-    exit(EXIT_FAILED);
-}
-
 /* uthash, because refusals are told by the name of the key, which the limiter does not keep, and
  * because the C library's own hash tables take terminated strings only. */
-#define uthash_fatal(message) out_of_memory()
+#define uthash_fatal(message) must_have(NULL)
 #include <uthash.h>
 
 struct key {
@@ -39,7 +33,7 @@ struct request {
 
 struct replay {
     struct log_summary log;
-    enum output_format format;
+    replay_print *print;
     uint64_t top;
     const char **limits; /* the notations */
     size_t limit_count;
@@ -54,7 +48,7 @@ static const char command[] = "replay";
 /* ---- Options -------------------------------------------------------------------------------- */
 
 static const char help[] =
-    "Usage: stint-bench replay --limit LIMIT [OPTIONS] FILE\n"
+    "Usage: stint replay --limit LIMIT [OPTIONS] FILE\n"
     "\n"
     "Reads an access log and shows what limits would have done to its requests.\n"
     "\n"
@@ -94,17 +88,11 @@ static bool parse_fields(const char *text, struct log_summary *log) {
     return false;
 }
 
-static bool parse_word(const char *text, const char *const *words, int count, int *index) {
-    for (*index = 0; *index < count; ++*index)
-        if (strcmp(text, words[*index]) == 0)
-            return true;
-    return false;
-}
-
 /* Returns EXIT_GOOD, EXIT_USAGE, or -1 if there is nothing more to do. */
 static int parse_options(struct replay *replay, int argc, char **argv) {
     static const char *const times[] = {"clf", "epoch", "none"};
     static const char *const formats[] = {"table", "json"};
+    static replay_print *const prints[] = {replay_print_table, replay_print_json, NULL};
     enum { LIMIT = 256, KEY, TIME, FORMAT, TOP, HELP };
     static const struct option options[] = {
         {"limit", required_argument, NULL, LIMIT},
@@ -118,10 +106,9 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
     struct stint_policy policy = STINT_POLICY_INIT;
     const char *wrong = NULL;
     bool key_given = false;
-    int option, index;
+    int option;
 
-    /* ':' has getopt_long() tell a missing value from an unknown option, and print neither. */
-    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+    while ((option = tool_option(command, argc, argv, options)) != OPTIONS_END) {
         switch (option) {
         case LIMIT:
             if (stint_policy_parse(optarg, &policy, &wrong) != 0)
@@ -136,14 +123,14 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
             key_given = true;
             break;
         case TIME:
-            if (!parse_word(optarg, times, 3, &index))
+            replay->log.time = (enum time_format)parse_word(optarg, times, 3);
+            if (replay->log.time > TIME_NONE)
                 return usage_error(command, "--time '%s': not clf, epoch or none", optarg);
-            replay->log.time = (enum time_format)index;
             break;
         case FORMAT:
-            if (!parse_word(optarg, formats, 2, &index))
+            replay->print = prints[parse_word(optarg, formats, 2)];
+            if (replay->print == NULL)
                 return usage_error(command, "--format '%s': not table or json", optarg);
-            replay->format = (enum output_format)index;
             break;
         case TOP:
             if (!parse_count(optarg, 0, 1000000000, &replay->top))
@@ -153,14 +140,8 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
         case 'h':
             fputs(help, stdout);
             return -1;
-        case ':':
-            return usage_error(command, "%s: its value is missing", argv[optind - 1]);
         default:
-            if (optopt > 0 && optopt < 256)
-                return usage_error(command, "there is no option '-%c'", optopt);
-            if (optopt >= 256)
-                return usage_error(command, "'%s': this option takes no value", argv[optind - 1]);
-            return usage_error(command, "there is no option '%s'", argv[optind - 1]);
+            return EXIT_USAGE;
         }
     }
     if (replay->limit_count == 0)
@@ -171,7 +152,7 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
         return usage_error(command, "'%s': one FILE is enough", argv[optind + 1]);
     replay->log.file = argv[optind];
     if (replay->log.time == TIME_EPOCH && !key_given)
-        fputs("stint-bench replay: note: the key is field 1, which is the time; --key names "
+        fputs("stint replay: note: the key is field 1, which is the time; --key names "
               "another\n",
               stderr);
     return EXIT_GOOD;
@@ -188,9 +169,7 @@ static struct key *key_named(struct replay *replay, struct text name) {
     HASH_FIND_BYHASHVALUE(hh, replay->keys, name.bytes, name.length, hash, key);
     if (key != NULL)
         return key;
-    key = malloc(sizeof(*key) + name.length);
-    if (key == NULL)
-        out_of_memory();
+    key = must_have(malloc(sizeof(*key) + name.length));
     key->length = name.length;
     memcpy(key->bytes, name.bytes, name.length);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, replay->keys, key->bytes, name.length, hash, key);
@@ -213,9 +192,7 @@ static const char *name_of(const struct log_summary *log, struct text line, stru
             return "a field of the key is missing";
         if (length + field.length + 1 > room) {
             room = 2 * (length + field.length + 1);
-            buffer = realloc(buffer, room);
-            if (buffer == NULL)
-                out_of_memory();
+            buffer = must_have(realloc(buffer, room));
         }
         if (i > 0)
             buffer[length++] = ' ';
@@ -250,9 +227,7 @@ static const char *read_line(struct replay *replay, struct text line) {
     if (log->readable == replay->request_room) {
         replay->request_room = replay->request_room == 0 ? 4096 : 2 * replay->request_room;
         replay->requests =
-            realloc(replay->requests, replay->request_room * sizeof(*replay->requests));
-        if (replay->requests == NULL)
-            out_of_memory();
+            must_have(realloc(replay->requests, replay->request_room * sizeof(*replay->requests)));
     }
     if (log->readable == 0)
         log->first_ns = time_ns;
@@ -275,7 +250,7 @@ static bool read_log(struct replay *replay) {
     uint64_t unreadable = 0;
 
     if (!access_log_open(&file, log->file)) {
-        fprintf(stderr, "stint-bench replay: %s: %s\n", name, file.error);
+        fprintf(stderr, "stint replay: %s: %s\n", name, file.error);
         return false;
     }
     if (file.size != 0)
@@ -293,7 +268,7 @@ static bool read_log(struct replay *replay) {
     progress_end(&progress);
     log->lines = file.lines;
     if (outcome == LOG_FAILED) {
-        fprintf(stderr, "stint-bench replay: %s: %s", name, file.error);
+        fprintf(stderr, "stint replay: %s: %s", name, file.error);
         if (file.lines != 0)
             fprintf(stderr, ", after line %llu", (unsigned long long)file.lines);
         fputc('\n', stderr);
@@ -304,7 +279,7 @@ static bool read_log(struct replay *replay) {
 
     if (log->readable != 0)
         return true;
-    fprintf(stderr, "stint-bench replay: %s: %s\n", name,
+    fprintf(stderr, "stint replay: %s: %s\n", name,
             log->lines == 0 ? "it is empty" : "no line of it can be read");
     for (size_t i = 0; i < unreadable && i < REPLAY_UNREADABLE_MAX; i++)
         fprintf(stderr, "  line %llu: %s\n", (unsigned long long)log->unreadable[i].number,
@@ -391,7 +366,7 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         struct stint_policy added = STINT_POLICY_INIT;
         log_clock_ns = replay->log.first_ns;
         if (stint_open(&options, &limiter) < 0) {
-            fprintf(stderr, "stint-bench replay: a limiter for %llu keys: %s\n",
+            fprintf(stderr, "stint replay: a limiter for %llu keys: %s\n",
                     (unsigned long long)options.max_keys, stint_reason());
             return EXIT_FAILED;
         }
@@ -456,9 +431,7 @@ static void count_refused(struct replay *replay, const bool *refused, struct lim
 
     if (result->keys_refused == 0 || replay->top == 0)
         return;
-    struct refused_key *all = malloc(result->keys_refused * sizeof(*all));
-    if (all == NULL)
-        out_of_memory();
+    struct refused_key *all = must_have(malloc(result->keys_refused * sizeof(*all)));
     size_t count = 0;
     HASH_ITER(hh, replay->keys, key, next) {
         if (key->refused != 0)
@@ -474,8 +447,6 @@ static int decide_limits(struct replay *replay, struct limit_result *results) {
     bool *refused = malloc(replay->log.readable * sizeof(*refused));
     int code = EXIT_GOOD;
 
-    if (refused == NULL)
-        out_of_memory();
     for (size_t i = 0; i < replay->limit_count && code == EXIT_GOOD; i++) {
         struct stint_policy policy = STINT_POLICY_INIT;
         results[i].notation = replay->limits[i];
@@ -494,16 +465,12 @@ static int decide_limits(struct replay *replay, struct limit_result *results) {
 static int replay_log(struct replay *replay) {
     if (!read_log(replay))
         return EXIT_FAILED;
-    struct limit_result *results = calloc(replay->limit_count, sizeof(*results));
-    if (results == NULL)
-        out_of_memory();
+    struct limit_result *results = must_have(calloc(replay->limit_count, sizeof(*results)));
     int code = decide_limits(replay, results);
     if (code == EXIT_GOOD) {
-        (replay->format == FORMAT_JSON ? replay_print_json : replay_print_table)(
-            stdout, &replay->log, results, replay->limit_count);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            fprintf(stderr, "stint-bench replay: the report cannot be written: %s\n",
-                    strerror(errno));
+        if (!replay->print(stdout, &replay->log, results, replay->limit_count) ||
+            fflush(stdout) != 0) {
+            fprintf(stderr, "stint replay: the report cannot be written: %s\n", strerror(errno));
             code = EXIT_FAILED;
         }
     }
@@ -513,13 +480,13 @@ static int replay_log(struct replay *replay) {
     return code;
 }
 
-int bench_replay(int argc, char **argv) {
-    struct replay replay = {.log = {.fields = {1}, .field_count = 1}, .top = 10};
+int tool_replay(int argc, char **argv) {
+    struct replay replay = {
+        .log = {.fields = {1}, .field_count = 1}, .top = 10, .print = replay_print_table};
     struct key *key, *next;
 
-    replay.limits = calloc((size_t)argc, sizeof(*replay.limits)); /* no more than arguments */
-    if (replay.limits == NULL)
-        out_of_memory();
+    /* No more than there are arguments. */
+    replay.limits = must_have(calloc((size_t)argc, sizeof(*replay.limits)));
     int code = parse_options(&replay, argc, argv);
     if (code == EXIT_GOOD)
         code = replay_log(&replay);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Which node a load balancer sends a key to, while some of the nodes are down: the rules of those
- * that can be sticky, for `stint-bench fleet`.
+ * that can be sticky.
  *
- * Where a balancer hashes the names of nodes and the bytes of keys by a function of its own (CRC32,
- * sdbm, xxHash), 64 random bits stand for it: what is asked here depends on the number of points of
- * a node and on the rule that picks one, not on the function. */
+ * Where a balancer hashes the names of nodes and the bytes of keys by a function of its own
+ * (CRC32, sdbm, xxHash), 64 random bits stand for it: what is asked here depends on the number
+ * of points of a node and on the rule that picks one, not on the function. */
 #ifndef STINT_BENCH_ROUTE_H
 #define STINT_BENCH_ROUTE_H
 

@@ -179,89 +179,75 @@ static void print_limit(FILE *out, const struct log_summary *log,
     print_top(out, limit);
 }
 
-void replay_print_table(FILE *out, const struct log_summary *log, const struct limit_result *limits,
+bool replay_print_table(FILE *out, const struct log_summary *log, const struct limit_result *limits,
                         size_t count) {
     print_log(out, log);
     for (size_t i = 0; i < count; i++)
         print_limit(out, log, &limits[i]);
+    return !ferror(out);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void json_text(FILE *out, const char *text) {
-    put_json_string(out, text, strlen(text));
-}
-
-static void json_time(FILE *out, const struct log_summary *log, uint64_t time_ns) {
+static json_t *json_time(const struct log_summary *log, uint64_t time_ns) {
     char text[40];
-    if (log->time == TIME_NONE)
-        fputs("null", out);
-    else
-        json_text(out, time_text(text, time_ns, 'T', "Z"));
+    return log->time == TIME_NONE ? json_null() : json_string(time_text(text, time_ns, 'T', "Z"));
 }
 
-static void json_log(FILE *out, const struct log_summary *log) {
+static json_t *json_count(uint64_t count) {
+    return json_integer((json_int_t)count);
+}
+
+static json_t *json_log(const struct log_summary *log) {
     static const char *const times[] = {"clf", "epoch", "none"};
     uint64_t unreadable = log->lines - log->readable;
+    json_t *lines = json_array();
 
-    fputs("  \"log\": {\n    \"file\": ", out);
-    json_text(out, log->file);
-    fprintf(out,
-            ",\n    \"lines\": %" PRIu64 ",\n    \"readable\": %" PRIu64
-            ",\n    \"unreadable\": %" PRIu64 ",\n    \"unreadable_lines\": [",
-            log->lines, log->readable, unreadable);
-    for (size_t i = 0; i < unreadable && i < REPLAY_UNREADABLE_MAX; i++) {
-        fprintf(out, "%s\n      {\"line\": %" PRIu64 ", \"why\": ", i == 0 ? "" : ",",
-                log->unreadable[i].number);
-        json_text(out, log->unreadable[i].why);
-        fputc('}', out);
-    }
-    fprintf(out, "],\n    \"time\": \"%s\",\n    \"late\": %" PRIu64 ",\n    \"first_time\": ",
-            times[log->time], log->late);
-    json_time(out, log, log->first_ns);
-    fputs(",\n    \"last_time\": ", out);
-    json_time(out, log, log->last_ns);
-    fputs("\n  },\n  \"key_fields\": [", out);
-    for (size_t i = 0; i < log->field_count; i++)
-        fprintf(out, "%s%u", i == 0 ? "" : ", ", log->fields[i]);
-    fprintf(out, "],\n  \"distinct_keys\": %" PRIu64 ",\n", log->keys);
+    for (size_t i = 0; i < unreadable && i < REPLAY_UNREADABLE_MAX; i++)
+        json_array_append_new(lines,
+                              json_pack("{s:o, s:s}", "line", json_count(log->unreadable[i].number),
+                                        "why", log->unreadable[i].why));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "file",
+                     json_text(log->file, strlen(log->file)), "lines", json_count(log->lines),
+                     "readable", json_count(log->readable), "unreadable", json_count(unreadable),
+                     "unreadable_lines", lines, "time", times[log->time], "late",
+                     json_count(log->late), "first_time", json_time(log, log->first_ns),
+                     "last_time", json_time(log, log->last_ns));
 }
 
-static void json_limit(FILE *out, const struct log_summary *log, const struct limit_result *limit) {
-    fputs("    {\n      \"notation\": ", out);
-    json_text(out, limit->notation);
-    fputs(",\n      \"name\": ", out);
-    json_text(out, limit->name);
-    fprintf(out,
-            ",\n      \"requests\": %" PRIu64 ",\n      \"allowed\": %" PRIu64
-            ",\n      \"refused\": %" PRIu64 ",\n      \"keys_refused\": %" PRIu64
-            ",\n      \"decisions_per_second\": %" PRIu64 ",\n      \"top\": [",
-            log->readable, limit->allowed, limit->refused, limit->keys_refused,
-            decisions_per_second(limit));
+static json_t *json_limit(const struct log_summary *log, const struct limit_result *limit) {
+    json_t *top = json_array(), *over_time = json_array();
+
     for (size_t i = 0; i < limit->top_count; i++) {
         const struct refused_key *key = &limit->top[i];
-        fprintf(out, "%s\n        {\"key\": ", i == 0 ? "" : ",");
-        put_json_string(out, key->name.bytes, key->name.length);
-        fprintf(out, ", \"refused\": %" PRIu64 ", \"allowed\": %" PRIu64 "}", key->refused,
-                key->allowed);
+        json_array_append_new(top, json_pack("{s:o, s:o, s:o}", "key",
+                                             json_text(key->name.bytes, key->name.length),
+                                             "refused", json_count(key->refused), "allowed",
+                                             json_count(key->allowed)));
     }
-    fputs("],\n      \"over_time\": [", out);
-    for (size_t i = 0; i < limit->bucket_count; i++) {
-        fprintf(out, "%s\n        {\"start\": ", i == 0 ? "" : ",");
-        json_time(out, log, log->first_ns + i * limit->bucket_ns);
-        fprintf(out, ", \"refused\": %" PRIu64 "}", limit->buckets[i]);
-    }
-    fputs("]\n    }", out);
+    for (size_t i = 0; i < limit->bucket_count; i++)
+        json_array_append_new(over_time,
+                              json_pack("{s:o, s:o}", "start",
+                                        json_time(log, log->first_ns + i * limit->bucket_ns),
+                                        "refused", json_count(limit->buckets[i])));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "notation",
+                     json_text(limit->notation, strlen(limit->notation)), "name",
+                     json_text(limit->name, strlen(limit->name)), "requests",
+                     json_count(log->readable), "allowed", json_count(limit->allowed), "refused",
+                     json_count(limit->refused), "keys_refused", json_count(limit->keys_refused),
+                     "decisions_per_second", json_count(decisions_per_second(limit)), "top", top,
+                     "over_time", over_time);
 }
 
-void replay_print_json(FILE *out, const struct log_summary *log, const struct limit_result *limits,
+bool replay_print_json(FILE *out, const struct log_summary *log, const struct limit_result *limits,
                        size_t count) {
-    fputs("{\n", out);
-    json_log(out, log);
-    fputs("  \"limits\": [\n", out);
-    for (size_t i = 0; i < count; i++) {
-        fputs(i == 0 ? "" : ",\n", out);
-        json_limit(out, log, &limits[i]);
-    }
-    fputs("\n  ]\n}\n", out);
+    json_t *fields = json_array(), *results = json_array();
+
+    for (size_t i = 0; i < log->field_count; i++)
+        json_array_append_new(fields, json_integer(log->fields[i]));
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(results, json_limit(log, &limits[i]));
+    return put_json(
+        out, must_have(json_pack("{s:o, s:o, s:o, s:o}", "log", json_log(log), "key_fields", fields,
+                                 "distinct_keys", json_count(log->keys), "limits", results)));
 }

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "../../bench/jobs.h"
+#include "../../bench/keys.h"
+#include "../../bench/pages.h"
 #include "fleet.h"
-#include "keys.h"
-#include "team.h"
 
-const char *const demand_names[DEMANDS] = {"greedy", "steady", "zipf"};
-const char *const restart_names[RESTARTS] = {"forgets", "keeps"};
+static const char *const demand_names[DEMANDS] = {"greedy", "steady", "zipf"};
+static const char *const restart_names[RESTARTS] = {"forgets", "keeps"};
 
 enum {
     STEADY_FACTOR = 2,   /* limits that a steady key asks for in a window */
@@ -33,7 +33,6 @@ struct visit {
 
 struct fleet {
     struct fleet_row *row;
-    const struct fleet_options *options;
     struct route route;
     struct visit *now; /* of each key */
     uint32_t *hash, *place, *forgot;
@@ -52,7 +51,7 @@ struct fleet {
 /* Windows begin at whole multiples of their length since the epoch; so does the simulation, one
  * window after it. (An instant of 0 would be STINT_NOW.) */
 static uint64_t instant_of(const struct fleet *fleet, uint64_t ns) {
-    return fleet->options->policy.window + ns;
+    return fleet->row->policy.window + ns;
 }
 
 static uint64_t simulated_now;
@@ -63,13 +62,13 @@ static uint64_t simulated_clock(void) {
 /* What a window counted is gone when it ends, so a larger table may take the place of the last. */
 static bool open_limiter(struct fleet *fleet, uint64_t room) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    struct stint_policy policy = fleet->options->policy;
+    struct stint_policy policy = fleet->row->policy;
     unsigned char secret[STINT_SECRET_SIZE];
 
     stint_close(fleet->limiter);
     fleet->limiter = NULL;
     for (size_t i = 0; i < sizeof(secret); i++)
-        secret[i] = (unsigned char)mix64(fleet->options->seed + i);
+        secret[i] = (unsigned char)mix64(fleet->row->seed + i);
     options.max_keys = fleet->room = room * 2 + SPARE;
     options.clock = simulated_clock;
     options.secret = secret;
@@ -79,7 +78,7 @@ static bool open_limiter(struct fleet *fleet, uint64_t room) {
     if (error == 0)
         error = stint_policy_add(fleet->limiter, &policy, NULL);
     if (error < 0)
-        fprintf(stderr, "stint-bench fleet: no table: %s (%s)\n", stint_strerror(error),
+        fprintf(stderr, "fleet-simulation: no table: %s (%s)\n", stint_strerror(error),
                 stint_reason());
     return error >= 0;
 }
@@ -90,7 +89,7 @@ static void end_visit(struct fleet *fleet, uint32_t key, uint64_t at) {
     if (visit->node == NOWHERE || visit->from == at)
         return;
     if (fleet->visits_n == fleet->visits_room) {
-        fleet->visits_room = fleet->visits_room * 2 + fleet->options->keys;
+        fleet->visits_room = fleet->visits_room * 2 + fleet->row->keys;
         fleet->visits =
             must_have(realloc(fleet->visits, fleet->visits_room * sizeof(*fleet->visits)));
     }
@@ -107,7 +106,7 @@ static void begin_visit(struct fleet *fleet, uint32_t key, uint32_t node, uint64
 static void route_keys(struct fleet *fleet, uint64_t at, bool first) {
     bool keeps = route_keeps_places(&fleet->route) && !first;
 
-    for (uint32_t key = 0; key < fleet->options->keys; key++) {
+    for (uint32_t key = 0; key < fleet->row->keys; key++) {
         if (!keeps)
             fleet->place[key] = route_place(&fleet->route, fleet->hash[key]);
         uint32_t node = route_node(&fleet->route, fleet->hash[key], fleet->place[key]);
@@ -134,10 +133,10 @@ static void happen(struct fleet *fleet, const struct event *event) {
 
 /* Tokens that a key asks for during a visit. */
 static uint32_t asked(const struct fleet *fleet, const struct visit *visit) {
-    uint64_t window = fleet->options->policy.window;
+    uint64_t window = fleet->row->policy.window;
 
     if (fleet->row->demand == GREEDY)
-        return fleet->options->policy.limit;
+        return fleet->row->policy.limit;
     /* Its requests stand at even distances, with a phase of its own. */
     double phase = (double)fleet->hash[visit->key] * 0x1p-32;
     double from = (double)(visit->from % window) / (double)window;
@@ -176,7 +175,7 @@ static void note_extra(struct fleet *fleet, enum restart restart, uint32_t extra
 }
 
 static bool decide_window(struct fleet *fleet) {
-    uint64_t keys = fleet->options->keys, limit = fleet->options->policy.limit;
+    uint64_t keys = fleet->row->keys, limit = fleet->row->policy.limit;
 
     if (fleet->room < 2 * fleet->visits_n && !open_limiter(fleet, 2 * fleet->visits_n))
         return false;
@@ -195,16 +194,16 @@ static bool decide_window(struct fleet *fleet) {
 
 static bool run_window(struct fleet *fleet, uint64_t window, const struct event **event,
                        const struct event *last) {
-    uint64_t start = window * fleet->options->policy.window;
-    uint64_t end = start + fleet->options->policy.window;
+    uint64_t start = window * fleet->row->policy.window;
+    uint64_t end = start + fleet->row->policy.window;
 
     fleet->visits_n = 0;
-    memset(fleet->moves, 0, fleet->options->keys * sizeof(*fleet->moves));
-    for (uint32_t key = 0; key < fleet->options->keys; key++)
+    memset(fleet->moves, 0, fleet->row->keys * sizeof(*fleet->moves));
+    for (uint32_t key = 0; key < fleet->row->keys; key++)
         fleet->now[key].from = start;
     for (; *event < last && (*event)->at < end; ++*event)
         happen(fleet, *event);
-    for (uint32_t key = 0; key < fleet->options->keys; key++) {
+    for (uint32_t key = 0; key < fleet->row->keys; key++) {
         end_visit(fleet, key, end);
         if (fleet->moves[key] > fleet->row->moves_max)
             fleet->row->moves_max = fleet->moves[key];
@@ -213,8 +212,8 @@ static bool run_window(struct fleet *fleet, uint64_t window, const struct event 
 }
 
 static void set_rates(struct fleet *fleet) {
-    uint64_t keys = fleet->options->keys;
-    double limit = fleet->options->policy.limit, sum = 0;
+    uint64_t keys = fleet->row->keys;
+    double limit = fleet->row->policy.limit, sum = 0;
 
     for (uint64_t key = 0; key < keys; key++)
         sum += pow((double)(key + 1), -ZIPF_EXPONENT);
@@ -242,9 +241,9 @@ static double busiest(const struct fleet *fleet) {
 }
 
 static void open_fleet(struct fleet *fleet, struct fleet_row *row) {
-    uint64_t keys = row->options->keys;
+    uint64_t keys = row->keys;
 
-    *fleet = (struct fleet){.row = row, .options = row->options};
+    *fleet = (struct fleet){.row = row};
     fleet->now = must_have(calloc(keys, sizeof(*fleet->now)));
     fleet->hash = must_have(calloc(keys, sizeof(*fleet->hash)));
     fleet->place = must_have(calloc(keys, sizeof(*fleet->place)));
@@ -253,9 +252,9 @@ static void open_fleet(struct fleet *fleet, struct fleet_row *row) {
     fleet->got = must_have(calloc(keys, sizeof(*fleet->got)));
     fleet->forgot = must_have(calloc(row->nodes, sizeof(*fleet->forgot)));
     for (uint64_t key = 0; key < keys; key++)
-        fleet->hash[key] = (uint32_t)(mix64(mix64(row->options->seed + 1) + key) >> 32);
+        fleet->hash[key] = (uint32_t)(mix64(mix64(row->seed + 1) + key) >> 32);
     set_rates(fleet);
-    route_open(&fleet->route, row->balancer, row->nodes, row->weight, mix64(row->options->seed));
+    route_open(&fleet->route, row->balancer, row->nodes, row->weight, mix64(row->seed));
     route_keys(fleet, 0, true);
     row->busiest = busiest(fleet);
 }
@@ -282,12 +281,12 @@ static int compare_extras(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* The mean that consistent hashing leads one to expect, in percent of the limit. A greedy key gets
- * a whole limit at each node that does not know it in this window. A death sends it to a second
- * node, and its return to the first, which knows it unless it forgets; if the window ends in
- * between, the key meets two nodes in the next one, too. 1/N of the keys are the dead node's. */
+/* The mean that consistent hashing leads one to expect, in percent of the limit. A greedy key
+ * gets a whole limit at each node that does not know it in this window. A death sends it to a
+ * second node, and its return to the first, which knows it unless it forgets; if the window ends
+ * in between, the key meets two nodes in the next one, too. 1/N of the keys are the dead node's. */
 static double theory_of(const struct fleet_row *row, enum restart restart) {
-    double window = (double)row->options->policy.window, down = (double)row->options->down;
+    double window = (double)row->policy.window, down = (double)row->down;
     double deaths = 0; /* of a key's node, a window */
 
     if (row->churn == STABLE)
@@ -299,7 +298,7 @@ static double theory_of(const struct fleet_row *row, enum restart restart) {
         deaths = 1.0 / row->nodes;
         break;
     case CRASHES:
-        deaths = window / ((double)row->options->between + down);
+        deaths = window / ((double)row->between + down);
         break;
     case DEPLOY:
         deaths = 1;
@@ -316,8 +315,8 @@ static void sum_up(struct fleet *fleet, enum restart restart) {
     struct fleet_row *row = fleet->row;
     struct outcome *outcome = &row->outcomes[restart];
     uint32_t *extras = fleet->extras[restart];
-    size_t over = fleet->extras_n[restart], all = row->windows * row->options->keys;
-    double percent = 100 / (double)row->options->policy.limit;
+    size_t over = fleet->extras_n[restart], all = row->windows * row->keys;
+    double percent = 100 / (double)row->policy.limit;
     double sum = 0;
 
     for (size_t i = 0; i < over; i++)
@@ -328,7 +327,7 @@ static void sum_up(struct fleet *fleet, enum restart restart) {
     size_t rank = (size_t)ceil(0.99 * (double)all);
     *outcome = (struct outcome){
         .over = over,
-        .extra = sum / (double)row->options->policy.limit,
+        .extra = sum / (double)row->policy.limit,
         .mean = sum * percent / (double)all,
         .p99 = rank > all - over ? extras[rank - (all - over) - 1] * percent : 0,
         .max = over > 0 ? extras[over - 1] * percent : 0,
@@ -336,47 +335,96 @@ static void sum_up(struct fleet *fleet, enum restart restart) {
     };
 }
 
-int fleet_simulate(struct fleet_row *row) {
-    struct fleet fleet;
-    struct progress progress;
-    struct events events = churn_draw(row->options, row->churn, row->nodes, row->windows);
-    const struct event *event = events.each, *last = events.each + events.n;
-    char label[64];
-    bool good = true;
-
-    snprintf(label, sizeof(label), "%s, %s, %u nodes", balancer_names[row->balancer],
-             churn_names[row->churn], row->nodes);
-    progress_start(&progress, label, row->windows);
-    open_fleet(&fleet, row);
-    good = open_limiter(&fleet, 2 * row->options->keys);
-    for (uint64_t window = 0; window < row->windows && good; window++) {
-        good = run_window(&fleet, window, &event, last);
-        progress_update(&progress, window + 1);
-    }
-    progress_end(&progress);
-    if (good) {
-        double asked_to_move = (double)fleet.events * (double)row->options->keys;
-        row->moved = fleet.events == 0 ? 0 : (double)fleet.moved / asked_to_move;
-        for (unsigned restart = 0; restart < RESTARTS; restart++)
-            sum_up(&fleet, restart);
-    }
-    close_fleet(&fleet);
-    free(events.each);
-    return good ? EXIT_GOOD : EXIT_FAILED;
+static json_t *outcome_answer(const struct outcome *outcome) {
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "over", (json_int_t)outcome->over,
+                     "extra_limits", outcome->extra, "mean", outcome->mean, "p99", outcome->p99,
+                     "max", outcome->max, "theory",
+                     job_real(!isnan(outcome->theory), outcome->theory));
 }
 
-double fleet_memory(const struct fleet_row *row) {
-    const struct fleet_options *options = row->options;
-    double nodes = row->nodes, keys = (double)options->keys, windows = (double)row->windows;
-    double crashes = nodes * (double)options->policy.window / (double)options->between;
-    double events = row->churn == DEPLOY    ? 2 * nodes
-                    : row->churn == CRASHES ? 2 * crashes
-                    : row->churn == FLAP    ? 2 * CHURN_FLAPS
-                                            : 2;
-    double moved = row->balancer == MODULO ? 1 : 3 / nodes; /* part of the keys, by an event */
-    double visits = keys * (1 + events * moved);
-    double points = nodes * row->weight * (row->balancer == NGINX ? 160 : 16);
+static json_t *row_answer(const struct fleet_row *row) {
+    json_t *answer =
+        json_pack("{s:f, s:I, s:f, s:i, s:I, s:I}", "busiest", row->busiest, "deaths",
+                  (json_int_t)row->deaths, "moved", row->moved, "moves_max", (int)row->moves_max,
+                  "passed", (json_int_t)row->passed, "untracked", (json_int_t)row->untracked);
 
-    return visits * (sizeof(struct visit) + 4 * 32) + keys * 64 + points * sizeof(uint64_t) +
-           events * windows * sizeof(struct event) + (16 << 20);
+    for (unsigned restart = 0; restart < RESTARTS; restart++)
+        /* Health checks restart nothing. */
+        if (restart == KEEPS || (row->churn != FLAP && row->churn != STABLE))
+            json_object_set_new(answer, restart_names[restart],
+                                outcome_answer(&row->outcomes[restart]));
+    return answer;
+}
+
+static struct fleet_row row_read(json_t *asked) {
+    struct fleet_row row = {.policy = STINT_POLICY_INIT};
+    json_int_t nodes, weight, keys, windows, seed, down, between;
+    const char *limit;
+
+    row.balancer = (enum balancer)job_read_name(asked, "balancer", balancer_names, BALANCERS);
+    row.churn = (enum churn)job_read_name(asked, "churn", churn_names, CHURNS);
+    row.demand = (enum demand)job_read_name(asked, "demand", demand_names, DEMANDS);
+    job_read(asked, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "nodes", &nodes, "weight", &weight,
+             "keys", &keys, "windows", &windows, "seed", &seed, "down", &down, "between", &between,
+             "limit", &limit);
+    if (stint_policy_parse(limit, &row.policy, NULL) != 0)
+        abort(); /* the script has asked whether it is one */
+    row.nodes = (uint32_t)nodes;
+    row.weight = (uint32_t)weight;
+    row.keys = (uint64_t)keys;
+    row.windows = (uint64_t)windows;
+    row.seed = (uint64_t)seed;
+    row.down = (uint64_t)down;
+    row.between = (uint64_t)between;
+    return row;
+}
+
+static json_t *simulate(json_t *asked) {
+    struct fleet_row row = row_read(asked);
+    struct fleet fleet;
+    struct events events = churn_draw(&row);
+    const struct event *event = events.each, *last = events.each + events.n;
+    char label[64];
+
+    snprintf(label, sizeof(label), "%s, %s, %u nodes", balancer_names[row.balancer],
+             churn_names[row.churn], row.nodes);
+    open_fleet(&fleet, &row);
+    bool good = open_limiter(&fleet, 2 * row.keys);
+    for (uint64_t window = 0; window < row.windows && good; window++) {
+        good = run_window(&fleet, window, &event, last);
+        jobs_progress(label, (double)(window + 1) / (double)row.windows);
+    }
+    if (!good)
+        exit(EXIT_FAILURE);
+    double asked_to_move = (double)fleet.events * (double)row.keys;
+    row.moved = fleet.events == 0 ? 0 : (double)fleet.moved / asked_to_move;
+    for (unsigned restart = 0; restart < RESTARTS; restart++)
+        sum_up(&fleet, restart);
+    close_fleet(&fleet);
+    free(events.each);
+    return row_answer(&row);
+}
+
+/* About the bytes that a row needs. */
+static json_t *memory(json_t *asked) {
+    const struct fleet_row row = row_read(asked);
+    double nodes = row.nodes, keys = (double)row.keys, windows = (double)row.windows;
+    double crashes = nodes * (double)row.policy.window / (double)row.between;
+    double events = row.churn == DEPLOY    ? 2 * nodes
+                    : row.churn == CRASHES ? 2 * crashes
+                    : row.churn == FLAP    ? 2 * CHURN_FLAPS
+                                           : 2;
+    double moved = row.balancer == MODULO ? 1 : 3 / nodes; /* part of the keys, by an event */
+    double visits = keys * (1 + events * moved);
+    double points = nodes * row.weight * (row.balancer == NGINX ? 160 : 16);
+
+    return json_pack("{s:f}", "bytes",
+                     visits * (sizeof(struct visit) + 4 * 32) + keys * 64 +
+                         points * sizeof(uint64_t) + events * windows * sizeof(struct event) +
+                         (16 << 20));
+}
+
+int main(int argc, char **argv) {
+    static const struct job jobs[] = {{"memory", memory}, {"simulate", simulate}};
+    return jobs_run(argc, argv, jobs, sizeof(jobs) / sizeof(jobs[0]));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What a replay found out, and how it is shown. */
-#ifndef STINT_BENCH_REPLAY_H
-#define STINT_BENCH_REPLAY_H
+#ifndef STINT_TOOL_REPLAY_H
+#define STINT_TOOL_REPLAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,9 +55,9 @@ struct limit_result {
     uint64_t elapsed_ns;                  /* of hashing and deciding, nothing else */
 };
 
-void replay_print_table(FILE *out, const struct log_summary *log, const struct limit_result *limits,
-                        size_t count);
-void replay_print_json(FILE *out, const struct log_summary *log, const struct limit_result *limits,
-                       size_t count);
+/* Prints the report. Returns whether all was written. */
+typedef bool replay_print(FILE *out, const struct log_summary *log,
+                          const struct limit_result *limits, size_t count);
+replay_print replay_print_table, replay_print_json;
 
 #endif

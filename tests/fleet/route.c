@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
-#include "team.h"
+#include "../../bench/keys.h"
+#include "../../bench/pages.h"
 
 const char *const balancer_names[BALANCERS] = {"haproxy", "nginx", "envoy-ring", "envoy-maglev",
                                                "modulo"};
