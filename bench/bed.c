@@ -59,7 +59,7 @@ static void table_open(struct bed *bed) {
     if (error < 0) {
         fprintf(stderr, "stint-bench: no table for %llu keys: %s (%s)\n",
                 (unsigned long long)bed->keys, stint_strerror(error), stint_reason());
-        exit(EXIT_FAILED);
+        exit(EXIT_FAILURE);
     }
     bed->target.policy = 0; /* ids go up from 0 */
     bed->requests = bed->allowed = bed->extra_tokens = 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
 #include "reach.h"
 
 enum {

@@ -11,10 +11,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common.h"
+#include "jobs.h"
 #include "keys.h"
-#include "server.h"
+#include "pages.h"
+#include "peer.h"
 #include "team.h"
 
 enum {
@@ -25,18 +28,65 @@ enum {
     CHUNK_SERVER = 64, /* there a stretch is long enough without */
     FILL_DEPTH = 256,  /* pipelined when a server is filled, which is not timed */
     LOG_WORDS = 8192,  /* answers kept until they are counted, outside the timed stretches */
-    HALF_DAY = 43200,
 };
+
+/* Short turns, so that a disturbance is in a few of them for each peer. */
+enum { REPEATS = 15 };
 
 /* More than a key is asked for while it is timed. */
 #define TIMED_LIMIT STINT_LIMIT_MAX
+
+/* In the order of the table: each after what it is to be compared with; from peer_stint_all on
+ * those that decide by several limits at once. */
+static const struct peer *const peers[] = {
+    &peer_stint,         &peer_stint_verdict,    &peer_stint_ahead,
+    &peer_stint_batch,   &peer_stint_batch_64,
+#ifdef STINT_BENCH_DPDK
+    &peer_dpdk,
+#endif
+    &peer_counter,       &peer_open_64,          &peer_open_64_huge,
+    &peer_rwlock,        &peer_mutex_64,         &peer_mutex,
+    &peer_memcached,     &peer_memcached_16,     &peer_redis_incr,
+    &peer_redis_incr_16, &peer_redis_lua,        &peer_redis_lua_16,
+    &peer_stint_all,     &peer_stint_takes,      &peer_stint_groups,
+    &peer_open_64_all,   &peer_open_64_huge_all, &peer_mutex_64_all,
+    &peer_mutex_all,     &peer_redis_all,        &peer_redis_all_16};
+enum { PEERS = sizeof(peers) / sizeof(peers[0]) };
+
+/* One peer, and what came out. */
+struct entrant {
+    const struct peer *peer;
+    const char *socket; /* of its server; NULL: it is in this process */
+    pid_t server;
+    double ns[REPEATS];               /* of one decision on its thread, of each repeat in turn */
+    double ns_per_op, ns_min, ns_max; /* the median of these, the least and the most */
+    double per_second;                /* decisions of all threads together */
+    double cpu_seconds;               /* of a million decisions, the server's included */
+    double bytes_per_key;             /* what resident memory grew by, the server's if it has one */
+    uint64_t granted, refused;        /* filling and rehearsal apart */
+    uint64_t preempted;               /* times that a thread was pushed off its core, timed; a
+                                       * server's clients apart, which share the cores with it */
+    char version[64];                 /* of the server; else "" */
+    bool checked;                     /* every answer was right */
+    char wrong[256];                  /* else why not */
+};
+
+struct contest {
+    uint64_t keys;
+    unsigned threads;
+    unsigned limits; /* of each request */
+    double seconds;  /* timed, of each peer, all repeats together */
+    uint64_t window; /* s */
+    struct entrant entrants[PEERS];
+    size_t n;
+    double step; /* of steps, for the bar */
+};
 
 static _Thread_local char failure[256];
 
 bool peer_fail(const char *format, ...) {
     va_list arguments;
 
-    server_pause_if_interrupted();
     va_start(arguments, format);
     vsnprintf(failure, sizeof(failure), format, arguments);
     va_end(arguments);
@@ -45,14 +95,6 @@ bool peer_fail(const char *format, ...) {
 
 const char *peer_failure(void) {
     return failure;
-}
-
-uint64_t contest_window(void) {
-    uint64_t day = 2 * HALF_DAY, now = (uint64_t)time(NULL);
-
-    for (uint64_t days = 7;; days++)
-        if (now % (days * day) < days * day - HALF_DAY)
-            return days * day;
 }
 
 /* ---- A field: one peer, open, and what it was asked ---- */
@@ -106,6 +148,8 @@ static void field_prepare(struct field *field, struct entrant *entrant,
         .limit = limit,
         .window = contest->window,
         .limits = contest->limits,
+        .socket = entrant->socket,
+        .server = entrant->server,
     };
     for (unsigned i = 0; i < contest->limits; i++) {
         bool last = i + 1 == contest->limits;
@@ -136,10 +180,6 @@ static void field_close(struct field *field) {
     free(field->granted);
     field->asked = field->granted = NULL;
     field->state = NULL;
-}
-
-static pid_t field_process(const struct field *field) {
-    return field->peer->process != NULL ? field->peer->process(field->state) : 0;
 }
 
 static void count(struct field *field, uint64_t index, bool granted) {
@@ -212,7 +252,7 @@ static bool ask_chunk(struct field *field, unsigned thread, size_t n, uint64_t o
 
 static void ask_sequence(struct field *field, unsigned thread, struct tally *tally) {
     uint64_t overhead = stretch_overhead();
-    size_t chunk = field->peer->process != NULL ? CHUNK_SERVER : CHUNK;
+    size_t chunk = field->peer->program != NULL ? CHUNK_SERVER : CHUNK;
     uint64_t *log = must_have(malloc(LOG_WORDS * sizeof(*log)));
     bool good = true;
 
@@ -289,10 +329,39 @@ static bool field_audit(const struct field *field, uint64_t demand) {
     return true;
 }
 
+/* ---- What a process takes ---- */
+
+/* CPU time since it started, ns. */
+static uint64_t process_cpu_ns(pid_t pid) {
+    clockid_t clock;
+    struct timespec time = {0};
+
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0)
+        return 0;
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Bytes of memory that are resident; 0 is the calling process. From smaps_rollup, which counts
+ * pages; statm is behind by what each thread has not yet added. */
+static uint64_t process_memory(pid_t pid) {
+    char path[64], line[256];
+    unsigned long long kib = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)(pid != 0 ? pid : getpid()));
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "Rss: %llu kB", &kib) == 1)
+            break;
+    fclose(file);
+    return kib * 1024;
+}
+
 /* ---- Contest ---- */
 
 static bool rehearse(struct field *field, struct entrant *entrant, const struct contest *contest) {
-    uint64_t most = entrant->peer->process != NULL ? REHEARSAL_KEYS_SERVER : REHEARSAL_KEYS;
+    uint64_t most = entrant->peer->program != NULL ? REHEARSAL_KEYS_SERVER : REHEARSAL_KEYS;
     uint64_t keys = contest->keys < most ? contest->keys : most;
     struct tally sum = {0};
 
@@ -308,7 +377,7 @@ static bool rehearse(struct field *field, struct entrant *entrant, const struct 
 /* Opens it and asks for every key once. Its memory is what grows meanwhile; but a server without
  * keys is no part of what its keys take. */
 static bool open_full(struct field *field, struct entrant *entrant, const struct contest *contest) {
-    bool is_server = entrant->peer->process != NULL;
+    bool is_server = entrant->peer->program != NULL;
 
     malloc_trim(0); /* what is free already would hide what is needed */
     field_prepare(field, entrant, contest, contest->keys, TIMED_LIMIT);
@@ -316,20 +385,20 @@ static bool open_full(struct field *field, struct entrant *entrant, const struct
     if (!field_open(field))
         return false;
     if (is_server)
-        before = process_memory(field_process(field));
+        before = process_memory(field->setup.server);
     if (entrant->peer->version != NULL)
         snprintf(entrant->version, sizeof(entrant->version), "%s",
                  entrant->peer->version(field->state));
     if (!field_fill(field))
         return false;
-    uint64_t after = process_memory(field_process(field));
+    uint64_t after = process_memory(field->setup.server);
     if (after > before)
         entrant->bytes_per_key = (double)(after - before) / (double)contest->keys;
     return true;
 }
 
 static bool repeat(struct field *field, unsigned nth) {
-    pid_t server = field_process(field);
+    pid_t server = field->setup.server;
     struct tally sum = {0};
     struct rusage before, after;
 
@@ -350,10 +419,10 @@ static bool repeat(struct field *field, unsigned nth) {
 
 static void conclude(struct field *field, struct entrant *entrant, const struct contest *contest) {
     uint64_t granted = 0;
-    double in_order[CONTEST_REPEATS];
+    double in_order[REPEATS];
 
     memcpy(in_order, entrant->ns, sizeof(in_order));
-    summarize(in_order, CONTEST_REPEATS, &entrant->ns_per_op, &entrant->ns_min, &entrant->ns_max);
+    summarize(in_order, REPEATS, &entrant->ns_per_op, &entrant->ns_min, &entrant->ns_max);
     entrant->per_second = contest->threads * 1e9 / entrant->ns_per_op;
     entrant->cpu_seconds = (double)field->cpu_ns / 1e9 / (double)field->ops * 1e6;
     for (uint64_t i = 0; i < contest->keys; i++)
@@ -362,70 +431,148 @@ static void conclude(struct field *field, struct entrant *entrant, const struct 
     entrant->refused = field->ops - entrant->granted;
 }
 
-struct view {
-    const struct contest *contest;
-    double step, steps;
-};
-
-static void show(struct view *view, const struct entrant *entrant, const char *what) {
+static void show(struct contest *contest, const struct entrant *entrant, const char *what) {
+    double steps = (double)(contest->n * (2 + REPEATS));
     char label[64];
 
     snprintf(label, sizeof(label), "%s: %s", entrant->peer->name, what);
-    if (view->contest->progress != NULL)
-        view->contest->progress(view->contest->progress_context, label, view->step / view->steps);
-    view->step++;
+    jobs_progress(label, contest->step++ / steps);
 }
 
-void contest_run(const struct contest *contest, struct entrant *entrants, size_t n) {
-    struct field *fields = must_have(calloc(n, sizeof(*fields)));
-    struct view view = {contest, 0, (double)(n * (2 + CONTEST_REPEATS))};
-    uint64_t window = (uint64_t)time(NULL) / contest->window;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct peer *peer = entrants[i].peer;
-        entrants[i] = (struct entrant){.peer = peer};
-        entrants[i].absent = peer->program != NULL && !server_installed(peer->program);
-        show(&view, &entrants[i], "rehearsal");
-        if (!entrants[i].absent)
-            entrants[i].checked = rehearse(&fields[i], &entrants[i], contest);
-    }
-    /* Servers first: see server_start. */
+static void contest_open_all(struct contest *contest, struct field *fields) {
+    /* Servers first: what they take is theirs alone. */
     for (int servers = 1; servers >= 0; servers--)
-        for (size_t i = 0; i < n; i++)
-            if (entrants[i].checked && (entrants[i].peer->process != NULL) == servers) {
-                show(&view, &entrants[i], "filling");
-                entrants[i].checked = open_full(&fields[i], &entrants[i], contest);
+        for (size_t i = 0; i < contest->n; i++) {
+            struct entrant *entrant = &contest->entrants[i];
+            if ((entrant->peer->program != NULL) == servers) {
+                show(contest, entrant, "filling");
+                entrant->checked = open_full(&fields[i], entrant, contest);
             }
-    for (unsigned nth = 0; nth < CONTEST_REPEATS; nth++)
-        for (size_t i = 0; i < n; i++)
-            if (entrants[i].checked) {
+        }
+}
+
+static void contest_time_all(struct contest *contest, struct field *fields) {
+    for (unsigned nth = 0; nth < REPEATS; nth++)
+        for (size_t i = 0; i < contest->n; i++)
+            if (contest->entrants[i].checked) {
                 struct field *field = &fields[i];
-                show(&view, &entrants[i], "timing");
-                field->budget_ns = (uint64_t)(contest->seconds * 1e9 / CONTEST_REPEATS);
+                show(contest, &contest->entrants[i], "timing");
+                field->budget_ns = (uint64_t)(contest->seconds * 1e9 / REPEATS);
                 /* No key may come to its limit, where requests become refusals. */
                 double most =
-                    0.9 * TIMED_LIMIT * (double)contest->keys / contest->threads / CONTEST_REPEATS;
+                    0.9 * TIMED_LIMIT * (double)contest->keys / contest->threads / REPEATS;
                 field->max_ops = most < 1e15 ? (uint64_t)most : (uint64_t)1e15;
-                entrants[i].checked = repeat(field, nth);
+                contest->entrants[i].checked = repeat(field, nth);
             }
-    for (size_t i = 0; i < n; i++) {
-        if (entrants[i].checked)
-            entrants[i].checked = field_audit(&fields[i], contest->keys + fields[i].ops);
-        if (entrants[i].checked && (uint64_t)time(NULL) / contest->window != window)
-            entrants[i].checked = wrong(&entrants[i], "the window ended; its number", window,
-                                        (uint64_t)time(NULL) / contest->window);
-        if (entrants[i].checked)
-            conclude(&fields[i], &entrants[i], contest);
-        field_close(&fields[i]);
-    }
-    free(fields);
 }
 
-double contest_memory(const struct contest *contest, const struct entrant *entrants, size_t n) {
-    double bytes = 64 << 20;
+static void contest_close_all(struct contest *contest, struct field *fields, uint64_t window) {
+    for (size_t i = 0; i < contest->n; i++) {
+        struct entrant *entrant = &contest->entrants[i];
+        if (entrant->checked)
+            entrant->checked = field_audit(&fields[i], contest->keys + fields[i].ops);
+        if (entrant->checked && (uint64_t)time(NULL) / contest->window != window)
+            entrant->checked = wrong(entrant, "the window ended; its number", window,
+                                     (uint64_t)time(NULL) / contest->window);
+        if (entrant->checked)
+            conclude(&fields[i], entrant, contest);
+        field_close(&fields[i]);
+    }
+}
 
-    for (size_t i = 0; i < n; i++)
-        bytes += (double)contest->keys *
-                 (double)(entrants[i].peer->bytes_per_key * contest->limits + 2 * sizeof(uint32_t));
-    return bytes;
+/* ---- Jobs ---- */
+
+static const struct peer *peer_named(const char *name) {
+    for (size_t i = 0; i < PEERS; i++)
+        if (strcmp(peers[i]->name, name) == 0)
+            return peers[i];
+    return NULL;
+}
+
+static struct contest contest_read(json_t *asked) {
+    struct contest contest = {.n = 0};
+    json_int_t keys, window;
+    int threads, limits;
+    json_t *entrants, *entrant;
+    size_t at;
+
+    job_read(asked, "{s:I, s:i, s:i, s:F, s:I, s:o}", "keys", &keys, "threads", &threads, "limits",
+             &limits, "seconds", &contest.seconds, "window", &window, "entrants", &entrants);
+    contest.keys = (uint64_t)keys;
+    contest.threads = (unsigned)threads;
+    contest.limits = (unsigned)limits;
+    contest.window = (uint64_t)window;
+    json_array_foreach(entrants, at, entrant) {
+        struct entrant *added = &contest.entrants[contest.n];
+        const char *name;
+        int server = 0;
+        job_read(entrant, "{s:s, s?s, s?i}", "peer", &name, "socket", &added->socket, "server",
+                 &server);
+        added->server = server;
+        added->peer = peer_named(name);
+        if (added->peer != NULL && contest.n < PEERS)
+            contest.n++;
+    }
+    return contest;
+}
+
+static json_t *answer_entrants(const struct contest *contest) {
+    json_t *entrants = json_array();
+
+    for (size_t i = 0; i < contest->n; i++) {
+        const struct entrant *entrant = &contest->entrants[i];
+        json_t *ns = json_array();
+        for (unsigned nth = 0; nth < REPEATS; nth++)
+            json_array_append_new(ns, json_real(entrant->ns[nth]));
+        json_array_append_new(
+            entrants,
+            json_pack("{s:s, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:b, s:s}",
+                      "peer", entrant->peer->name, "ns", ns, "decisions_per_second",
+                      entrant->per_second, "ns_per_op", entrant->ns_per_op, "ns_min",
+                      entrant->ns_min, "ns_max", entrant->ns_max, "cpu_seconds_per_million",
+                      entrant->cpu_seconds, "bytes_per_key", entrant->bytes_per_key, "granted",
+                      (json_int_t)entrant->granted, "refused", (json_int_t)entrant->refused,
+                      "preempted", (json_int_t)entrant->preempted, "version", entrant->version,
+                      "checked", entrant->checked, "wrong", entrant->wrong));
+    }
+    return json_pack("{s:o}", "entrants", entrants);
+}
+
+json_t *contest_rehearse(json_t *asked) {
+    struct contest contest = contest_read(asked);
+    struct field *field = must_have(calloc(1, sizeof(*field)));
+
+    for (size_t i = 0; i < contest.n; i++) {
+        show(&contest, &contest.entrants[i], "rehearsal");
+        contest.entrants[i].checked = rehearse(field, &contest.entrants[i], &contest);
+    }
+    free(field);
+    return answer_entrants(&contest);
+}
+
+json_t *contest_measure(json_t *asked) {
+    struct contest contest = contest_read(asked);
+    struct field *fields = must_have(calloc(contest.n, sizeof(*fields)));
+    uint64_t window = (uint64_t)time(NULL) / contest.window;
+
+    contest.step = (double)contest.n;
+    contest_open_all(&contest, fields);
+    contest_time_all(&contest, fields);
+    contest_close_all(&contest, fields, window);
+    free(fields);
+    return answer_entrants(&contest);
+}
+
+json_t *contest_peers(void) {
+    json_t *answer = json_array();
+
+    for (size_t i = 0; i < PEERS; i++) {
+        const struct peer *peer = peers[i];
+        json_array_append_new(answer, json_pack("{s:s, s:s, s:s, s:s?, s:i, s:b, s:i}", "name",
+                                                peer->name, "label", peer->label, "help",
+                                                peer->help, "program", peer->program, "depth",
+                                                (int)peer->depth, "one_count", peer->one_count,
+                                                "bytes_per_key", (int)peer->bytes_per_key));
+    }
+    return answer;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
 #include "team.h"
 
 const char *const distribution_names[DISTRIBUTIONS] = {"uniform", "zipf", "hot"};

@@ -7,6 +7,7 @@
 #include "bed.h"
 #include "check.h"
 #include "common.h"
+#include "pages.h"
 #include "ticks.h"
 
 enum {

@@ -2,6 +2,8 @@
 #include "pages.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -32,4 +34,12 @@ void *pages_map(size_t size) {
 void pages_unmap(void *memory, size_t size) {
     if (memory != NULL)
         munmap(memory, size);
+}
+
+void *must_have(void *memory) {
+    if (memory == NULL || memory == MAP_FAILED) {
+        fputs("stint-bench: there is no memory left\n", stderr);
+        exit(EXIT_FAILURE);
+    }
+    return memory;
 }

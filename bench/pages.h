@@ -10,4 +10,8 @@
 void *pages_map(size_t size);
 void pages_unmap(void *memory, size_t size); /* NULL is allowed */
 
+/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): who asks for
+ * much has looked before whether there is enough, so this is rare. */
+void *must_have(void *memory);
+
 #endif

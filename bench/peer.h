@@ -19,10 +19,12 @@ enum {
 };
 
 struct peer_setup {
-    uint64_t keys;    /* that will be asked for */
-    unsigned threads; /* that will ask */
-    uint32_t limit;   /* tokens of a key in a window */
-    uint64_t window;  /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
+    uint64_t keys;      /* that will be asked for */
+    unsigned threads;   /* that will ask */
+    uint32_t limit;     /* tokens of a key in a window */
+    uint64_t window;    /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
+    const char *socket; /* of the server, if there is one */
+    pid_t server;
     /* Those of each request, which is granted if all grant it. The last is the one above. The
      * others are not as tight, and of longer windows that end when some of its do: so it is the
      * last that says what a key is granted, whatever other threads do meanwhile. */
@@ -37,7 +39,7 @@ struct peer {
     const char *name;
     const char *label; /* in a picture */
     const char *help;
-    const char *program;    /* NULL, or the server's, which must be installed */
+    const char *program;    /* the server's; NULL: it is in this process */
     unsigned depth;         /* requests in flight of each thread */
     bool one_count;         /* a single count for all keys and no limit: it is a floor */
     unsigned bytes_per_key; /* about, to say beforehand what does not fit */
@@ -47,11 +49,17 @@ struct peer {
      * the ith was granted. Threads call it at the same time, each with its own number. */
     bool (*decide)(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                    uint64_t *answers);
-    /* The server's process. NULL: it is in this one. */
-    pid_t (*process)(void *state);
     /* What it is, with its version. NULL: it needs no saying. */
     const char *(*version)(void *state);
 };
+
+/* A peer: its name, its label, requests in flight, who decides, and help; then what it has in
+ * common with others. */
+#define PEER(its_name, its_label, in_flight, decide_by, its_help, ...)                             \
+    {                                                                                              \
+        .name = (its_name), .label = (its_label), .depth = (in_flight), .decide = (decide_by),     \
+        .help = (its_help), __VA_ARGS__                                                            \
+    }
 
 extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead;
 extern const struct peer peer_stint_batch, peer_stint_batch_64;

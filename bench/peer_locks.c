@@ -3,20 +3,14 @@
 #include <ck_cc.h>
 #include <ck_pr.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "pages.h"
 #include "peer.h"
 
-static _Noreturn void out_of_memory(void) {
-    fputs("stint-bench peers: there is no memory left\n", stderr);
-    exit(EXIT_FAILED);
-}
-
 /* uthash, because it is what C programs take when they want a hash table at once. */
-#define uthash_fatal(message) out_of_memory()
+#define uthash_fatal(message) must_have(NULL)
 #include <uthash.h>
 
 struct entry {
@@ -88,10 +82,9 @@ static inline struct shard *shard_of(struct locks *locks, uint32_t hash) {
 
 static struct entry *entry_add(const struct locks *locks, struct shard *shard, const char *key,
                                unsigned hash) {
-    struct entry *entry = calloc(1, sizeof(*entry) + locks->setup.limits * sizeof(*entry->counts));
+    struct entry *entry =
+        must_have(calloc(1, sizeof(*entry) + locks->setup.limits * sizeof(*entry->counts)));
 
-    if (entry == NULL)
-        out_of_memory();
     memcpy(entry->key, key, PEER_KEY);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, shard->entries, entry->key, PEER_KEY, hash, entry);
     return entry;
@@ -160,49 +153,24 @@ static inline bool rwlock_one(struct locks *locks, const char *key) {
 
 PEER_DECIDE(locks, rwlock_one)
 
-#define LOCKS_PEER .depth = 1, .bytes_per_key = 128, .close = locks_close
+#define LOCKS_PEER .bytes_per_key = 128, .close = locks_close
 
-const struct peer peer_mutex = {
-    .name = "mutex",
-    .label = "uthash, one mutex",
-    .help = "a mutex around a hash table (uthash)",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = mutex_one_each,
-};
+const struct peer peer_mutex =
+    PEER("mutex", "uthash, one mutex", 1, mutex_one_each, "a mutex around a hash table (uthash)",
+         .open = one_open, LOCKS_PEER);
 
-const struct peer peer_mutex_64 = {
-    .name = "mutex-64",
-    .label = "uthash, 64 mutexes",
-    .help = "the same in 64 shards",
-    .open = many_open,
-    LOCKS_PEER,
-    .decide = mutex_one_each,
-};
+const struct peer peer_mutex_64 = PEER("mutex-64", "uthash, 64 mutexes", 1, mutex_one_each,
+                                       "the same in 64 shards", .open = many_open, LOCKS_PEER);
 
-const struct peer peer_mutex_all = {
-    .name = "mutex-all",
-    .label = "uthash, one mutex",
-    .help = "a mutex around a hash table (uthash) of counts, checked together",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = mutex_all_each,
-};
+const struct peer peer_mutex_all =
+    PEER("mutex-all", "uthash, one mutex", 1, mutex_all_each,
+         "a mutex around a hash table (uthash) of counts, checked together", .open = one_open,
+         LOCKS_PEER);
 
-const struct peer peer_mutex_64_all = {
-    .name = "mutex-64-all",
-    .label = "uthash, 64 mutexes",
-    .help = "the same in 64 shards",
-    .open = many_open,
-    LOCKS_PEER,
-    .decide = mutex_all_each,
-};
+const struct peer peer_mutex_64_all = PEER("mutex-64-all", "uthash, 64 mutexes", 1, mutex_all_each,
+                                           "the same in 64 shards", .open = many_open, LOCKS_PEER);
 
-const struct peer peer_rwlock = {
-    .name = "rwlock",
-    .label = "uthash, reader-writer lock",
-    .help = "a reader-writer lock around a hash table (uthash) of atomic counts",
-    .open = one_open,
-    LOCKS_PEER,
-    .decide = rwlock_one_each,
-};
+const struct peer peer_rwlock =
+    PEER("rwlock", "uthash, reader-writer lock", 1, rwlock_one_each,
+         "a reader-writer lock around a hash table (uthash) of atomic counts", .open = one_open,
+         LOCKS_PEER);

@@ -2,22 +2,19 @@
  * memcached: incr, and add where there is nothing to increment. The text protocol needs no more
  * than a page, so there is no client library. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "peer.h"
-#include "server.h"
 
 enum {
     DEPTH_MAX = 256,
     LINE_SIZE = 80,   /* of a request: "add", a key with its window, a time, a value */
     READ_SIZE = 4096, /* answers are short lines */
-    MEMORY_MIN = 64,  /* MiB, memcached's own default */
-    ITEM_BYTES = 128, /* a key takes less */
 };
 
 struct connection {
@@ -28,7 +25,6 @@ struct connection {
 
 struct memcached {
     struct peer_setup setup;
-    struct server server;
     char version[64];
     struct connection connection[]; /* one a thread */
 };
@@ -77,7 +73,6 @@ static void memcached_close(void *state) {
     for (unsigned i = 0; i < memcached->setup.threads; i++)
         if (memcached->connection[i].fd >= 0)
             close(memcached->connection[i].fd);
-    server_stop(&memcached->server);
     free(memcached);
 }
 
@@ -94,16 +89,19 @@ static bool read_version(struct memcached *memcached) {
     return true;
 }
 
+static int connect_unix(const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 static bool memcached_open(const struct peer_setup *setup, void **state) {
-    char size[24];
-    const struct passwd *user = getpwuid(geteuid());
-    /* As it comes, but on a socket; with room for every key, and rather an error than a count that
-     * is dropped (-M). Root must say that it means it (-u). */
-    const char *const arguments[] = {
-        "memcached", "-s", server_socket, "-m",
-        size,        "-M", "-u",          user != NULL ? user->pw_name : "root",
-        NULL,
-    };
     struct memcached *memcached;
 
     memcached = calloc(1, sizeof(*memcached) + setup->threads * sizeof(struct connection));
@@ -112,11 +110,9 @@ static bool memcached_open(const struct peer_setup *setup, void **state) {
     memcached->setup = *setup;
     for (unsigned i = 0; i < setup->threads; i++)
         memcached->connection[i].fd = -1;
-    snprintf(size, sizeof(size), "%llu",
-             (unsigned long long)(MEMORY_MIN + setup->keys * ITEM_BYTES / (1024 * 1024)));
-    bool good = server_start(&memcached->server, arguments);
+    bool good = true;
     for (unsigned i = 0; good && i < setup->threads; i++) {
-        memcached->connection[i].fd = server_connect(&memcached->server);
+        memcached->connection[i].fd = connect_unix(setup->socket);
         good = memcached->connection[i].fd >= 0;
         if (!good)
             peer_fail("no connection to memcached: %s", strerror(errno));
@@ -127,10 +123,6 @@ static bool memcached_open(const struct peer_setup *setup, void **state) {
     }
     *state = memcached;
     return true;
-}
-
-static pid_t memcached_process(void *state) {
-    return ((struct memcached *)state)->server.pid;
 }
 
 static const char *memcached_version(void *state) {
@@ -214,21 +206,12 @@ static bool decide(void *state, unsigned thread, const char *keys, size_t n, uns
 
 #define MEMCACHED_PEER                                                                             \
     .program = "memcached", .bytes_per_key = 160, .open = memcached_open,                          \
-    .close = memcached_close, .decide = decide, .process = memcached_process,                      \
-    .version = memcached_version
+    .close = memcached_close, .version = memcached_version
 
-const struct peer peer_memcached = {
-    .name = "memcached",
-    .label = "memcached",
-    .help = "memcached: incr, or add where there is none, one request at a time",
-    .depth = 1,
-    MEMCACHED_PEER,
-};
+const struct peer peer_memcached =
+    PEER("memcached", "memcached", 1, decide,
+         "memcached: incr, or add where there is none, one request at a time", MEMCACHED_PEER);
 
-const struct peer peer_memcached_16 = {
-    .name = "memcached-16",
-    .label = "memcached, 16 pipelined",
-    .help = "the same, 16 requests pipelined",
-    .depth = PEER_DEPTH,
-    MEMCACHED_PEER,
-};
+const struct peer peer_memcached_16 =
+    PEER("memcached-16", "memcached, 16 pipelined", PEER_DEPTH, decide,
+         "the same, 16 requests pipelined", MEMCACHED_PEER);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * The strongest of the obvious ones: nothing is allocated, one line of memory is touched in the
  * common case, and 64 locks are rarely met by two threads at once. It knows keys by their 64-bit
- * hashes, and takes 16 bytes a slot, two slots a key. Its memory is calloc's, which is all touched when the table
- * is filled, before anything is timed; or on huge pages, as stint's is, which is not what one writes first, but
- * shows how much of the difference huge pages make. (Where the system gives them to all, there is none.) */
+ * hashes, and takes 16 bytes a slot, two slots a key. Its memory is calloc's, which is all
+ * touched when the table is filled, before anything is timed; or on huge pages, as stint's is,
+ * which is not what one writes first, but shows how much of the difference huge pages make.
+ * (Where the system gives them to all, there is none.) */
 #include <ck_cc.h>
 #include <math.h>
 #include <pthread.h>
@@ -132,40 +133,21 @@ static inline bool open_all(struct open_table *table, const char *key) {
 
 PEER_DECIDE(open_table, open_all)
 
-#define OPEN_PEER .depth = 1, .bytes_per_key = 40, .close = open_table_close
+#define OPEN_PEER .bytes_per_key = 40, .close = open_table_close
 
-const struct peer peer_open_64 = {
-    .name = "open-64",
-    .label = "open addressing, 64 mutexes",
-    .help = "a pre-sized open-addressing table behind 64 mutexes, xxhash",
-    .open = open_table_open,
-    .decide = open_one_each,
-    OPEN_PEER,
-};
+const struct peer peer_open_64 = PEER("open-64", "open addressing, 64 mutexes", 1, open_one_each,
+                                      "a pre-sized open-addressing table behind 64 mutexes, xxhash",
+                                      .open = open_table_open, OPEN_PEER);
 
-const struct peer peer_open_64_huge = {
-    .name = "open-64-huge",
-    .label = "open addressing, huge pages",
-    .help = "open-64 on huge pages, as stint's table is",
-    .open = open_table_open_huge,
-    .decide = open_one_each,
-    OPEN_PEER,
-};
+const struct peer peer_open_64_huge =
+    PEER("open-64-huge", "open addressing, huge pages", 1, open_one_each,
+         "open-64 on huge pages, as stint's table is", .open = open_table_open_huge, OPEN_PEER);
 
-const struct peer peer_open_64_all = {
-    .name = "open-64-all",
-    .label = "open addressing, 64 mutexes",
-    .help = "open-64, with a count for each limit beside the key, checked together",
-    .open = open_table_open,
-    .decide = open_all_each,
-    OPEN_PEER,
-};
+const struct peer peer_open_64_all =
+    PEER("open-64-all", "open addressing, 64 mutexes", 1, open_all_each,
+         "open-64, with a count for each limit beside the key, checked together",
+         .open = open_table_open, OPEN_PEER);
 
-const struct peer peer_open_64_huge_all = {
-    .name = "open-huge-all",
-    .label = "open addressing, huge pages",
-    .help = "open-64-all on huge pages, as stint's table is",
-    .open = open_table_open_huge,
-    .decide = open_all_each,
-    OPEN_PEER,
-};
+const struct peer peer_open_64_huge_all =
+    PEER("open-huge-all", "open addressing, huge pages", 1, open_all_each,
+         "open-64-all on huge pages, as stint's table is", .open = open_table_open_huge, OPEN_PEER);

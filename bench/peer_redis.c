@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "peer.h"
-#include "server.h"
 
 enum {
     KEY_SIZE = PEER_KEY + 24, /* with ":" and the window */
@@ -46,7 +45,6 @@ static const char script_all[] =
 
 struct redis {
     struct peer_setup setup;
-    struct server server;
     char script_hash[SCRIPT_HASH + 1];
     char limit[PEER_LIMITS][24], window[PEER_LIMITS][24]; /* as arguments */
     char version[64];
@@ -67,7 +65,6 @@ static void redis_close(void *state) {
     for (unsigned i = 0; i < redis->setup.threads; i++)
         if (redis->connection[i] != NULL)
             redisFree(redis->connection[i]);
-    server_stop(&redis->server);
     free(redis);
 }
 
@@ -100,23 +97,6 @@ static void read_version(struct redis *redis) {
 }
 
 static bool redis_open(const struct peer_setup *setup, void **state) {
-    /* As it comes, but that it listens on nothing but the socket and writes nothing to disk. */
-    static const char *const arguments[] = {
-        "redis-server",
-        "--port",
-        "0",
-        "--unixsocket",
-        server_socket,
-        "--dir",
-        server_directory,
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--daemonize",
-        "no",
-        NULL,
-    };
     struct redis *redis;
 
     redis = calloc(1, sizeof(*redis) + setup->threads * sizeof(redis->connection[0]));
@@ -128,9 +108,9 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
         snprintf(redis->window[i], sizeof(redis->window[i]), "%llu",
                  (unsigned long long)setup->each[i].window);
     }
-    bool good = server_start(&redis->server, arguments);
+    bool good = true;
     for (unsigned i = 0; good && i < setup->threads; i++) {
-        redis->connection[i] = redisConnectUnix(redis->server.socket);
+        redis->connection[i] = redisConnectUnix(setup->socket);
         good = redis->connection[i] != NULL && redis->connection[i]->err == 0;
         if (!good)
             peer_fail("no connection to redis-server: %s", what_failed(redis->connection[i], NULL));
@@ -143,10 +123,6 @@ static bool redis_open(const struct peer_setup *setup, void **state) {
     }
     *state = redis;
     return true;
-}
-
-static pid_t redis_process(void *state) {
-    return ((struct redis *)state)->server.pid;
 }
 
 static const char *redis_version(void *state) {
@@ -256,54 +232,30 @@ static bool decide_lua(void *state, unsigned thread, const char *keys, size_t n,
     return decide(state, thread, &lua, keys, n, depth, answers);
 }
 
-#define REDIS_PEER(decide_by)                                                                      \
+#define REDIS_PEER                                                                                 \
     .program = "redis-server", .bytes_per_key = 128, .open = redis_open, .close = redis_close,     \
-    .decide = (decide_by), .process = redis_process, .version = redis_version
+    .version = redis_version
 
-const struct peer peer_redis_incr = {
-    .name = "redis-incr",
-    .label = "Redis INCR",
-    .help = "Redis: INCR and EXPIRE sent together, one request at a time",
-    .depth = 1,
-    REDIS_PEER(decide_incr),
-};
+const struct peer peer_redis_incr =
+    PEER("redis-incr", "Redis INCR", 1, decide_incr,
+         "Redis: INCR and EXPIRE sent together, one request at a time", REDIS_PEER);
 
-const struct peer peer_redis_incr_16 = {
-    .name = "redis-incr-16",
-    .label = "Redis INCR, 16 pipelined",
-    .help = "the same, 16 requests pipelined",
-    .depth = PEER_DEPTH,
-    REDIS_PEER(decide_incr),
-};
+const struct peer peer_redis_incr_16 =
+    PEER("redis-incr-16", "Redis INCR, 16 pipelined", PEER_DEPTH, decide_incr,
+         "the same, 16 requests pipelined", REDIS_PEER);
 
-const struct peer peer_redis_lua = {
-    .name = "redis-lua",
-    .label = "Redis script",
-    .help = "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA), one request at a time",
-    .depth = 1,
-    REDIS_PEER(decide_lua),
-};
+const struct peer peer_redis_lua =
+    PEER("redis-lua", "Redis script", 1, decide_lua,
+         "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA), one request at a time", REDIS_PEER);
 
-const struct peer peer_redis_lua_16 = {
-    .name = "redis-lua-16",
-    .label = "Redis script, 16 pipelined",
-    .help = "the same, 16 requests pipelined",
-    .depth = PEER_DEPTH,
-    REDIS_PEER(decide_lua),
-};
+const struct peer peer_redis_lua_16 =
+    PEER("redis-lua-16", "Redis script, 16 pipelined", PEER_DEPTH, decide_lua,
+         "the same, 16 requests pipelined", REDIS_PEER);
 
-const struct peer peer_redis_all = {
-    .name = "redis-all",
-    .label = "Redis script",
-    .help = "Redis: one script (EVALSHA) that adds to all counts or to none",
-    .depth = 1,
-    REDIS_PEER(decide_lua),
-};
+const struct peer peer_redis_all =
+    PEER("redis-all", "Redis script", 1, decide_lua,
+         "Redis: one script (EVALSHA) that adds to all counts or to none", REDIS_PEER);
 
-const struct peer peer_redis_all_16 = {
-    .name = "redis-all-16",
-    .label = "Redis script, 16 pipelined",
-    .help = "the same, 16 requests pipelined",
-    .depth = PEER_DEPTH,
-    REDIS_PEER(decide_lua),
-};
+const struct peer peer_redis_all_16 =
+    PEER("redis-all-16", "Redis script, 16 pipelined", PEER_DEPTH, decide_lua,
+         "the same, 16 requests pipelined", REDIS_PEER);

@@ -70,8 +70,8 @@ static inline bool stint_verdict_one(struct stint_peer *peer, const char *key) {
 
 PEER_DECIDE(stint_peer, stint_verdict_one)
 
-/* One at a time by a server that knows the keys of some requests before their turn: of those whose headers it has
- * read, say. */
+/* One at a time by a server that knows the keys of some requests before their turn: of those
+ * whose headers it has read, say. */
 static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                         uint64_t *answers) {
     enum { AHEAD = 8 };
@@ -99,7 +99,8 @@ static bool stint_ahead(void *state, unsigned thread, const char *keys, size_t n
     return true;
 }
 
-/* The line of each key is on its way as soon as the key is known: while a server still reads other requests. */
+/* The line of each key is on its way as soon as the key is known: while a server still reads
+ * other requests. */
 static bool stint_batches(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                           uint64_t *answers) {
     struct stint_peer *peer = state;
@@ -197,77 +198,37 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
 /* What all ways of asking it have in common. */
 #define STINT_PEER .bytes_per_key = 64, .open = stint_peer_open, .close = stint_peer_close
 
-const struct peer peer_stint = {
-    .name = "stint",
-    .label = "stint, one at a time",
-    .help = "one request at a time, for a yes or no; the limiter reads its clock",
-    .depth = 1,
-    STINT_PEER,
-    .decide = stint_one_each,
-};
+const struct peer peer_stint =
+    PEER("stint", "stint, one at a time", 1, stint_one_each,
+         "one request at a time, for a yes or no; the limiter reads its clock", STINT_PEER);
 
-const struct peer peer_stint_verdict = {
-    .name = "stint-verdict",
-    .label = "stint, with a verdict",
-    .help = "the same, with a verdict: tokens left, time to wait and all",
-    .depth = 1,
-    STINT_PEER,
-    .decide = stint_verdict_one_each,
-};
+const struct peer peer_stint_verdict =
+    PEER("stint-verdict", "stint, with a verdict", 1, stint_verdict_one_each,
+         "the same, with a verdict: tokens left, time to wait and all", STINT_PEER);
 
-const struct peer peer_stint_ahead = {
-    .name = "stint-ahead",
-    .label = "stint, fetched ahead",
-    .help = "as stint, with the line of each key fetched eight requests before",
-    .depth = 1,
-    STINT_PEER,
-    .decide = stint_ahead,
-};
+const struct peer peer_stint_ahead =
+    PEER("stint-ahead", "stint, fetched ahead", 1, stint_ahead,
+         "as stint, with the line of each key fetched eight requests before", STINT_PEER);
 
-const struct peer peer_stint_batch = {
-    .name = "stint-batch",
-    .label = "stint, 16 in a call",
-    .help = "16 requests in one call, with verdicts; lines fetched as keys become known",
-    .depth = PEER_DEPTH,
-    STINT_PEER,
-    .decide = stint_batches,
-};
+const struct peer peer_stint_batch =
+    PEER("stint-batch", "stint, 16 in a call", PEER_DEPTH, stint_batches,
+         "16 requests in one call, with verdicts; lines fetched as keys become known", STINT_PEER);
 
-const struct peer peer_stint_batch_64 = {
-    .name = "stint-batch-64",
-    .label = "stint, 64 in a call",
-    .help = "the same, 64 requests in one call",
-    .depth = PEER_ANSWERS,
-    STINT_PEER,
-    .decide = stint_batches,
-};
+const struct peer peer_stint_batch_64 =
+    PEER("stint-batch-64", "stint, 64 in a call", PEER_ANSWERS, stint_batches,
+         "the same, 64 requests in one call", STINT_PEER);
 
-const struct peer peer_stint_all = {
-    .name = "stint-all",
-    .label = "stint, all as one",
-    .help = "stint_decide_all, for a yes or no; the limiter reads its clock",
-    .depth = 1,
-    STINT_PEER,
-    .decide = stint_all_one_each,
-};
+const struct peer peer_stint_all =
+    PEER("stint-all", "stint, all as one", 1, stint_all_one_each,
+         "stint_decide_all, for a yes or no; the limiter reads its clock", STINT_PEER);
 
-const struct peer peer_stint_groups = {
-    .name = "stint-groups",
-    .label = "stint, 32 groups in a call",
-    .help = "stint_decide_groups, 32 keys in a call, with verdicts",
-    .depth = GROUPS,
-    STINT_PEER,
-    .decide = stint_grouped,
-};
+const struct peer peer_stint_groups =
+    PEER("stint-groups", "stint, 32 groups in a call", GROUPS, stint_grouped,
+         "stint_decide_groups, 32 keys in a call, with verdicts", STINT_PEER);
 
-const struct peer peer_stint_takes = {
-    .name = "stint-takes",
-    .label = "stint, one take a limit",
-    .help = "a take for each limit, the clock read once; what the first took stays taken",
-    .depth = 1,
-    STINT_PEER,
-    .decide = stint_takes_one_each,
-};
+const struct peer peer_stint_takes =
+    PEER("stint-takes", "stint, one take a limit", 1, stint_takes_one_each,
+         "a take for each limit, the clock read once; what the first took stays taken", STINT_PEER);
 
 /* ---- Counter ---- */
 
@@ -293,13 +254,7 @@ static inline bool counter_one(struct counter *counter, const char *key) {
 
 PEER_DECIDE(counter, counter_one)
 
-const struct peer peer_counter = {
-    .name = "counter",
-    .label = "floor: one count for all keys",
-    .help = "floor: one atomic add to one count for all; no keys, no limit, no clock",
-    .depth = 1,
-    .one_count = true,
-    .open = counter_open,
-    .close = free,
-    .decide = counter_one_each,
-};
+const struct peer peer_counter =
+    PEER("counter", "floor: one count for all keys", 1, counter_one_each,
+         "floor: one atomic add to one count for all; no keys, no limit, no clock",
+         .one_count = true, .open = counter_open, .close = free);

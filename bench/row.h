@@ -26,7 +26,6 @@ struct row {
     bool latency;        /* the time of each call, not of many */
     bool bare;           /* the workload's floor in place of the workload */
     bool beside;         /* what the path is measured beside, in place of the path */
-    const char *series;  /* of which it is a point; NULL: none */
 
     /* What came out. A repeat's ns are the median of its stretches of 512 decisions, so what other
      * work on the machine takes away now and then does not show; a row's are the median of the

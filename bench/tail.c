@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tail.h"
 
-const double tail_percents[TAIL_POINTS] = {50, 90, 99, 99.9, 99.99, 100};
-const char *const tail_names[TAIL_POINTS] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
+static const double tail_percents[TAIL_POINTS] = {50, 90, 99, 99.9, 99.99, 100};
+static const char *const tail_names[TAIL_POINTS] = {"p50", "p90", "p99", "p99.9", "p99.99", "max"};
 
 void tail_add(struct tail *tail, const struct histogram *part, bool first) {
     for (unsigned i = 0; i < TAIL_POINTS; i++) {
@@ -19,11 +19,12 @@ void tail_total(struct tail *tail, const struct histogram *all) {
         tail->ns[i] = histogram_percentile(all, tail_percents[i]);
 }
 
-void tail_put_json(FILE *out, const char *name, const struct tail *tail) {
-    fprintf(out, ", \"%s\": {", name);
+json_t *tail_answer(const struct tail *tail) {
+    json_t *answer = json_object();
+
     for (unsigned i = 0; i < TAIL_POINTS; i++)
-        fprintf(out, "%s\"%s\": {\"ns\": %llu, \"min\": %llu, \"max\": %llu}", i == 0 ? "" : ", ",
-                tail_names[i], (unsigned long long)tail->ns[i], (unsigned long long)tail->min[i],
-                (unsigned long long)tail->max[i]);
-    fputc('}', out);
+        json_object_set_new(answer, tail_names[i],
+                            json_pack("{s:I, s:I, s:I}", "ns", (json_int_t)tail->ns[i], "min",
+                                      (json_int_t)tail->min[i], "max", (json_int_t)tail->max[i]));
+    return answer;
 }

@@ -4,15 +4,13 @@
 #ifndef STINT_BENCH_TAIL_H
 #define STINT_BENCH_TAIL_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "histogram.h"
 
 enum { TAIL_POINTS = 6 };
-extern const double tail_percents[TAIL_POINTS]; /* 50 to 100 */
-extern const char *const tail_names[TAIL_POINTS];
 
 struct tail {
     uint64_t ns[TAIL_POINTS];                    /* of all */
@@ -25,7 +23,7 @@ void tail_add(struct tail *tail, const struct histogram *part, bool first);
 /* Sets ns, from all parts together. */
 void tail_total(struct tail *tail, const struct histogram *all);
 
-/* Writes a member of a JSON object, after a comma. */
-void tail_put_json(FILE *out, const char *name, const struct tail *tail);
+/* An object with a member for each point. */
+json_t *tail_answer(const struct tail *tail);
 
 #endif

@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "common.h"
+#include "pages.h"
 
 unsigned team_cores(void) {
     cpu_set_t set;
@@ -19,14 +18,6 @@ unsigned team_cores(void) {
         return 1;
     unsigned cores = (unsigned)CPU_COUNT(&set);
     return cores < TEAM_MAX ? cores : TEAM_MAX;
-}
-
-void *must_have(void *memory) {
-    if (memory == NULL || memory == MAP_FAILED) {
-        fputs("stint-bench: there is no memory left\n", stderr);
-        exit(EXIT_FAILED);
-    }
-    return memory;
 }
 
 void team_wait(struct member *member) {
@@ -98,7 +89,7 @@ static void start_thread(unsigned thread) {
     if (error != 0) {
         fprintf(stderr, "stint-bench: thread %u cannot be started: %s\n", thread + 1,
                 strerror(error));
-        exit(EXIT_FAILED);
+        exit(EXIT_FAILURE);
     }
     pthread_detach(id);
 }

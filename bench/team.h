@@ -32,10 +32,6 @@ unsigned team_cores(void);
  */
 void team_run(unsigned threads, void (*work)(struct member *, void *), void *context);
 
-/* Returns `memory`, or ends the process if it is none (NULL, MAP_FAILED): plan.c has asked before
- * whether there is enough, so this is rare. */
-void *must_have(void *memory);
-
 /* Waits until every member of the team has come here. */
 void team_wait(struct member *member);
 

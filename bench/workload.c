@@ -176,7 +176,7 @@ const struct workload_kind workloads[WORKLOADS] = {
                .new_keys = true},
     [ROLL_ALL] = {.name = "roll-all",
                   .help = "take-at, as many as there are keys, from the instant at which the\n"
-                          "                 windows of all keys end; with --latency only",
+                          "             windows of all keys end; with --latency only",
                   .timed = time_take_at,
                   .floor = FLOOR_TAKE_AT,
                   .far_floor = FLOOR_LOAD,

@@ -6,20 +6,20 @@
  * races that are none and misses real ones. So sanitizer builds (STINT_BUILTIN_ATOMICS) use the
  * compiler's builtins, with the same names and the same orders.
  *
- * The contract, on which slot.h ("Memory order") builds:
+ * The contract, on which ordering.md builds:
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
  *   acquire   the load is done before all loads and stores that follow in the program.
  *   release   all loads and stores that precede in the program are done before the store.
- *   seq       all that precedes is done before the operation, which is done before all that follows,
- *             also when a compare-and-swap fails: a full barrier. That is more than C11's seq_cst gives,
- *             whose operations order nothing against relaxed loads: on aarch64 a load may be done
- *             before the store of an earlier ldaxr/stlxr.
+ *   seq       all that precedes is done before the operation, which is done before all that
+ *             follows, also when a compare-and-swap fails: a full barrier. That is more than C11's
+ *             seq_cst gives, whose operations order nothing against relaxed loads: on aarch64 a
+ *             load may be done before the store of an earlier ldaxr/stlxr.
  *
- * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the fences
- * here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write operations are
- * loops of ldxr/stxr, of no order at all, so each stands between two fences, both `dmb ish`: a full
- * barrier, as are its acquire and release fences. (Its variants for LSE do not compile in 0.7.1; the
- * loops are right on processors that have LSE, too.) */
+ * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the
+ * fences here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write
+ * operations are loops of ldxr/stxr, of no order at all, so each stands between two fences, both
+ * `dmb ish`: a full barrier, as are its acquire and release fences. (Its variants for LSE do not
+ * compile in 0.7.1; the loops are right on processors that have LSE, too.) */
 #ifndef STINT_ATOMIC_H
 #define STINT_ATOMIC_H
 
@@ -44,7 +44,8 @@
 
 #define CACHE_LINE CK_MD_CACHELINE /* bytes */
 
-/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says so. */
+/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
+ * so. */
 
 #ifdef STINT_BUILTIN_ATOMICS
 
@@ -139,8 +140,8 @@ static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
 
 #endif
 
-/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences: loads
- * on which it must see plain accesses depend are acquires. */
+/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences:
+ * loads on which it must see plain accesses depend are acquires. */
 static inline void atomic_fence_acquire(void) {
     ck_pr_fence_acquire();
 }
@@ -160,20 +161,20 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
 }
 
 /* Compares the first, third, fifth and seventh word of a cache line with a value. Returns 0 if none
- * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others. No
- * order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on every
- * x86-64).
+ * is equal; else match4_offset gives the offset of the first that is, and match4_rest the others.
+ * No order: like four relaxed loads, each whole in itself (aligned halves of a 16-byte load are, on
+ * every x86-64).
  *
- * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers that
- * run out first while the processor works ahead of a miss. */
+ * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
+ * that run out first while the processor works ahead of a miss. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
     __m128i low = _mm_unpacklo_epi64(_mm_load_si128(pair), _mm_load_si128(pair + 1));
     __m128i high = _mm_unpacklo_epi64(_mm_load_si128(pair + 2), _mm_load_si128(pair + 3));
-    /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a word is
-     * equal where both are all ones: four bits of the mask. */
+    /* SSE2 compares 32-bit halves. Their results are packed to 16 bits, two for each word, and a
+     * word is equal where both are all ones: four bits of the mask. */
     __m128i halves = _mm_packs_epi32(_mm_cmpeq_epi32(low, wanted), _mm_cmpeq_epi32(high, wanted));
     return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi32(halves, _mm_set1_epi32(-1)));
 }
@@ -185,7 +186,8 @@ static inline uint32_t match4_index(uint32_t match) {
 /* The same in bytes. */
 static inline size_t match4_offset(uint32_t match) {
 #if defined(__x86_64__)
-    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a register. */
+    /* What __builtin_ctzll compiles to, without the extension of its int, which costs a
+     * register. */
     uint64_t index;
     __asm__("rep bsfq %1, %0" : "=r"(index) : "r"((uint64_t)match) : "cc");
     return index * 4;
@@ -220,8 +222,8 @@ static inline uint32_t match4_rest(uint32_t match) {
 }
 #endif
 
-/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one instruction, which
- * needs no integer register. */
+/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one
+ * instruction, which needs no integer register. */
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 static inline int atomic_differs(const uint64_t *word, uint64_t value) {
     int differs;
@@ -244,22 +246,23 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
 }
 #endif
 
-/* What atomic_all4 asks of the two words of a pair: of the low half of each, that (half ^ flip) & mask < below,
- * where mask and below are less than 2^31; of the high half, that it is base .. base + range - 1, mod 2^32. */
-struct all4 {
+/* What atomic_all_match asks of the two words of a pair: of the low half of each, that (half ^
+ * flip) & mask < below, where mask and below are less than 2^31; of the high half, that it is base
+ * .. base + range - 1, mod 2^32. */
+struct slot_pattern {
     uint32_t flip[2], mask[2], below[2], base[2], range[2];
 };
 
-/* Whether all four pairs of words of a cache line are as asked. No order, but that the second word of a pair
- * is not loaded before its first (every x86-64 with AVX loads the two at once; others in effect do). Each word is
- * whole in itself. */
+/* Whether all four pairs of words of a cache line are as asked. No order, but that the second word
+ * of a pair is not loaded before its first (every x86-64 with AVX loads the two at once; others in
+ * effect do). Each word is whole in itself. */
 #if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
-static inline __m128i all4_lanes(const uint32_t value[2]) {
+static inline __m128i pattern_lanes(const uint32_t value[2]) {
     return _mm_set_epi32((int)value[1], (int)value[0], (int)value[1], (int)value[0]);
 }
 
 /* All ones where two pairs, a quarter each, are as asked. */
-static inline __m128i all4_half(const uint64_t *pairs, const struct all4 *asked) {
+static inline __m128i pattern_half(const uint64_t *pairs, const struct slot_pattern *asked) {
     __m128 one = _mm_load_ps((const float *)(const void *)pairs);
     __m128 two = _mm_load_ps((const float *)(const void *)(pairs + 2));
     /* Loaded once: low and high halves of one instant. */
@@ -268,20 +271,20 @@ static inline __m128i all4_half(const uint64_t *pairs, const struct all4 *asked)
     __m128i high = _mm_castps_si128(_mm_shuffle_ps(one, two, _MM_SHUFFLE(3, 1, 3, 1)));
     /* SSE2 compares signed numbers only: both sides are moved by 2^31. */
     __m128i sign = _mm_set1_epi32(INT32_MIN);
-    __m128i ahead = _mm_sub_epi32(high, _mm_xor_si128(all4_lanes(asked->base), sign));
-    __m128i range = _mm_xor_si128(all4_lanes(asked->range), sign);
+    __m128i ahead = _mm_sub_epi32(high, _mm_xor_si128(pattern_lanes(asked->base), sign));
+    __m128i range = _mm_xor_si128(pattern_lanes(asked->range), sign);
     __m128i part =
-        _mm_and_si128(_mm_xor_si128(low, all4_lanes(asked->flip)), all4_lanes(asked->mask));
-    return _mm_and_si128(_mm_cmpgt_epi32(all4_lanes(asked->below), part),
+        _mm_and_si128(_mm_xor_si128(low, pattern_lanes(asked->flip)), pattern_lanes(asked->mask));
+    return _mm_and_si128(_mm_cmpgt_epi32(pattern_lanes(asked->below), part),
                          _mm_cmpgt_epi32(range, ahead));
 }
 
-static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
-    __m128i all = _mm_and_si128(all4_half(line, asked), all4_half(line + 4, asked));
+static inline bool atomic_all_match(const uint64_t *line, const struct slot_pattern *asked) {
+    __m128i all = _mm_and_si128(pattern_half(line, asked), pattern_half(line + 4, asked));
     return _mm_movemask_epi8(all) == 0xffff;
 }
 #else
-static inline bool atomic_all4(const uint64_t *line, const struct all4 *asked) {
+static inline bool atomic_all_match(const uint64_t *line, const struct slot_pattern *asked) {
     for (uint32_t i = 0; i < 8; i++) {
         uint64_t word = atomic_load_acquire(&line[i]);
         if ((((uint32_t)word ^ asked->flip[i % 2]) & asked->mask[i % 2]) >= asked->below[i % 2] ||
@@ -304,10 +307,11 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
 #endif
 }
 
-/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of ldxp and
- * stxp. If the store succeeds, both words were loaded, and are stored, at once. If they differ from what
- * is expected, the two may have been loaded at different instants; but at the instant at which the one that
- * differs was loaded, the pair was not as expected, which is all that a failure says. */
+/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of
+ * ldxp and stxp. If the store succeeds, both words were loaded, and are stored, at once. If they
+ * differ from what is expected, the two may have been loaded at different instants; but at the
+ * instant at which the one that differs was loaded, the pair was not as expected, which is all that
+ * a failure says. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
 #if defined(STINT_BUILTIN_ATOMICS) && !defined(STINT_THREAD_SANITIZER) && defined(__x86_64__)
@@ -344,8 +348,8 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #endif
 }
 
-/* Test builds may stop a thread before each of these (testing.h), and between the loads of those of a
- * line. */
+/* Test builds may stop a thread before each of these (testing.h), and between the loads of those of
+ * a line. */
 #ifdef STINT_TESTING
 #define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
 #define atomic_load_relaxed_32(word)      (STEP(word), atomic_load_relaxed_32(word))
@@ -366,37 +370,38 @@ static inline uint32_t atomic_match4_stepped(const uint64_t *line, uint64_t valu
 }
 #define atomic_match4(line, value) atomic_match4_stepped(line, value)
 
-static inline bool atomic_all4_stepped(const uint64_t *line, const struct all4 *asked) {
+static inline bool atomic_all_match_stepped(const uint64_t *line,
+                                            const struct slot_pattern *asked) {
     _Alignas(CACHE_LINE) uint64_t seen[8];
     if (stint_test_step == NULL)
-        return atomic_all4(line, asked);
+        return atomic_all_match(line, asked);
     for (uint32_t i = 0; i < 8; i++)
         seen[i] = atomic_load_acquire(&line[i]);
-    return atomic_all4(seen, asked);
+    return atomic_all_match(seen, asked);
 }
-#define atomic_all4(line, asked) atomic_all4_stepped(line, asked)
+#define atomic_all_match(line, asked) atomic_all_match_stepped(line, asked)
 #endif
 
-/* ---- Runs of lines: eight words each, from `line` on to before `end` ---- */
+/* ---- Runs of lines: eight words each, from `line` on to before `end` ------------------------- */
 
 #if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_all4_run is, for who has AVX2: half the instructions. Each word is loaded whole, and on all such
- * processors each pair at once (but nothing depends on that). */
-ATOMIC_RUNS_AVX2 static inline __m256i all4_lanes_avx2(const uint32_t value[2]) {
-    return _mm256_broadcastsi128_si256(all4_lanes(value));
+/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole,
+ * and on all such processors each pair at once (but nothing depends on that). */
+ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
+    return _mm256_broadcastsi128_si256(pattern_lanes(value));
 }
 
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
-all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *asked) {
+run_all_match_avx2(const uint64_t *line, const uint64_t *end, const struct slot_pattern *asked) {
     const __m256i sign = _mm256_set1_epi32(INT32_MIN);
-    const __m256i flip = all4_lanes_avx2(asked->flip), mask = all4_lanes_avx2(asked->mask);
-    const __m256i below = all4_lanes_avx2(asked->below);
-    const __m256i base = _mm256_xor_si256(all4_lanes_avx2(asked->base), sign);
-    const __m256i range = _mm256_xor_si256(all4_lanes_avx2(asked->range), sign);
+    const __m256i flip = pattern_lanes_avx2(asked->flip), mask = pattern_lanes_avx2(asked->mask);
+    const __m256i below = pattern_lanes_avx2(asked->below);
+    const __m256i base = _mm256_xor_si256(pattern_lanes_avx2(asked->base), sign);
+    const __m256i range = _mm256_xor_si256(pattern_lanes_avx2(asked->range), sign);
 
-    for (; line != end; line += 8) { /* all4_half has what each step is for */
+    for (; line != end; line += 8) { /* pattern_half has what each step is for */
         __m256 one = _mm256_load_ps((const float *)(const void *)line);
         __m256 two = _mm256_load_ps((const float *)(const void *)(line + 4));
         __asm__("" : "+x"(one), "+x"(two));
@@ -413,9 +418,9 @@ all4_run_avx2(const uint64_t *line, const uint64_t *end, const struct all4 *aske
     return line;
 }
 
-/* Likewise atomic_match4_run. */
+/* Likewise atomic_run_match4. */
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
-match4_run_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
+run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
     const __m256i wanted = _mm256_set1_epi64x((long long)value);
 
     for (; line != end; line += 8) {
@@ -438,8 +443,9 @@ static inline bool atomic_runs_long(const uint64_t *line, const uint64_t *end) {
 }
 #endif
 
-/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers. Not
- * __builtin_cpu_supports, which needs a part of the compiler's library that not everybody links. */
+/* Whether runs may be looked at by AVX2: the processor has it, and the system saves its registers.
+ * Not __builtin_cpu_supports, which needs a part of the compiler's library that not everybody
+ * links. */
 static inline bool atomic_runs_avx2(void) {
     bool has = false;
 #ifdef ATOMIC_RUNS_AVX2
@@ -454,28 +460,28 @@ static inline bool atomic_runs_avx2(void) {
     return has;
 }
 
-/* The first line of which not all four pairs of words are as asked (atomic_all4); `end` if there is none. `avx2`
- * is what atomic_runs_avx2 says. */
-static inline const uint64_t *atomic_all4_run(const uint64_t *line, const uint64_t *end,
-                                              const struct all4 *asked, bool avx2) {
+/* The first line of which not all four pairs of words are as asked (atomic_all_match); `end` if
+ * there is none. `avx2` is what atomic_runs_avx2 says. */
+static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const uint64_t *end,
+                                                   const struct slot_pattern *asked, bool avx2) {
     (void)avx2;
 #ifdef ATOMIC_RUNS_AVX2
     if (avx2 && atomic_runs_long(line, end))
-        return all4_run_avx2(line, end, asked);
+        return run_all_match_avx2(line, end, asked);
 #endif
-    while (line != end && atomic_all4(line, asked))
+    while (line != end && atomic_all_match(line, asked))
         line += 8;
     return line;
 }
 
-/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4); `end` if there
- * is none. */
-static inline const uint64_t *atomic_match4_run(const uint64_t *line, const uint64_t *end,
+/* The first line that has the value among its first, third, fifth and seventh word (atomic_match4);
+ * `end` if there is none. */
+static inline const uint64_t *atomic_run_match4(const uint64_t *line, const uint64_t *end,
                                                 uint64_t value, bool avx2) {
     (void)avx2;
 #ifdef ATOMIC_RUNS_AVX2
     if (avx2 && atomic_runs_long(line, end))
-        return match4_run_avx2(line, end, value);
+        return run_match4_avx2(line, end, value);
 #endif
     while (line != end && atomic_match4(line, value) == 0)
         line += 8;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Step 4 of a decision, `judge`: what windows and requests do to a count. Roll-over, smooth windows,
- * fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
+ * Step 4 of a decision, `judge`: what windows and requests do to a count. Roll-over, smooth
+ * windows, fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
  *
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
  * `used`; for smooth ones it is two numbers of 14 bits:
@@ -21,11 +21,11 @@
 
 /* What becomes of a decision that is a part of another. A caller's flags are never these. */
 enum part_flags {
-    PART_REFUSED =
-        1 << 0,          /* refuse whatever is left: the whole was refused on account of this one */
-    PART_QUIET = 1 << 1, /* count it in the statistics only if it is refused */
-    PART_SILENT = 1 << 2, /* do not count it, nor mark its refusal (unless PART_REFUSED) */
-    PART_HERE = 1 << 3,   /* do nothing if the key is in a later window (decision.here) */
+    /* Refuse, whatever is left: the whole was refused on account of this one. */
+    PART_REFUSED = 1 << 0,
+    PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
+    PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
 };
 
 /* What may change of a policy. */
@@ -43,7 +43,8 @@ struct rule {
 /* A rule as a policy has it, in three words:
  *
  *     word 0   capacity 32 | limit 32
- *     word 1   capacity given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 | max_reserved 32
+ *     word 1   capacity given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 |
+ *              max_reserved 32
  *     word 2   capacity 32 | enum trait 32     what most decisions read, and no more */
 #define RULE_WORDS  3
 #define RULE_TRAITS 2
@@ -89,19 +90,23 @@ static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t coun
     return count > paid ? count - paid : 0;
 }
 
-/* What must be known of a policy at a glance: its flags (enum stint_policy_flags) in the low 14 bits, and these.
- * With the capacity in the upper half they are one word, so they are always of one rule. */
+/* The traits of a policy, which most decisions read and no more: its flags (enum
+ * stint_policy_flags) in the low 14 bits, and these. With the capacity in the upper half they are
+ * one word, so they are always of one rule. */
 enum trait {
     TRAIT_EXISTS = 1 << 14,
-    TRAIT_PLAIN =
-        1 << 15, /* a request takes tokens or is refused, with nothing else to count, to wait for
-                               * but the window's end, or to say; a window begins with 0 */
+    /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the
+     * only wait is for the window's end, and a window begins with 0. */
+    TRAIT_PLAIN = 1 << 15,
     TRAIT_CARRIES = 1 << 16,  /* rule_carries: a window that is over may still matter */
     TRAIT_REFUSALS = 1 << 17, /* it has counted refusals (STINT_COUNT_REFUSED) at some time */
     TRAIT_NEAR = 1 << 18,     /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
 };
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
+
+/* Stripes of a key at most. */
+#define STRIPES_OF_KEY_MAX 64
 
 static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
     return UINT32_C(1) << (traits >> TRAIT_STRIPES & 7);
@@ -128,7 +133,8 @@ struct terms {
     bool own;        /* likewise, and less than the policy's */
 };
 
-/* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the same. */
+/* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
+ * same. */
 static ALWAYS_INLINE bool is_look(const struct terms *terms) {
     return (terms->flags & STINT_PEEK) != 0;
 }
@@ -147,9 +153,9 @@ static inline uint64_t reciprocal_of(uint64_t window) {
     return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
 }
 
-/* ceil(count * left / window) of the previous window's count, without a division: `reciprocal` is that of
- * the window. The estimate is never too large, and too small by at most 1 for windows up to 6 days, by 33
- * for the longest: 2^14 tokens times 2^55 ns of 2^64. So the rest fits in 64 bits. */
+/* ceil(count * left / window) of the previous window's count, without a division: `reciprocal` is
+ * that of the window. The estimate is never too large, and too small by at most 1 for windows up to
+ * 6 days, by 33 for the longest: 2^14 tokens times 2^55 ns of 2^64. So the rest fits in 64 bits. */
 static NOINLINE __attribute__((unused)) uint64_t
 smooth_share(uint64_t previous, uint64_t left, uint64_t window, uint64_t reciprocal) {
     __extension__ typedef unsigned __int128 wide;
@@ -192,8 +198,8 @@ struct charge {
     bool fits;
 };
 
-/* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before the end
- * of their window. */
+/* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
+ * the end of their window. */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
     count += terms->before;
     const uint64_t used = count_total(terms, count, left);
@@ -266,7 +272,8 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
     return left + wait_share(current, terms->capacity - terms->cost, window, window);
 }
 
-/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is left. */
+/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is
+ * left. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t left) {
     if (is_charge(terms))
@@ -289,6 +296,11 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
     x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
     return x ^ x >> 31;
+}
+
+/* The hash by which a stripe of a key is found. */
+static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
+    return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
 /* A part of `whole` that a hash picks: uniform in [0, whole). */

@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * A key without a slot: claim one, look at the others, commit. Read the protocol in slot.h first ("Claim"). */
-#include "search.h"
-
-/* ---- The short way -------------------------------------------------------------------------- */
-
-/* Claims a never-used slot of a key's first two lines, which have not got the key, and commits it: the short
- * way through find, claim and resolve while the table is young. STALE if it is not that simple, whatever
- * state the claim is left in.
+ * A key without a slot: claim one, look at the others, commit. Read slot.h first.
  *
- * Both lines are looked at whichever the slot is in, and no branch asks which: at a load of 50%, 1 new key
- * in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
+ * Two threads that see a key for the first time may pick different slots. So a claim is first
+ * PENDING: nobody counts in it. After claiming, each thread looks at all other slots of the key's
+ * sequence (claim_stands). Both claims precede both looks (M5), so at least one thread sees the
+ * other's claim. Whoever sees a committed slot, or an earlier claim, gives up his own. Whoever sees
+ * a later claim cancels that. So one claim is left, and it commits (stint_claim_resolve).
+ *
+ * Anyone who meets a pending slot of his key does the same work for it, so nobody waits for a
+ * thread that stopped (promise E). Only a request that leaves nothing behind, as a look, does not
+ * (settle.c, decide_absent). */
+#include "claim.h"
+
+/* ---- The short way --------------------------------------------------------------------------- */
+
+/* The short way through find, claim and resolve while the table is young: claims a never-used slot
+ * of the key's first two lines, which have not got the key, looks at these, and commits. Returns
+ * STALE if it is not that simple, whatever state the claim is left in.
+ *
+ * Every request that would leave a count tries it, but two: one whose now is so late that the clock
+ * must be asked (latest_beyond), and a stripe's that must stay in its window (PART_SAME_WINDOW).
+ *
+ * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
+ * claim has that bit. So whoever finds this state in the slot finds this claim, whose key has the
+ * tag, and the commit compares the state alone: on some processors that costs half of a
+ * double-width CAS. Without the bit it could commit another key's claim of the same tick: one that
+ * has replaced this key's slot, after somebody else had committed it. (Where nothing is replaced,
+ * I1 keeps the two apart.) Nor can a stray add have changed `used`: nobody has seen room in this
+ * slot before.
+ *
+ * Both lines are looked at, whichever the slot is in, and no branch asks which: at a load of 50%, 1
+ * new key in 8 finds its home line full, and 1 in 6 takes its last slot, at random. */
 enum progress stint_claim_short(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
     const uint64_t hash = decision->hash, tag = decision->tag;
@@ -17,8 +38,8 @@ enum progress stint_claim_short(struct decision *decision) {
     struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
     uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
 
-    /* Where a slot was never used, the key is nowhere behind it (I5). A caller who is late by so much that
-     * the clock must be read goes the long way. */
+    /* Where a slot was never used, the key is nowhere behind it (I5). A caller who is late by so
+     * much that the clock must be read goes the long way. */
     if ((unused | unused_next) == 0 || (line_match(home, tag) | line_match(next, tag)) != 0 ||
         GUARD(SHORT_LATEST, latest_beyond(decision->limiter, now)))
         return STALE;
@@ -26,7 +47,7 @@ enum progress stint_claim_short(struct decision *decision) {
         decision->end = window_anew(decision);
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     if (!decision->charge.fits || decision->charge.count == 0 || is_look(&decision->terms) ||
-        (decision->terms.part & PART_HERE) != 0)
+        (decision->terms.part & PART_SAME_WINDOW) != 0)
         return STALE;
     struct slot *slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
     /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */
@@ -36,6 +57,7 @@ enum progress stint_claim_short(struct decision *decision) {
     struct shard *shard = table_shard_of(table, hash);
 
     INSTANT(INSTANT_ABSENT);
+    /* I6: the reach first, then the claim (M7). I2: the claim, then the look (M5). */
     atomic_raise(&shard->reach, displaced);
     if (!atomic_cas2_seq(slot, never_used, claim))
         return STALE;
@@ -48,23 +70,31 @@ enum progress stint_claim_short(struct decision *decision) {
     if (GUARD(SHORT_LOOK, others) ||
         GUARD(SHORT_UNUSED, (line_match(home, 0) | line_match(next, 0)) == 0))
         return STALE;
-    atomic_fence_acquire();
+    atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);
     if (GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now))
         return STALE;
     decision->flags = 0;
+    /* I3. The state alone tells the claim: see above. */
     return atomic_cas_seq(&slot->state, claim[1], state_of(decision->end, decision->charge.count))
                ? DONE
                : STALE;
 }
 
-/* ---- Claim and resolve ---------------------------------------------------------------------- */
+/* ---- Claim and resolve ----------------------------------------------------------------------- */
 
-/* Raises the watermark of the key's shard to now: but not beyond the clock and the allowance, so
- * that no caller with a wrong `now` can spoil the windows of all keys of the shard. */
+/* Raises the watermark of the key's shard to now, before a used slot is taken over. But not beyond
+ * the clock and the allowance, so that no caller with a wrong `now` can spoil the windows of all
+ * keys of the shard.
+ *
+ * The key may have had a slot before, whose window ended and which another key took. A thread with
+ * a late `now` must not open that window again in a new slot. So whoever takes over a used slot
+ * first raises the watermark to his `now`, at which that slot was over. A commit looks at it
+ * (commit_tick). */
 static void watermark_raise(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
+    /* Seen high enough, or raised, then the claim (M7). */
     uint64_t seen = atomic_load_relaxed(watermark);
     tick_t now = tick_of(decision->now);
 
@@ -72,14 +102,16 @@ static void watermark_raise(struct decision *decision) {
         return;
     tick_t most = tick_of(limiter_now(decision->limiter)) + ALLOWANCE_TICKS;
     tick_t raised = now < most ? now : most;
-    atomic_raise(watermark, (uint64_t)raised);
+    atomic_raise(watermark, (uint64_t)raised); /* M7 */
 }
 
-/* The tick in whose window a claim is committed, loaded after the look at the other slots. */
+/* The tick in whose window a claim is committed: max(now, watermark, end of the claim - 1). The
+ * watermark is loaded after the look at the other slots (M8). If an older slot of the key was gone
+ * by the time of the look, its takeover had raised the watermark before. */
 static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
-    uint64_t seen = atomic_load_acquire(watermark);
+    uint64_t seen = atomic_load_acquire(watermark); /* M8 */
     tick_t now = tick_of(decision->now);
     tick_t claimed = end_of(claim_id, now) - 1;
 
@@ -87,6 +119,7 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
         tick_t clock = stint_decision_read_clock(decision);
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */
+            /* Not over what somebody has raised since (M7). */
             if (atomic_cas_seq(watermark, seen, (uint64_t)clock))
                 limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
             seen = (uint64_t)clock;
@@ -98,26 +131,30 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     return tick > (tick_t)seen ? tick : (tick_t)seen;
 }
 
-/* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). */
+/* Turns a claim into a tombstone, unless it is no longer as it was (whatever `used`). The
+ * double-width CAS fails when the slot was committed meanwhile. The tombstone keeps the claim's
+ * end, so that the slot cannot be taken again before the next tick (I1). */
 static bool claim_cancel(const struct decision *decision, struct slot *slot, uint64_t claim) {
     uint64_t state = claim;
     do {
         const uint64_t expected[2] = {decision->tag, state};
         const uint64_t kept = state & ~(STATE_PENDING | STATE_REFUSED | USED_MASK);
         const uint64_t tombstone[2] = {table_tombstone(&decision->limiter->table), kept};
+        /* I2 */
         if (atomic_cas2_seq(slot, expected, tombstone))
             return true;
-        state = atomic_load_acquire(&slot->state);
+        state = atomic_load_acquire(&slot->state); /* M6 */
     } while (state_same_window(state, claim) && atomic_load_relaxed(&slot->tag) == decision->tag);
     return false;
 }
 
 /* Deals with another slot of the sequence that had the key's tag. Returns whether the claim may
  * still stand; if not, it has been cancelled. */
-static bool claim_outranks(const struct decision *decision, const struct place *claim,
+static bool claim_outranks(const struct decision *decision, const struct snapshot *claim,
                            struct slot *other, uint32_t position) {
+    /* As in find: tag, state, tag again (M1). Who helps a claim looks after it (M6). */
     while (atomic_load_acquire(&other->tag) == decision->tag) {
-        uint64_t state = atomic_load_acquire(&other->state);
+        uint64_t state = atomic_load_acquire(&other->state); /* M1 */
         if (GUARD(RIVAL_TAG, atomic_load_acquire(&other->tag) != decision->tag))
             break;
         if (GUARD(RIVAL_COMMITTED, !state_pending(state)) ||
@@ -133,8 +170,12 @@ static bool claim_outranks(const struct decision *decision, const struct place *
 }
 
 /* Looks at the other slots of the sequence for the key. Returns whether this claim may be
- * committed; if not, it has been cancelled. Later claims have been cancelled then. */
-static bool claim_stands(const struct decision *decision, const struct place *claim) {
+ * committed; then later claims have been cancelled. If not, it has been cancelled itself.
+ *
+ * The look goes as far as the shard's reach, loaded after the claim (M5, I6). A claim that came
+ * before this one raised the reach before (M7), so the look finds it. One that comes later looks
+ * itself. */
+static bool claim_stands(const struct decision *decision, const struct snapshot *claim) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
@@ -156,12 +197,13 @@ static bool claim_stands(const struct decision *decision, const struct place *cl
         if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
             break;
     }
-    atomic_fence_acquire(); /* the watermark is loaded after all of these */
+    atomic_fence_acquire(); /* M8: the watermark is loaded after all of these */
     return true;
 }
 
-/* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
+/* Commits a claim with this request's charge, whoever claimed it: by one CAS, whatever `used` is by
+ * then. A stray add into a pending slot must not hold the commit up, and is dropped. */
+enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
 
@@ -174,17 +216,19 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
                                     decision->hash, tick);
     *charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
     bool first_refusal = !charge->fits && refusal_marked(&decision->terms);
-    if (UNLIKELY((decision->terms.part & PART_HERE) != 0 && decision->end != decision->here)) {
+    if (UNLIKELY((decision->terms.part & PART_SAME_WINDOW) != 0 &&
+                 decision->end != decision->only_end)) {
         *charge = (struct charge){0};
         first_refusal = false;
     }
     uint64_t next = state_of(decision->end, (first_refusal ? STATE_REFUSED : 0) | charge->count);
     uint64_t state = claim->state;
     while (!slot_swap(claim->slot, decision->tag, state, next)) {
-        state = atomic_load_acquire(&claim->slot->state);
-        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now, whose
-         * claim may have the same end. */
+        state = atomic_load_acquire(&claim->slot->state); /* M1 */
+        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
+         * whose claim may have the same end. */
         if (!state_same_window(state, claim->state) ||
+            /* I2 */
             GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
             return STALE;
     }
@@ -192,46 +236,29 @@ enum progress stint_claim_resolve(struct decision *decision, const struct place 
     return DONE;
 }
 
-/* Claims the slot seen at `place` with one double-width CAS. */
-bool stint_claim_slot(struct decision *decision, struct place *place) {
+/* Claims the slot seen at `snapshot` with one double-width CAS. */
+bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot) {
+    /* I6: before the claim (M7). */
     atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                 place->position / LINE_SLOTS);
+                 snapshot->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
-    const uint64_t expected[2] = {place->tag, place->state};
+    const uint64_t expected[2] = {snapshot->tag, snapshot->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
 
-    if (!atomic_cas2_seq(place->slot, expected, claim))
+    /* I2. Then comes the look (M5). */
+    if (!atomic_cas2_seq(snapshot->slot, expected, claim))
         return false;
-    place->tag = claim[0];
-    place->state = claim[1];
-    if (UNLIKELY(place->stepped))
+    snapshot->tag = claim[0];
+    snapshot->state = claim[1];
+    if (UNLIKELY(snapshot->stepped))
         limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
     limiter_count_table(decision->limiter, COUNT_PLACED);
     return true;
 }
 
-enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
-    if (decision->end == 0)
-        decision->end = window_anew(decision);
-    decision->flags = flags;
-    return DONE;
-}
-
-enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending) {
-    decision->charge = judge(&decision->terms, 0, 0);
-    if (leaves_nothing(decision)) {
-        /* A claim may stand, for a while, beside the slot that the key has. */
-        if (pending &&
-            stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, place))
-            return stint_decide_found(decision, place);
-        return stint_decide_nothing(decision, 0);
-    }
-    if (!pending) {
-        INSTANT(INSTANT_ABSENT);
-        if (place->tag != 0)
-            watermark_raise(decision);
-        if (!stint_claim_slot(decision, place))
-            return STALE;
-    }
-    return stint_claim_resolve(decision, place, 0);
+bool stint_claim_free(struct decision *decision, struct snapshot *snapshot) {
+    INSTANT(INSTANT_ABSENT);
+    if (snapshot->tag != 0)
+        watermark_raise(decision);
+    return stint_claim_slot(decision, snapshot);
 }

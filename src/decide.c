@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The whole path: any request whose slot is in its key's first two lines. take.c has the hot ones of it, and
- * the introduction. What finds no slot there, or another window or claim in it than it should, leaves by
- * stint_slot_decide, the long way (slot.c). */
+ * The whole path: any request whose slot is in its key's first two lines. take.c has the hot ones
+ * of it, and the introduction. What finds no slot there, or another window or claim in it than it
+ * should, leaves by stint_slot_decide, the long way (stripes.c, settle.c). */
+#include "decide.h"
+
 #include "slot.h"
 #include "stripes.h"
 
@@ -16,7 +18,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
         return stint_slot_decide(limiter, request, now, verdict);
     struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(slot == NULL) ||
+    if (UNLIKELY(slot == NULL) || /* M1 */
         UNLIKELY(slot_look(&decision, slot, atomic_load_acquire(&slot->state), &sight) !=
                  LOOK_GOOD))
         return stint_slot_decide(limiter, request, now, verdict);

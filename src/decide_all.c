@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: MIT
- * Several requests decided as one, and many such groups. Read take.c first: each part goes through the same
- * steps, but all are judged before any is charged.
+ * Several requests decided as one, and many such groups. Read take.c first: each part goes through
+ * the same steps, but all are judged before any is charged.
  *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one add or swap, if all fit
  *
- * What cannot be judged so (a key without a slot near its home, a claim, a later window, stripes) makes the
- * whole group go the long way: a look at each part, then a decision on each. So does what lost a race; and if
- * a part is refused then, what the others took is given back. */
+ * Every part is judged by a state that was loaded, before any is charged. Then each is charged by
+ * an add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
+ * nothing, or does not fit, is confirmed when it is judged.
+ *
+ * Of parts that share a slot only the first is judged by a load. The others are judged by what the
+ * one before will make of the slot, if that is the same key's. Such a predicted state is only used
+ * with a swap, which succeeds only if it has come true. It is never added to: if the earlier part
+ * loses its race, the slot may be another key's, whose window ends at the same end, and what the
+ * add returns would not tell.
+ *
+ * Some parts cannot be judged so: of a key without a slot near its home, a claim, a later window,
+ * stripes. They make the whole group go the long way: a look at each part, then a decision on each.
+ * A part that loses its race is decided alone, the long way, too. If it is refused then, what the
+ * others took is given back, each into its own window (all_give_back). */
+#include "refund.h"
+#include "settle.h"
 #include "stripes.h"
 
 /* What part_judge found, and part_charge does about it. */
@@ -21,7 +34,8 @@ struct part {
         PART_DONE, /* nothing is to be written */
         PART_ADD,
         PART_SWAP,
-        PART_AGAIN, /* nothing, if the slot is what earlier parts make of it: decide again after them */
+        /* nothing, if the slot is what earlier parts make of it: decide again after them */
+        PART_AGAIN,
         PART_LONG, /* it was only looked at: decide the long way */
     } how;
     bool last; /* what it takes may be carried: it could not be given back after a boundary */
@@ -41,7 +55,8 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     return stint_decision_settle(&decision, verdict);
 }
 
-/* Asks what would become of it, if `before` tokens of its key had been taken. `would` receives what it would take. */
+/* Asks what would become of a request if `before` tokens of its key had been taken. `would`
+ * receives how many it would take. */
 static bool part_look(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
@@ -66,7 +81,7 @@ static inline bool counts(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
 }
 
-/* ---- Judge: steps 1 to 4 ------------------------------------------------------------------------ */
+/* ---- Judge: steps 1 to 4 --------------------------------------------------------------------- */
 
 /* The last of the first n parts that is of this slot, or NULL. */
 static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, size_t n,
@@ -90,6 +105,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     const struct part *earlier = part_of_slot(parts, n, slot);
     if (UNLIKELY(earlier != NULL && earlier->tag != decision->tag))
         return false; /* it has gone from that key to this one since */
+    /* M1: slot_look loads the tag again. */
     uint64_t state = earlier != NULL ? earlier->next : atomic_load_acquire(&slot->state), next;
     if (UNLIKELY(slot_look(decision, slot, state, &sight) != LOOK_GOOD))
         return false;
@@ -99,7 +115,8 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     if (!decision->charge.fits && !slot_unchanged(&seen))
         return false;
     if (slot_next(decision, &sight, &next)) {
-        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another key's. */
+        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
+         * key's. */
         part->how = PART_SWAP;
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
@@ -117,28 +134,32 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     return true;
 }
 
-/* Judges one token by a plain policy, by the steps of take() in take.c: it fits, and its slot is no earlier part's.
- * Returns false if it is not that simple. */
+/* Judges one token by a plain policy, by the steps of take() in take.c. Returns false if it does
+ * not fit, its slot is an earlier part's, or anything else is not that simple. */
 static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
                                            const struct stint_request *request, uint64_t now,
                                            struct part *parts, size_t n,
                                            struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[request->policy];
+    /* Hints (I7): another window, or a policy that is not hot, leaves. */
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     const uint64_t left = tick_ns(end) - now, window = state_of(end, 0);
     const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
 
+    /* M10: a limit by which it is charged was raised before. */
     if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left))))
         return false;
     struct slot *slot = slot_near(&limiter->table, request->key, tag);
     if (UNLIKELY(slot == NULL) || UNLIKELY(part_of_slot(parts, n, slot) != NULL))
         return false;
+    /* M10. The state, then the tag again (M1), then the add (M2). */
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
-    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1;
+    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1; /* M1 */
     if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
         return false;
-    /* As in take(): an overshoot of one is harmless where a token of the policy's own is asked for. */
+    /* As in take(): an overshoot of one is harmless where one token is asked for, by the policy's
+     * own limit. */
     parts[n] = (struct part){.slot = slot,
                              .tag = tag,
                              .state = state,
@@ -152,7 +173,8 @@ static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
     return true;
 }
 
-/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that simple. */
+/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that
+ * simple. */
 static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      const struct stint_request *request, uint64_t now,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
@@ -173,7 +195,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                          n, verdict);
 }
 
-/* Tokens that the parts before part n would take of the same key, of those that were only looked at. */
+/* Tokens of the same key that earlier parts would take, of those that were only looked at. */
 static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
                              size_t n) {
     uint64_t tokens = 0;
@@ -184,10 +206,10 @@ static uint64_t taken_before(const struct stint_request *requests, const struct 
     return tokens;
 }
 
-/* ---- Charge: step 5 ------------------------------------------------------------------------------ */
+/* ---- Charge: step 5 -------------------------------------------------------------------------- */
 
-/* A fetch-add returned another state than was judged. If it was of the same window, and there was room, only
- * the verdict changes. Returns whether the tokens were had. */
+/* A fetch-add returned another state than was judged. If it was of the same window, and there was
+ * room, only the verdict changes. Returns whether the tokens were had. */
 static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stint_request *request,
                                 const struct part *part, uint64_t now, uint64_t added,
                                 struct stint_verdict *verdict) {
@@ -206,7 +228,8 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
     return decision_end(&decision, verdict);
 }
 
-/* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was allowed. */
+/* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was
+ * allowed. */
 static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
                                       const struct stint_request *request, const struct part *part,
                                       uint64_t now, struct stint_verdict *verdict) {
@@ -215,6 +238,7 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
         return true;
     case PART_ADD: {
         INSTANT(INSTANT_LOADED);
+        /* M2, M3 */
         uint64_t added = atomic_fetch_add_seq(&part->slot->state, 1);
         return LIKELY(added == part->state) ||
                part_added(limiter, request, part, now, added, verdict);
@@ -229,9 +253,10 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
     return part_decide(limiter, request, PART_QUIET, now, verdict);
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Refuses the whole: what does not fit in earnest, marked and counted; of the others only a look is told. */
+/* Refuses the whole. A part that does not fit is refused in earnest, marked and counted. Of the
+ * others the verdict is that of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {

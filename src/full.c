@@ -1,34 +1,41 @@
 /* SPDX-License-Identifier: MIT
- * A full table: the key has no slot, and may claim none. Read the protocol in slot.h first ("A full table"). */
-#include "search.h"
+ * The key has no slot, and gets none: it needs none, or the table is full. Read slot.h first.
+ *
+ * One search compared the tags, and saw all slots to be live (search.c, slot_search). Now that no
+ * slot may be claimed, the tags are compared again: the key may have got the last free slot behind
+ * the first search's back. found_again does that; where a slot is to be replaced, find_least_used
+ * does it on its way. */
+#include "full.h"
 
-/* All slots were live, and stay so at this now (I1). But the key may have got the last of them
- * since it was looked for: look again, or a key that has a slot is treated as if it had none. */
+/* All slots were live, and stay so at this now (I1). But the key may have got the last free one
+ * since it was looked for: without a second look, a key that has a slot is treated as if it had
+ * none. */
 static bool found_again(const struct decision *decision) {
     const struct table *table = &decision->limiter->table;
 
-    atomic_fence_acquire();
+    atomic_fence_acquire(); /* M9 */
     uint32_t lines = sequence_reach(table, decision->hash);
     return GUARD(FULL_AGAIN,
                  stint_find_tag(table, decision->hash, decision->tag, 0, lines).slot != NULL);
 }
 
 /* Tokens that a slot of a key holds. */
-static uint64_t slot_tokens(const struct decision *decision, const struct place *place) {
-    const struct policy *policy = limiter_tag_policy(decision->limiter, place->tag);
+static uint64_t slot_tokens(const struct decision *decision, const struct snapshot *snapshot) {
+    const struct policy *policy = limiter_tag_policy(decision->limiter, snapshot->tag);
     if (policy == NULL)
         return 0;
-    uint64_t count = state_used(place->state);
+    uint64_t count = state_used(snapshot->state);
     if (LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0)) /* as smooth ones do */
         return count;
     struct rule rule = policy_rule(policy);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 
-/* What atomic_all4 asks of the slots of a line among which none has used fewer tokens (UINT64_MAX: none passes).
- * Nothing of the ids, but that a range that has all of them cannot be written. */
-static inline struct all4 used_at_least(const struct table *table, uint64_t tag, uint64_t fewest) {
-    struct all4 asked = others_of(table, tag);
+/* The pattern of the slots of a line among which none has used fewer tokens (UINT64_MAX: no slot
+ * matches). It asks nothing of the ids, except that a range of all of them cannot be written. */
+static inline struct slot_pattern used_at_least(const struct table *table, uint64_t tag,
+                                                uint64_t fewest) {
+    struct slot_pattern asked = others_of(table, tag);
     asked.flip[1] = (uint32_t)USED_MASK;
     asked.mask[1] = (uint32_t)(STATE_PENDING | USED_MASK);
     asked.below[1] = fewest <= USED_MASK ? (uint32_t)(USED_MASK - fewest) + 1 : 0;
@@ -36,30 +43,32 @@ static inline struct all4 used_at_least(const struct table *table, uint64_t tag,
     return asked;
 }
 
-/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick. OWN: the key
- * has been given one meanwhile: this is the second search for it, too. */
+/* LEAST: a slot was found. NONE: all are claims or tombstones, which are free in the next tick.
+ * OWN: the key has got a slot meanwhile. */
 enum least_used { LEAST, NONE, OWN };
 
 /* Finds the slot of the sequence with the fewest tokens used. */
-static enum least_used find_least_used(const struct decision *decision, struct place *place) {
+static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    /* Whether slots hold as many tokens as they count: most lines need no closer look then. */
-    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0;
-    struct all4 enough = used_at_least(table, decision->tag, UINT64_MAX);
+    /* Without smooth policies a slot holds as many tokens as it counts. Then most lines need no
+     * closer look. */
+    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
+    struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
 
-    atomic_fence_acquire();
+    atomic_fence_acquire(); /* M9 */
     for (uint32_t i = 0; i < table->probe_lines; i++) {
         if (counts)
-            i = sequence_all4(&sequence, i, table->probe_lines, &enough);
+            i = sequence_all_match(&sequence, i, table->probe_lines, &enough);
         if (i == table->probe_lines)
             break;
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-            struct place seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
-            seen.tag = atomic_load_acquire(&seen.slot->tag);
-            seen.state = atomic_load_acquire(&seen.slot->state);
+            struct snapshot seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
+            seen.tag = atomic_load_acquire(&seen.slot->tag); /* M15 */
+            seen.state =
+                atomic_load_acquire(&seen.slot->state); /* I1: what replaces it compares both */
             if (GUARD(REPLACE_OWN, seen.tag == decision->tag))
                 return OWN;
             if (seen.tag == 0 || GUARD(REPLACE_FREE, seen.tag == table_tombstone(table) ||
@@ -68,12 +77,19 @@ static enum least_used find_least_used(const struct decision *decision, struct p
             uint64_t tokens = slot_tokens(decision, &seen);
             if (tokens < fewest) {
                 fewest = tokens;
-                *place = seen;
+                *snapshot = seen;
             }
         }
         enough = used_at_least(table, decision->tag, fewest);
     }
     return fewest != UINT64_MAX ? LEAST : NONE;
+}
+
+enum progress stint_decide_nothing(struct decision *decision, uint32_t flags) {
+    if (decision->end == 0)
+        decision->end = window_anew(decision);
+    decision->flags = flags;
+    return DONE;
 }
 
 enum progress stint_decide_full(struct decision *decision) {
@@ -85,13 +101,13 @@ enum progress stint_decide_full(struct decision *decision) {
     const bool nothing = leaves_nothing(decision);
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
-        struct place place;
-        enum least_used found = find_least_used(decision, &place);
-        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &place)))
+        struct snapshot snapshot;
+        enum least_used found = find_least_used(decision, &snapshot);
+        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &snapshot)))
             return STALE;
         if (found == LEAST) {
             limiter_count_table(decision->limiter, COUNT_REPLACED);
-            return stint_claim_resolve(decision, &place, STINT_REPLACED);
+            return stint_claim_resolve(decision, &snapshot, STINT_REPLACED);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */
     } else {

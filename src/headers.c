@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 
+#include "message.h"
 #include "policy.h"
 #include "text.h"
 
@@ -59,7 +60,8 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
     add_text(text, "\r\n");
 }
 
-/* Whether the fields tell of a verdict: not of one that the full table gave, whose numbers are no key's. */
+/* Whether the fields tell of a verdict: not of one that the full table gave, whose numbers are no
+ * key's. */
 static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
 }

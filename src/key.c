@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 1 of a decision: key bytes -> keyed 64-bit hash. The only user of xxHash. */
+ * Before a decision: key bytes -> keyed 64-bit hash. The only user of xxHash. */
 #include <endian.h>
 #include <netinet/in.h>
 #include <stddef.h>

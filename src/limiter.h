@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <time.h>
 
 #include <stint.h>
@@ -22,33 +21,31 @@
  * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
 #define JOIN_SECRET_OFFSET 56
 
-/* A policy: all that a decision reads of it, in two lines. The hot path reads the first one only. */
+/* A policy: all that a decision reads of it, in two lines. The hot path reads the first one
+ * only. */
 struct policy {
-    _Alignas(CACHE_LINE) uint64_t
-        current_end;       /* end (tick) of the window that somebody last decided in: a hint
-                                                * that saves the division. Any end of the policy's is safe whose
-                                                * begin latest has: a subtraction tells if it holds now */
+    /* The end (tick) of the window that somebody last decided in: a hint that saves the division. A
+     * subtraction tells whether that window holds now. Any end of the policy's is safe if
+     * latest_begin has its begin (I7). */
+    _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot path is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
-    uint64_t
-        largest;     /* most tokens that any request was ever allowed to count up to: the largest of
-                       * the policy's capacities with what may be reserved, of the requests' own
-                       * limits, and of what a charge may bring a count to */
-    uint64_t window; /* ns */
+    /* Most tokens that any request was ever allowed to count up to: the largest of the policy's
+     * capacities with what may be reserved, of the requests' own limits, and of what a charge may
+     * bring a count to. */
+    uint64_t largest;
+    uint64_t window;     /* ns */
     uint64_t reciprocal; /* of the window (reciprocal_of) */
     tick_t length;       /* of the window */
     tick_t start;        /* a tick at which a window starts, but for a key's own phase */
-    /* Second line: what may change, twice, so that a reader has always a whole one. */
-    _Alignas(CACHE_LINE)
-        uint64_t version; /* rules[version % 2] is the rule; 0: there is no such policy. Written
-                                            * last */
+    /* Second line: the rule, which may change. It is there twice, so that a reader always has a
+     * whole one: rules[version % 2]. Version 0: there is no such policy. The version is written
+     * last. */
+    _Alignas(CACHE_LINE) uint64_t version;
     uint64_t rules[2][RULE_WORDS];
     uint64_t reserved; /* 0 */
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
-
-/* Stripes of a key at most. */
-#define STRIPES_OF_KEY_MAX 64
 
 /* The rest of a policy. */
 struct policy_record {
@@ -74,9 +71,9 @@ enum record_flags {
 /* More than any request was ever allowed to count up to. */
 #define LARGEST_MAX (2 * (uint64_t)STINT_LIMIT_MAX)
 
-/* Counters. Threads do not share lines: each of the first LANES_MAX - 1 threads that use a table
- * has a lane of its own, to which it adds without a lock prefix; those after it share lane 0. A
- * lane has one line for each policy, and one for the table. Readers sum the lanes. */
+/* Counters (counters.h). Threads do not share lines: each of the first LANES_MAX - 1 threads that
+ * use a table has a lane of its own, to which it adds without a lock prefix; those after it share
+ * lane 0. A lane has one line for each policy, and one for the table. Readers sum the lanes. */
 enum {
     COUNT_ALLOWED,
     COUNT_REFUSED,
@@ -109,8 +106,8 @@ struct counters {
 /* Lanes of the counters at most. */
 #define LANES_MAX 64
 
-/* The start of the mapping. Made once; what attaches later checks it (limiter.c), and nobody
- * changes it but for what stands after the secret. Its makers write up to the lock. */
+/* The start of the mapping. It is made once, up to the lock, and checked by whoever attaches later
+ * (open.c). Only what stands after the secret ever changes. */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */
@@ -125,15 +122,18 @@ struct header {
     uint64_t labels_count;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
-    /* Held while policies are added or changed, and while the table is attached to; no decision takes it.
-     * Robust: if its holder dies, the next one repairs what he may have left half done. */
+    /* Held while policies are added or changed, and while the table is attached to; no decision
+     * takes it. Robust: if its holder dies, the next one repairs what he may have left half
+     * done. */
     pthread_mutex_t lock;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
-    uint64_t longest_glanced; /* ticks: the longest window of all policies, GLANCED_MOST at most */
-    uint64_t smooth;          /* a policy is smooth: counts of slots are not tokens */
-    uint64_t latest;          /* no window of a slot begins after this tick (limiter_latest) */
-    /* A search of the whole table, some lines at a time, for slots that keep latest up (latest_sweep). */
+    uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
+    uint64_t smooth;      /* a policy is smooth: counts of slots are not tokens */
+    uint64_t
+        latest_begin; /* no window of a slot begins after this tick (limiter_raise_latest_begin) */
+    /* A search of the whole table, some lines at a time, for slots that need latest_begin where it
+     * is (search.c, latest_sweep). */
     uint64_t swept;      /* lines */
     uint64_t swept_from; /* latest when it began */
     uint64_t strays;     /* slots found */
@@ -141,8 +141,8 @@ struct header {
     _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX];
 };
 
-/* "stint", a line end that text transfers change, and 1: read by a machine of the other byte order, another
- * number. */
+/* "stint", a line end that text transfers change, and 1: read by a machine of the other byte order,
+ * another number. */
 #define HEADER_MAGIC  UINT64_C(0x010a0d746e697473)
 /* A table is being made: the upper half of its magic until it is whole. The lower half tells for
  * which options (table_make). */
@@ -151,12 +151,12 @@ struct header {
 #define LATER_TABLE                                                                                \
     "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
 
-/* Changes with anything that two processes must see alike: the parts of the mapping and their sizes, the
- * meaning of tags and states, the protocol, the hash. */
+/* Changes with anything that two processes must see alike: the parts of the mapping and their
+ * sizes, the meaning of tags and states, the protocol, the hash. */
 #define HEADER_LAYOUT 3
 
-/* Numbers of threads in a process: 1 .. LANES_MAX - 1; 0: it has none yet; THREAD_NUMBERS - 1: all
- * were taken at its first decision, or it is at its end. */
+/* Numbers of threads in a process: 1 .. LANES_MAX - 1. 0: the thread has none yet. THREAD_NUMBERS -
+ * 1: all were taken at its first decision, or the thread is at its end. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
 /* The counters that each thread of this process adds to. In a page that a child after fork finds
@@ -193,63 +193,8 @@ struct stint_limiter {
     /* Set-up and monitoring. */
     struct memory memory;
     struct names *names;        /* of policies (policy.c) */
-    struct stint_limiter *next; /* of those whose table is shared (stats.c) */
+    struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
-
-/* Number of this thread in the process.
- * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
- * with dlopen too. */
-extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
-
-/* Once in a process, before the first decision. */
-void stint_limiter_thread_numbers_begin(void);
-
-/* The slow half of limiter_add: a thread's first count, or one that has no lane of its own. */
-void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
-                                uint64_t number);
-
-/* Adds to a counter of a policy, or of the table (row max_policies). */
-static ALWAYS_INLINE void limiter_add(const struct stint_limiter *limiter, uint32_t row,
-                                      uint32_t counter, uint64_t number) {
-    struct counters *rows = limiter->own->rows[stint_thread_number];
-    if (UNLIKELY(rows == NULL))
-        stint_limiter_count_shared(limiter, row, counter, number);
-    else
-        atomic_add_own(&rows[row].count[counter], number);
-}
-
-static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uint32_t row,
-                                        uint32_t counter) {
-    limiter_add(limiter, row, counter, 1);
-}
-
-/* Where this thread begins among the stripes of a key, before the remainder: a number that
- * threads of all processes share with as few others as can be. It stays the same: a decision may
- * ask again. */
-uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
-
-/* Gives each thread number a lane of a private table. Children after fork will look for lanes of
- * the dead in a shared one. */
-void stint_limiter_lanes_begin(struct stint_limiter *limiter);
-
-/* Gives back the lanes that this process has, when it closes the table. */
-void stint_limiter_lanes_release(struct stint_limiter *limiter);
-
-/* Makes the lanes of processes that are gone free again: of all others, if nobody else is
- * `alone`. */
-void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
-
-/* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
- * lanes, each read at an instant of its own. */
-uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
-
-/* Reads what stint_stats_get tells; without a scan, `used` and `live` are 0. */
-void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
-
-/* Adds one to a counter of the table. */
-static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
-    limiter_count(limiter, limiter->max_policies, counter);
-}
 
 static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     struct timespec time;
@@ -260,11 +205,13 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Longer windows are looked at slot by slot in a full table: so a slot left over from 2^33 ticks ago is not
- * taken for a live one for longer than this. */
-#define GLANCED_MOST (7 * 86400 * TICKS_IN_SECOND)
+/* The longest window that a bulk check of lines goes by (search.c, slot_search). So a slot left
+ * over from 2^33 ticks ago is not taken for a live one for longer than this. Longer windows are
+ * looked at slot by slot. */
+#define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
 
-/* Ticks by which header.latest is raised further than it must be, so that it is written every 30 s only. */
+/* Ticks by which header.latest_begin is raised further than it must be, so that it is written every
+ * 30 s only. */
 #ifdef STINT_TESTING
 #define LATEST_STEP ((tick_t)0) /* whoever does not raise it is found out */
 #else
@@ -272,10 +219,12 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 #endif
 static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
 
-/* To be called before a window that begins at a tick, or earlier, is opened in a slot, or becomes a policy's
- * current_end, by which others open it. */
-static inline void limiter_latest(const struct stint_limiter *limiter, tick_t begin) {
-    uint64_t *latest = &limiter->header->latest;
+/* Raises latest_begin (I7; search.c, latest_sweep): before a window that begins at this tick, or
+ * earlier, is opened in a slot, and before it becomes a policy's current_end, by which others open
+ * it. */
+static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
+    uint64_t *latest = &limiter->header->latest_begin;
+    /* I7: raised, or seen high enough, then the window is opened (M7). */
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE))
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
@@ -283,9 +232,10 @@ static inline void limiter_latest(const struct stint_limiter *limiter, tick_t be
 /* Makes hints begin at a tick at the latest. */
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
-/* Policies that were added. Never more than there can be, even if the table was scribbled over. */
+/* How many policies were added. Never more than there can be, even if somebody wrote over the
+ * table. */
 static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
-    uint64_t count = atomic_load_acquire(&limiter->header->policy_count);
+    uint64_t count = atomic_load_acquire(&limiter->header->policy_count); /* M15 */
     return count < limiter->max_policies ? (uint32_t)count : limiter->max_policies;
 }
 
@@ -294,21 +244,22 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     if (UNLIKELY(id >= limiter->max_policies))
         return NULL;
     struct policy *policy = &limiter->policies[id];
-    return atomic_load_acquire(&policy->version) == 0 ? NULL : policy;
+    return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
 }
 
-/* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table explains. */
+/* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table
+ * explains. */
 static inline struct policy *limiter_tag_policy(const struct stint_limiter *limiter, uint64_t tag) {
     return limiter_policy(limiter, tag_policy(&limiter->table, tag));
 }
 
-/* What must be known at a glance of a policy as it is now; 0: there is no such policy. One word, so it is of one
- * rule. */
+/* The traits and the capacity of a policy (charge.h, word 2 of a rule); 0: there is no such policy.
+ * It is one word, so both are of one rule. */
 static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
-    uint64_t version = atomic_load_acquire(&policy->version);
+    uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))
         return 0;
-    return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]);
+    return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
 /* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
@@ -319,46 +270,29 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     uint64_t version;
 
     do {
-        version = atomic_load_acquire(&policy->version);
-        words[0] = atomic_load_acquire(&policy->rules[version % 2][0]);
-        words[1] = atomic_load_acquire(&policy->rules[version % 2][1]);
+        version = atomic_load_acquire(&policy->version);                /* M15 */
+        words[0] = atomic_load_acquire(&policy->rules[version % 2][0]); /* M13 */
+        words[1] = atomic_load_acquire(&policy->rules[version % 2][1]); /* M13 */
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return rule_unpack(words);
 }
 
-/* How long a set-up call waits for another one, of another process perhaps, before it says -EBUSY: policies
- * are added in microseconds. It tries again and again, so that one that was stopped is told. */
-#define SET_UP_WAIT  10 /* s */
-#define SET_UP_TRIES (SET_UP_WAIT * 1000)
+/* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
+int stint_limiter_shards_check(const struct stint_limiter *limiter);
 
-static inline void set_up_pause(void) {
-    const struct timespec pause = {.tv_nsec = SET_UP_WAIT * INT64_C(1000000000) / SET_UP_TRIES};
-    (void)nanosleep(&pause, NULL);
-}
+/* A lock for set-up as a new table has it. */
+void stint_limiter_lock_make(pthread_mutex_t *lock);
 
-/* The table's lock, for set-up, which takes lanes of the dead back on the way. Returns 0; -EBUSY if
- * somebody has held it for too long, -EPROTO. */
+/* Takes the table's lock for set-up. Returns 0; EOWNERDEAD: whoever held it died, and who has it
+ * now looks at what he left (stint_policies_lock, which all but this file use); -EBUSY if somebody
+ * has held it for too long, -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
+
+/* Gives the lock back. */
 void stint_limiter_unlock(struct stint_limiter *limiter);
 
-/* Notes why a set-up call failed, for stint_reason. Returns -error. */
-int stint_failed(int error, const char *reason);
-
-/* Likewise, formatted as printf does, cut to 511 characters. */
-int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Puts the path of a table's file before the reason for an error. Returns -error. */
-int stint_failed_at(int error, const char *path);
-
-/* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
- * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
-int stint_struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
-
-#define WRONG_SIZE                                                                                 \
-    "start from the _INIT macro, and compile with the stint.h of this library or an older one"
-
-/* Writes a caller's struct whose size was checked: it keeps that size, and what is not known is 0.
- */
-void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size);
+/* After EOWNERDEAD: says that what the lock guards is whole again. A lock that is given back
+ * without this is of no more use. */
+void stint_limiter_lock_mend(struct stint_limiter *limiter);
 
 #endif

@@ -1,4 +1,5 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,10 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "limiter.h"
+#include <stint.h>
 
-/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or a file's.
- */
+#include "atomic.h"
+#include "memory.h"
+#include "message.h"
+
+/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or
+ * a file's. */
 static char *map(size_t size, size_t lines, uint32_t flags, int file) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
@@ -73,7 +78,7 @@ void stint_memory_free(struct memory *memory) {
     *memory = (struct memory){.file = -1};
 }
 
-/* ---- Files ------------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------- */
 
 #ifndef STINT_HAVE_STRERRORDESC
 #define strerrordesc_np strerror /* musl's are constants, too */
@@ -102,8 +107,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file: later there might be none, and who wrote to the mapping would die of
- * SIGBUS. Signals wait, as a file system may give up for each. */
+/* Reserves all blocks of a file. Later there might be none, and whoever wrote to the mapping would
+ * die of SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
 static int reserve(int file, size_t size) {
     sigset_t all, before;
 
@@ -190,21 +195,4 @@ int stint_memory_file_share(struct memory *memory) {
     if (error == 0)
         memory->alone = false;
     return error;
-}
-
-/* ---- What is the process's own ----------------------------------------------------------------- */
-
-struct own_lanes *stint_own_lanes_map(bool shared) {
-    struct own_lanes *own =
-        mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED)
-        return NULL;
-    /* Where the kernel cannot (before 4.14), all threads share a lane. */
-    if (shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
-        own->left = LANES_GIVEN;
-    return own;
-}
-
-void stint_own_lanes_unmap(struct own_lanes *own) {
-    munmap(own, sizeof(*own));
 }

@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: MIT
  * Where the memory of a table comes from: private, or a file that processes share. What is in it is
- * limiter.c's. Functions that can fail return 0, or -errno with a reason noted. */
+ * open.c's. Functions that can fail return 0, or -errno with a reason noted. */
 #ifndef STINT_MEMORY_H
 #define STINT_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
+
+/* How long a set-up call waits for another one, of another process perhaps, before it says -EBUSY:
+ * policies are added in microseconds. It tries again and again, so that one that was stopped is
+ * told. */
+#define SET_UP_WAIT  10 /* s */
+#define SET_UP_TRIES (SET_UP_WAIT * 1000)
+
+static inline void set_up_pause(void) {
+    const struct timespec pause = {.tv_nsec = SET_UP_WAIT * INT64_C(1000000000) / SET_UP_TRIES};
+    (void)nanosleep(&pause, NULL);
+}
 
 struct memory {
     char *start; /* NULL: none yet */
@@ -20,8 +32,8 @@ struct memory {
     bool alone;  /* nobody else does before stint_memory_file_share */
 };
 
-/* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on huge pages
- * if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
+/* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on
+ * huge pages if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
 /* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
@@ -30,8 +42,8 @@ bool stint_memory_prefault(const struct memory *memory);
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
-/* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a reason:
- * there is none. `size` receives its size. */
+/* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a
+ * reason: there is none. `size` receives its size. */
 int stint_memory_file_open(struct memory *memory, const char *path, size_t *size);
 
 /* Reads the first bytes of a file of `size` bytes. */
@@ -48,12 +60,5 @@ int stint_memory_file_publish(struct memory *memory, const char *path);
 
 /* Lets others in: not `alone` any more. */
 int stint_memory_file_share(struct memory *memory);
-
-struct own_lanes;
-
-/* The page in which a process keeps which lanes are its own, or NULL. If the table is shared, a
- * child after fork finds it empty. */
-struct own_lanes *stint_own_lanes_map(bool shared);
-void stint_own_lanes_unmap(struct own_lanes *own);
 
 #endif

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "limiter.h"
+#include <stint.h>
+
+#include "message.h"
 
 static _Thread_local const char *last_reason = "";
 

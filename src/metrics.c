@@ -6,7 +6,9 @@
 #include <limits.h>
 #include <string.h>
 
-#include "limiter.h"
+#include "counters.h"
+#include "message.h"
+#include "stats.h"
 #include "text.h"
 
 struct family {
@@ -103,8 +105,8 @@ static const struct {
 /* Bytes that the labels of all samples may take. */
 #define LABELS_MAX 1000
 
-/* More than a sample takes, with the longest names, labels and numbers. So the length of any text is
- * an int. A policy has a limit and a window besides its counters. */
+/* More than a sample takes, with the longest names, labels and numbers. So the length of any text
+ * is an int. A policy has a limit and a window besides its counters. */
 #define SAMPLE_MAX (256 + LABELS_MAX)
 static_assert((STINT_POLICIES_MAX + 64) * (2 + LENGTH(outcomes) + LENGTH(policy_families)) *
                       SAMPLE_MAX <
@@ -117,7 +119,7 @@ struct metrics {
     char labels[LABELS_MAX + 1]; /* a="b",c="d"; empty: none */
 };
 
-/* ---- The labels of all samples -------------------------------------------------------------- */
+/* ---- The labels of all samples --------------------------------------------------------------- */
 
 /* As OpenMetrics writes it: only these three are escaped. */
 static void add_label_value(struct text *text, const char *value) {
@@ -162,7 +164,7 @@ static int labels_write(struct metrics *metrics, const char *const *labels) {
     return 0;
 }
 
-/* ---- Families and samples ------------------------------------------------------------------- */
+/* ---- Families and samples -------------------------------------------------------------------- */
 
 static void add_about(struct text *text, const char *what, const char *name, const char *about) {
     add_text(text, what);

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "policy.h"
+#include "charge.h"
+#include "message.h"
+#include "notation.h"
+#include "policy_check.h"
 #include "text.h"
 
 /* Where the reader is, and where and why it failed. */

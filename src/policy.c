@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, find, get. Set-up functions: they take the table's lock, which no
- * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the hot path
- * reads what policy_heat makes of it. */
+ * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the
+ * hot path reads what policy_heat makes of it. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "counters.h"
+#include "message.h"
+#include "notation.h"
 #include "policy.h"
+#include "policy_check.h"
 
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){
@@ -22,7 +26,8 @@ static struct rule rule_of(const struct stint_policy *policy) {
     };
 }
 
-/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some time. */
+/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some
+ * time. */
 static uint64_t traits_of(const struct rule *rule, bool refusals) {
     const bool carries = rule_carries(rule);
     const bool plain = !carries && !refusals && rule->near_limit == 0 && rule->jitter == 0 &&
@@ -33,115 +38,51 @@ static uint64_t traits_of(const struct rule *rule, bool refusals) {
            (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
 }
 
-/* Raises what charges, and glances at a full table, are compared with (M10). Returns whether the policy has counted
- * refusals at some time, or does so by this rule. */
+/* Raises what charges, and bulk checks of a full table, are compared with (M10). Returns whether
+ * the policy has ever counted refusals, or does so by this rule. */
 static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
 
+    /* M10: all of these before the rule is stored. */
     atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
-    atomic_raise(&limiter->header->longest_glanced,
-                 (uint64_t)(policy->length < GLANCED_MOST ? policy->length : GLANCED_MOST));
-    return atomic_load_relaxed(refusals) != 0;
+    /* M10 */
+    atomic_raise(&limiter->header->bulk_window,
+                 (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
+    return atomic_load_relaxed(refusals) != 0; /* M10 */
 }
 
-/* Lets the hot path decide, if the rule is for it: not if each key has a window of its own, two counts in one or
- * several slots; nor if a count past the capacity would be carried over, or the verdict says more. */
+/* Lets the hot path decide, if the rule is for it. It is not if each key has a window of its own,
+ * two counts in one, or several slots. Nor if a count past the capacity would be carried over, or
+ * if the verdict says more. */
 static void policy_heat(struct policy *policy, const struct rule *rule) {
     bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
                !rule_carries(rule) && rule->near_limit == 0;
+    /* M10: the largest limit was raised before. */
     atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
 }
 
-/* Writes the rule, and what the hot path reads of it. A policy that is new is found from its version on; one that
- * changes does so with it, at once. Meanwhile the hot path is not for it: whoever dies here leaves a policy that is
- * slower, and by one rule. */
+/* Writes the rule, and what the hot path reads of it. The store of the version makes a new policy
+ * known, and changes one that exists, at once. Meanwhile the hot path is not for it: if this
+ * process dies here, the policy is slower, but still by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t words[RULE_WORDS];
+    /* Under the lock: M12, M14 are for those who read. */
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits_of(rule, policy_raise(limiter, id, rule));
+    /* Not hot while the rule is written, M14 and M12. */
     atomic_store_relaxed(&policy->hot_capacity, 0);
     atomic_store_relaxed(&policy->hot_window, 0);
     for (uint32_t i = 0; i < RULE_WORDS; i++)
-        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* after the last version */
-    atomic_store_release(&policy->version, version);
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
+    atomic_store_release(&policy->version, version);                    /* M12 */
     policy_heat(policy, rule);
-}
-
-/* Checks what goes with what. */
-static int check_together(const struct stint_policy *policy) {
-    uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
-    bool refused = (policy->flags & STINT_COUNT_REFUSED) != 0;
-    bool carries = capacity > policy->limit || policy->max_reserved > 0;
-
-    if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return stint_failed(
-            EINVAL, "policy.capacity and policy.max_reserved must be at most 2^28 together");
-    if (refused && carries)
-        return stint_failed(EINVAL,
-                            "STINT_COUNT_REFUSED does not go with a capacity above the limit, nor "
-                            "with max_reserved");
-    if ((policy->flags & STINT_START_PER_KEY) != 0 && policy->start != 0)
-        return stint_failed(EINVAL, "policy.start must be 0 with STINT_START_PER_KEY");
-    if ((policy->flags & STINT_SMOOTH) != 0) {
-        if (policy->limit > SMOOTH_MAX)
-            return stint_failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
-        if (capacity != policy->limit || policy->max_reserved != 0)
-            return stint_failed(EINVAL,
-                                "STINT_SMOOTH does not go with policy.capacity or max_reserved");
-        if (refused)
-            return stint_failed(EINVAL, "STINT_SMOOTH does not go with STINT_COUNT_REFUSED");
-    }
-    if (policy->stripes <= 1)
-        return 0;
-    if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return stint_failed(EINVAL, "policy.stripes must be a power of two, at most 64");
-    if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return stint_failed(EINVAL, "policy.stripes must be at most the limit and the capacity");
-    if (carries || refused || (policy->flags & (STINT_SMOOTH | STINT_START_PER_KEY)) != 0)
-        return stint_failed(EINVAL,
-                            "policy.stripes goes with plain policies only: no capacity above the "
-                            "limit, max_reserved, smooth, start per key or count-refused");
-    return 0;
-}
-
-int stint_policy_check(const struct stint_policy *policy) {
-    if (policy == NULL)
-        return stint_failed(EINVAL, "policy is NULL");
-    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
-                                   "policy.size is wrong: " WRONG_SIZE);
-    if (error != 0)
-        return error;
-    if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
-        return stint_failed(EINVAL,
-                            "policy.name has no terminating NUL: it may have 63 characters");
-    for (const char *at = policy->name; *at != '\0'; at++)
-        if (*at < 0x20 || *at > 0x7E)
-            return stint_failed(EINVAL, "policy.name has a character that is not printable ASCII");
-    if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX)
-        return stint_failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
-    if (policy->window < STINT_WINDOW_MIN || policy->window > STINT_WINDOW_MAX)
-        return stint_failed(EINVAL, "policy.window must be 10 ms to 366 days");
-    if (policy->window % STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.window must be a multiple of 10 ms");
-    if (policy->start % (int64_t)STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");
-    if ((policy->flags &
-         ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
-        return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
-    if (policy->near_limit > 100)
-        return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
-    if (policy->jitter > 100)
-        return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
-    if (policy->reserved != 0)
-        return stint_failed(EINVAL, "policy.reserved must be 0");
-    return check_together(policy);
 }
 
 /* The name that the policy will have: its own, or its rate in the text notation. */
@@ -255,6 +196,14 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                                                         : NULL;
 }
 
+/* Takes the lock, and on the way takes lanes of the dead back. */
+static int set_up_begin(struct stint_limiter *limiter) {
+    int error = stint_policies_lock(limiter);
+    if (error == 0)
+        stint_limiter_lanes_reclaim(limiter, false);
+    return error;
+}
+
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
                       uint32_t *added_id) {
     uint32_t id = limiter_policy_count(limiter);
@@ -286,12 +235,12 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     added->reciprocal = reciprocal_of(policy->window);
     added->largest = 0;
     added->reserved = 0;
-    /* Of a window that begins after 0: a window that does not would be taken for the last one of 64 bits of
-     * ns, which begins before them and ends after. */
+    /* A window that begins after 0. One that does not would be taken for the last window of 64 bits
+     * of ns, whose end is beyond them. */
     added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
-    limiter_latest(limiter, (tick_t)added->current_end - added->length);
+    limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
     rule_write(limiter, id, &rule);
-    atomic_store_release(&limiter->header->policy_count, id + 1);
+    atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
     *added_id = id;
     return 0;
 }
@@ -304,7 +253,7 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
     if (error == 0)
-        error = stint_limiter_lock(limiter);
+        error = set_up_begin(limiter);
     if (error != 0)
         return error;
     error = add_locked(limiter, policy, id == NULL ? &ignored : id);
@@ -344,7 +293,7 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
         return stint_failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
         return stint_failed(EINVAL, "policy.start cannot change: add another policy");
-    error = stint_limiter_lock(limiter);
+    error = set_up_begin(limiter);
     if (error != 0)
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
@@ -355,11 +304,13 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
     return error;
 }
 
-/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have made. */
+/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
+ * made. */
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
+    /* M15 */
     if (atomic_load_acquire(&policy->version) == 0 || policy->largest > LARGEST_MAX ||
         record->name[0] == '\0' || policy->length < 1 ||
         policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
@@ -394,6 +345,7 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
 int stint_policies_check(const struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
+    /* Under the lock, as its writer (M12). */
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
     for (uint32_t id = 0; id < count; id++) {
@@ -413,16 +365,35 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         struct rule rule = policy_rule(&limiter->policies[id]);
         struct policy *policy = &limiter->policies[id];
+        /* M10: after what policy_raise raises. */
         atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
                              traits_of(&rule, policy_raise(limiter, id, &rule)));
         policy_heat(policy, &rule);
     }
     for (uint32_t id = count; id < limiter->max_policies; id++) {
+        /* Under the lock, as its writer (M12). */
         if (atomic_load_relaxed(&limiter->policies[id].version) == 0)
             continue;
         memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
         memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
     }
+}
+
+int stint_policies_lock(struct stint_limiter *limiter) {
+    int error = stint_limiter_lock(limiter);
+
+    if (error != EOWNERDEAD)
+        return error;
+    error = stint_limiter_shards_check(limiter);
+    if (error == 0)
+        error = stint_policies_check(limiter);
+    if (error == 0) {
+        stint_policies_repair(limiter);
+        stint_limiter_lock_mend(limiter);
+    } else { /* the lock is of no more use, and says so from now on */
+        stint_limiter_unlock(limiter);
+    }
+    return error;
 }
 
 int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {

@@ -1,6 +1,43 @@
 /* SPDX-License-Identifier: MIT
- * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock read. */
-#include "stripes.h"
+ * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock
+ * read. */
+#include "refund.h"
+
+#include "search.h"
+
+uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                           uint32_t stripe, uint64_t id, uint32_t tokens) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const struct giving giving = {.policy = policy,
+                                  .traits = (uint32_t)policy_traits(policy),
+                                  .stripe = stripe,
+                                  .tag = table_tag(&limiter->table, hash, policy_id),
+                                  .id = id};
+    struct snapshot snapshot;
+    uint32_t back;
+
+    INSTANT(INSTANT_REFUND);
+    do {
+        if (!stint_find_committed(&limiter->table, hash, giving.tag, &snapshot))
+            return 0;
+        back = tokens;
+    } while (!slot_give_back(&giving, snapshot.slot, snapshot.state, &back));
+    return back;
+}
+
+uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
+                          uint32_t tokens, uint64_t window) {
+    if (policy_id >= limiter->max_policies ||
+        GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
+        return 0;
+    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
+    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
+
+    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
+        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
+                                  id_of(tick_of_end(window)), tokens - back);
+    return back;
+}
 
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t tokens, uint64_t window) {
@@ -22,7 +59,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
                                       .traits = traits & TRAIT_CARRIES,
                                       .tag = tag,
                                       .id = id_of(tick_of_end(window))};
-        uint64_t state = atomic_load_acquire(&slot->state);
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
         if (UNLIKELY(GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag)) ||
             UNLIKELY(state_pending(state)) ||
             UNLIKELY(!slot_give_back(&giving, slot, state, &back)))
@@ -31,6 +68,16 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     if (back != 0)
         limiter_add(limiter, policy_id, COUNT_REFUNDED, back);
     return back;
+}
+
+/* Sets what a key has used to 0. Returns whether it had a slot. */
+static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
+    struct snapshot snapshot;
+
+    while (stint_find_committed(table, hash, tag, &snapshot))
+        if (slot_swap(snapshot.slot, tag, snapshot.state, snapshot.state & ~USED_MASK))
+            return true;
+    return false;
 }
 
 void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
@@ -42,8 +89,7 @@ void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 
     for (uint32_t stripe = 0; stripe < stripes; stripe++) {
         stint_key hash = stripe_key(key, stripe);
-        found |=
-            stint_slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
+        found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
     }
     if (found)
         limiter_count_table(limiter, COUNT_RESET);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What the parts of the long way share: slot.c (find), claim.c (a key without a slot), full.c (no room).
- * Read slot.h first. */
+ * The slots that a key may be in, and the search in them. Read slot.h first. */
 #ifndef STINT_SEARCH_H
 #define STINT_SEARCH_H
 
 #include "slot.h"
 
-/* ---- The sequence of slots that a key may be in --------------------------------------------- */
+/* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
 /* The lines that a key may be in: its home line, and those after it, which go round in the shard.
  */
@@ -44,7 +43,8 @@ struct run {
     const uint64_t *line, *end;
 };
 
-/* Those of the sequence from number `from` on to before `lines`, as far as they do not go round. */
+/* The lines of the sequence from number `from` on to before `lines`, as far as they stand in one
+ * piece. */
 static inline struct run sequence_run(const struct sequence *sequence, uint32_t from,
                                       uint32_t lines) {
     const struct line *line = sequence_line(sequence, from), *end = line + (lines - from);
@@ -57,13 +57,14 @@ static inline uint32_t run_lines(const uint64_t *line, const uint64_t *end) {
     return (uint32_t)((size_t)(end - line) / (sizeof(struct line) / sizeof(*line)));
 }
 
-/* The number of the first line from number `from` on whose slots are not all as asked; `lines` if there is
- * none before it. */
-static inline uint32_t sequence_all4(const struct sequence *sequence, uint32_t from, uint32_t lines,
-                                     const struct all4 *asked) {
+/* The number of the first line, from `from` on, whose slots do not all match the pattern. Returns
+ * `lines` if there is none before it. */
+static inline uint32_t sequence_all_match(const struct sequence *sequence, uint32_t from,
+                                          uint32_t lines, const struct slot_pattern *asked) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_all4_run(run.line, run.end, asked, sequence->avx2);
+        /* No order: what is seen live stays so (I1). */
+        const uint64_t *found = atomic_run_all_match(run.line, run.end, asked, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -76,7 +77,8 @@ static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t 
                                       uint32_t lines, uint64_t tag) {
     while (from < lines) {
         struct run run = sequence_run(sequence, from, lines);
-        const uint64_t *found = atomic_match4_run(run.line, run.end, tag, sequence->avx2);
+        /* A hint, which M1 and M2 check. */
+        const uint64_t *found = atomic_run_match4(run.line, run.end, tag, sequence->avx2);
         from += run_lines(run.line, found);
         if (found != run.end)
             break;
@@ -93,15 +95,15 @@ static inline uint32_t sequence_length(const struct table *table) {
     return table->probe_lines * LINE_SLOTS;
 }
 
-/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever somebody has
- * written over a shared table. */
+/* Lines of the sequence that may have the key's tag (I6). Never more than a key may be in, whatever
+ * somebody has written over a shared table. */
 static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) {
     uint64_t reach = atomic_load_acquire(&table_shard_of(table, hash)->reach);
     return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
 }
 
 /* A slot as it was seen. */
-struct place {
+struct snapshot {
     struct slot *slot; /* NULL: none */
     uint64_t tag;
     uint64_t state;
@@ -109,33 +111,41 @@ struct place {
     bool stepped; /* it may be claimed only because the clock was stepped back */
 };
 
-/* Lines of a search for a tag that are looked at for a never-used slot (I5): it ends most searches while a
- * table is young, when one is nearly always in the first two lines; later there is none, and looking costs. (slot_search
- * looks in the line at which it stops, too.) */
+/* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
+ * a table is young, that ends most searches, nearly always in the first two lines. Later there is
+ * no such slot, and looking costs. (slot_search looks in the line at which it stops, too.) */
 #define UNUSED_LINES 2
 
 /* What a search for a key has shown. */
 struct search {
     struct slot *slot; /* which has the key's tag; NULL: none */
-    uint32_t
-        line; /* its line, counted from home; NULL: so many from home on are live (slot_search) */
+    uint32_t line;     /* its line, counted from home; NULL: how many lines from home on are live */
 };
 
-/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be (I5). */
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
+ * (I5). */
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines);
 
-/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is none. */
+/* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is
+ * none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                          struct place *place);
+                          struct snapshot *snapshot);
 
-/* What atomic_all4 asks of the slots of a line that needs no closer look: that all are keys', not pending, and
- * none has the tag. Of the two tags it compares the high halves only: a line that differs in less gets a
- * closer look for nothing. */
-static inline struct all4 others_of(const struct table *table, uint64_t tag) {
+enum found { FOUND, ABSENT, FULL };
+
+/* Looks for the key. FOUND: `snapshot` is its slot, of which only the tag was seen. ABSENT:
+ * `snapshot` is the first slot that it may claim. FULL: it may claim none; whether it has one is to
+ * be looked at again. */
+enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot);
+
+/* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
+ * none has the tag. It compares the high halves of tags only. A slot whose tag differs in the low
+ * half alone gives its line a closer look for nothing. */
+static inline struct slot_pattern others_of(const struct table *table, uint64_t tag) {
     const uint32_t policy_mask = (uint32_t)table_tombstone(table) - 1;
 
-    return (struct all4){
+    return (struct slot_pattern){
         .flip[0] = policy_mask, /* mask - x < mask: x is not 0, as never used and tombstones are */
         .mask[0] = policy_mask,
         .below[0] = policy_mask,
@@ -146,12 +156,13 @@ static inline struct all4 others_of(const struct table *table, uint64_t tag) {
     };
 }
 
-/* ---- Time ----------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
-/* Whether a window begins so late in some slot that only a step of the clock explains it, or that this thread
- * is late. */
+/* Whether some slot's window begins far ahead of now. Then the clock was stepped back, or this
+ * thread is late. */
 static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
-    return (tick_t)atomic_load_relaxed(&limiter->header->latest) - now > ALLOWANCE_TICKS;
+    /* I7, M8 */
+    return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) - now > ALLOWANCE_TICKS;
 }
 
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
@@ -161,38 +172,5 @@ tick_t stint_decision_read_clock(struct decision *decision);
 /* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
  * `length` is that of the window it ends. May move decision->now. */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length);
-
-/* ---- What a decision comes to where it finds no slot of its key ----------------------------- */
-
-/* The key is in a slot. */
-enum progress stint_decide_found(struct decision *decision, struct place *place);
-
-/* Tries the short way of a new key while the table is young. */
-enum progress stint_claim_short(struct decision *decision);
-
-/* The key has no slot, but may claim the one at `place`; or (pending) has a claim there that
- * somebody has not resolved yet. */
-enum progress stint_decide_absent(struct decision *decision, struct place *place, bool pending);
-
-/* Claims the slot seen at `place` with one double-width CAS. */
-bool stint_claim_slot(struct decision *decision, struct place *place);
-
-/* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct place *claim,
-                                  uint32_t flags);
-
-/* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
-enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
-
-/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The charge is
- * what was judged of a count of 0. */
-static inline bool leaves_nothing(const struct decision *decision) {
-    const struct charge *charge = &decision->charge;
-    return (charge->count == 0 || is_look(&decision->terms)) &&
-           (charge->fits || !refusal_marked(&decision->terms));
-}
-
-/* The key may claim no slot, and has none: the outcome that the user chose (G). */
-enum progress stint_decide_full(struct decision *decision);
 
 #endif

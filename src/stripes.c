@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the order in which
- * a request needs them: its own stripe; a look at all; what several give; a refusal. */
+ * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the
+ * order in which a request needs them: its own stripe; a look at all; what several give; a
+ * refusal. */
 #include "stripes.h"
+
+#include "refund.h"
+#include "settle.h"
 
 /* What a request has come to on several stripes. */
 struct gathered {
@@ -12,12 +16,13 @@ struct gathered {
     uint32_t flags;
 };
 
-/* What the key has used if all its stripes have used as much as one: the verdict's estimate. */
+/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
+ * one. */
 static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
     return used * stripes < capacity ? used * stripes : capacity;
 }
 
-/* The decision on one stripe that is a part of the whole one: neither counted nor marked. */
+/* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
                                        uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
@@ -34,10 +39,10 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
     return part;
 }
 
-/* ---- The thread's own stripe ------------------------------------------------------------------ */
+/* ---- The thread's own stripe ----------------------------------------------------------------- */
 
-/* A fetch-add on the own stripe met another window, or no room. Returns whether a token was had: `used` receives
- * those of the stripe, `end` the window's end. */
+/* A fetch-add on the own stripe met another window, or no room. Returns whether it took a token all
+ * the same. `end` receives the end of that window. */
 static bool own_added(struct stint_limiter *limiter, const struct stint_request *request,
                       uint64_t now, struct slot *slot, uint64_t added, tick_t *end) {
     struct decision whole;
@@ -62,13 +67,14 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
     const uint64_t share =
         (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    /* A hint, whose begin latest_begin has (I7). */
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
         cost == 0 || (request->flags | request->limit | request->reserved) != 0)
         return stint_slot_decide(limiter, request, now, verdict);
-    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state);
+    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
     uint64_t used = state - window + cost;
     if (GUARD(STRIPE_ROOM, state - window > share || used > share) ||
         GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag))
@@ -78,7 +84,7 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
             return stint_slot_decide(limiter, request, now, verdict);
     } else {
         INSTANT(INSTANT_LOADED);
-        uint64_t added = atomic_fetch_add_seq(&slot->state, 1);
+        uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
             if (!own_added(limiter, request, now, slot, added, &end))
@@ -95,10 +101,11 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     return decision_end(&whole, verdict);
 }
 
-/* ---- All stripes --------------------------------------------------------------------------------- */
+/* ---- All stripes ----------------------------------------------------------------------------- */
 
-/* Gives back what was taken. What a stripe has not got any more has been given back by somebody else, whose refund
- * has found it there: it is in the other stripes. */
+/* Gives back what was taken. A stripe may hold less than was taken from it: then somebody else's
+ * refund has taken those tokens out of it, and his own are in the other stripes. So the rest is
+ * given back there. */
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits);
     uint64_t rest = 0;
@@ -115,8 +122,8 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
     }
 }
 
-/* Moves the whole into the newer window that a part was in, because a window has just turned, the clock was
- * stepped back, or this thread is late. `now` is the caller's, for whom the verdict is: it is moved to the
+/* Moves the whole into the newer window that a part was in: a window has just turned, the clock was
+ * stepped back, or this thread is late. The verdict is for `now`, the caller's. It moves to the
  * clock's if that had to be read. */
 static void move_on(struct decision *whole, const struct decision *part, uint64_t *now) {
     if (part->now > whole->now)
@@ -126,8 +133,8 @@ static void move_on(struct decision *whole, const struct decision *part, uint64_
     whole->end = window_of(whole);
 }
 
-/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is in. `lost`
- * receives the shares of those that have no slot, the table being full. */
+/* Sums what all stripes have used in the window of whole->now, or in a newer one that a stripe is
+ * in. `lost` receives the shares of stripes that have no slot, because the table is full. */
 static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) {
     uint64_t used = 0;
 
@@ -148,21 +155,22 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
     return used;
 }
 
-/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. Returns false, and
- * all was given back, if a stripe is in a newer one, because a window has just turned or because this
- * thread is late: whole->now is in that one then. `now` is as for move_on.
+/* Takes from the stripes in turn until the cost is met, all in the window of whole->now. A stripe
+ * may be in a newer window, because one has just turned or because this thread is late. Then all is
+ * given back, whole->now moves into that window, and false is returned. `now` is as for move_on.
  *
- * Nothing is taken in the newer window on the way (PART_HERE): who came between that and the giving back
- * could be refused the last token for nothing. So a request for one token gives none back, ever. */
+ * Nothing is taken in the newer window on the way (PART_SAME_WINDOW). Until it were given back,
+ * somebody else could be refused the last token for nothing. So a request for one token never gives
+ * one back. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
     const bool charge = is_charge(&whole->terms);
     uint64_t rest = whole->terms.cost;
 
-    whole->here = whole->end;
+    whole->only_end = whole->end;
     *gathered = (struct gathered){0};
-    /* What a charge has left when all shares are filled goes to stripe 0: once more round. */
+    /* When all shares are filled, what a charge has left goes to stripe 0, in one more round. */
     for (uint32_t i = 0; rest > 0 && i < stripes + charge; i++) {
         uint32_t stripe = i < stripes ? (first + i) % stripes : 0;
         if (i == stripes) { /* as many as a count holds */
@@ -171,14 +179,14 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             rest = rest < most ? rest : most;
         }
         const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
-        struct decision part = stripe_decision(whole, stripe, rest, flags, PART_HERE);
+        struct decision part = stripe_decision(whole, stripe, rest, flags, PART_SAME_WINDOW);
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
             gathered->seen += part.terms.capacity; /* of nothing that this key could be given */
             continue;
         }
-        if (GUARD(STRIPES_WINDOW, part.end != whole->here)) {
+        if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
             give_back(whole, gathered);
             move_on(whole, &part, now);
             return false;
@@ -193,8 +201,8 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
     return true;
 }
 
-/* What all stripes have used after a charge. If the window turned meanwhile, what the charge saw: it stays in
- * the window in which it was made, and a refund by its verdict is for that one. */
+/* What all stripes have used after a charge. If the window turned meanwhile, it is what the charge
+ * saw: the charge stays in its window, and a refund by its verdict is for that window. */
 static uint64_t used_after_charge(const struct decision *whole, const struct gathered *gathered) {
     struct decision look = *whole;
     uint64_t now = whole->now, lost, used = sum_used(&look, &now, &lost);
@@ -202,25 +210,25 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
     return look.end != whole->end ? gathered->seen + gathered->total : used;
 }
 
-/* ---- A refusal ----------------------------------------------------------------------------------- */
+/* ---- A refusal ------------------------------------------------------------------------------- */
 
-/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is marked in
- * stripe 0. Returns false, and nothing was refused, if the window has turned since: whole->now is in the next
- * one then. `now` is as for move_on. */
+/* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is
+ * marked in stripe 0. If the window has turned since, nothing is refused, whole->now moves into the
+ * next window, and false is returned. `now` is as for move_on. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
     const bool drain = (terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN;
     const uint32_t parts = drain ? traits_stripes(terms->traits) : is_decision(terms) ? 1 : 0;
 
-    whole->here = whole->end;
+    whole->only_end = whole->end;
     whole->flags = 0;
     for (uint32_t i = 0; i < parts; i++) {
         struct decision part =
-            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_HERE);
+            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_SAME_WINDOW);
         stint_slot_settle(&part);
         if (i > 0)
             continue;
-        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->here) {
+        if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
             move_on(whole, &part, now);
             return false;
         }
@@ -232,7 +240,8 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     return true;
 }
 
-/* Refuses or lets through as a full table does, on which a stripe has no slot and the others have not enough. */
+/* A stripe has no slot in a full table, and the others have not enough: refuses or lets through as
+ * on_full says. */
 static void untracked(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     struct charge *charge = &whole->charge;
@@ -245,7 +254,7 @@ static void untracked(struct decision *whole) {
     whole->flags = STINT_UNTRACKED;
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 enum looked { TAKE, REFUSE, SETTLED };
 
@@ -271,13 +280,14 @@ static enum looked look_first(struct decision *whole, uint64_t *now) {
     return REFUSE;
 }
 
-/* Decides in the window of whole->now. Returns false if that has turned: whole->now is in the next one then. */
+/* Decides in the window of whole->now. If that has turned, whole->now moves into the next one, and
+ * false is returned. */
 static bool stripes_settle(struct decision *whole, uint64_t *now) {
     struct terms *terms = &whole->terms;
     const bool partial = (terms->flags & STINT_PARTIAL) != 0;
-    /* One token is taken where it is found. A request for more looks first, so that one which does not fit takes
-     * nothing that another could have, and claims no slot; so does one with a limit of its own, of whose
-     * shares others know nothing. */
+    /* One token is taken where it is found. A request for more looks first: if it does not fit, it
+     * takes nothing that another could have, and claims no slot. A request with a limit of its own
+     * looks first, too, as others know nothing of its shares. */
     const bool look =
         is_look(terms) || terms->cost != 1 || (terms->part & PART_REFUSED) != 0 || terms->own;
     struct gathered gathered;
@@ -307,7 +317,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     }
     if (GUARDED(STRIPES_BACK))
         give_back(whole, &gathered);
-    /* A token that came back to a stripe that had been passed: once more, from the beginning. */
+    /* A token may have come back to a stripe that was already passed. If so: once more, from the
+     * beginning. */
     if (!look && (gathered.flags & STINT_UNTRACKED) == 0 && look_first(whole, now) == TAKE)
         return false;
     if ((gathered.flags & STINT_UNTRACKED) == 0)
@@ -316,7 +327,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     return true;
 }
 
-bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
+/* Decides on a key of a striped policy. */
+static bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
     const struct terms *terms = &whole->terms;
     const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
@@ -328,18 +340,21 @@ bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict)
     return decision_end(whole, verdict);
 }
 
-/* ---- Give back ----------------------------------------------------------------------------------- */
+/* ---- Any request: the long way --------------------------------------------------------------- */
 
-uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                          uint32_t tokens, uint64_t window) {
-    if (policy_id >= limiter->max_policies ||
-        GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
-        return 0;
-    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
-    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
+bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict) {
+    if (traits_striped(decision->terms.traits))
+        return stripes_decide(decision, verdict);
+    stint_slot_settle(decision);
+    return decision_end(decision, verdict);
+}
 
-    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
-        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
-                                  id_of(tick_of_end(window)), tokens - back);
-    return back;
+bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict) {
+    struct decision decision;
+    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+
+    if (UNLIKELY(why != 0))
+        return stint_decision_void(limiter, why, verdict);
+    return stint_decision_settle(&decision, verdict);
 }

@@ -10,20 +10,17 @@
 
 #include "slot.h"
 
-static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
-    return stripe == 0 ? key : mix(key, stripe + 1);
-}
-
-/* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the steps of take.c, if
- * there are enough and the request has no flags or limit of its own; else goes the long way. */
+/* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the
+ * steps of take.c, if there are enough and the request has no flags or limit of its own; else goes
+ * the long way. */
 bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
                          uint64_t now, struct stint_verdict *verdict);
 
-/* Decides on a key of a striped policy. */
-bool stint_stripes_decide(struct decision *whole, struct stint_verdict *verdict);
+/* The long way of any request, striped or not, and its end. */
+bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
 
-/* Gives tokens back to a key, striped or not (stint_refund). Returns how many. */
-uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
-                          uint32_t tokens, uint64_t window);
+/* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
+bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 2 of a decision: hash -> shard -> line. The table's shape; what the slots mean, and how they
+ * Step 3 of a decision: hash -> shard -> line. The table's shape; what the slots mean, and how they
  * change hands, is in slot.h.
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
@@ -60,9 +60,8 @@ struct shard {
     /* A tick. Whoever takes over a used slot raises it to his now first; whoever opens a window for
      * a key without a slot opens none that was over by then. */
     _Alignas(CACHE_LINE) uint64_t watermark;
-    /* How many lines from home the farthest claim of the shard ever was. Whoever claims beyond
-     * raises it first, so that a search may stop there: a miss reads these lines, not all
-     * PROBE_LINES. */
+    /* How many lines from home the farthest claim of the shard ever was. Whoever claims beyond it
+     * raises it first. So a search may stop there: it reads these lines, not all PROBE_LINES. */
     uint64_t reach;
     /* Bits by hash: which keys of the shard may have a slot of a companion. This version makes
      * none, and they are 0. */

@@ -3,23 +3,27 @@
  *
  *     key bytes -> hash   key.c                the caller did this: stint_key_of
  *     1  policy           decision_begin       slot.h: one or two lines hold all that is read of it
- *     2  window           window_of            slot.h: the policy's hint, or the key's slot; else computed
- *     3  line             slot_near            slot.h: the home line, or the next: four tags at once
+ *     2  window           window_of            slot.h: the policy's hint or the slot, or computed
+ *     3  line             slot_near            slot.h: the home line, or the next: 4 tags at once
  *     4  judge            slot_look, judge     slot.h, charge.h: what becomes of the count
  *     5  charge           slot_charge          slot.h: one compare-and-swap of the slot
  *     6  verdict          decision_end         slot.h: the one writer
  *
- * decide_as() in decide.c is that text. Here are the three instances of it that are asked for most, as short as
- * they can be:
+ * decide_as() in decide.c is that text. Here are the three instances of it that are asked for most,
+ * as short as they can be:
  *
- *     take          one token by a plain policy: all but the capacity is constant, and one atomic add charges,
- *                   because an overshoot of one is harmless where every request is for one token
- *     take_tokens   a cost, a limit of the request's own, a policy that carries tokens over: one swap charges
+ *     take          one token by a plain policy: all but the capacity is constant. One atomic add
+ *                   charges, because an overshoot of one is harmless where every request is for
+ *                   one token
+ *     take_tokens   a cost, a limit of the request's own, a policy that carries tokens over: one
+ *                   swap charges
  *     the batch     take, with the lines of the next requests on their way
  *
- * What they are not for goes to stint_decide_more (decide.c), and what finds no slot in the key's first two lines to
- * stint_slot_decide, the long way (slot.c). Striped policies are stripes.c's, several requests as one
- * decide_all.c's. */
+ * What they are not for goes to stint_decide_more (decide.c), and what finds no slot in the key's
+ * first two lines to stint_slot_decide, the long way (stripes.c, settle.c). Striped policies are
+ * stripes.c's, several requests as one decide_all.c's. */
+#include "decide.h"
+#include "settle.h"
 #include "slot.h"
 #include "stripes.h"
 
@@ -50,7 +54,7 @@ static bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 static uint64_t now_fetching(const struct stint_limiter *limiter, const struct line *home,
                              uint64_t now);
 
-/* ---- What callers call --------------------------------------------------------------------------- */
+/* ---- What callers call ----------------------------------------------------------------------- */
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
@@ -83,8 +87,8 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
-    /* All home lines first: each is needed, and together with the next ones they are more misses than a core
-     * keeps under way. */
+    /* All home lines first: each is needed, and together with the next ones they are more misses
+     * than a core keeps under way. */
     for (size_t i = 0; i < n && i < AHEAD; i++)
         __builtin_prefetch(homes[i] = home_of(table, requests[i].key));
     for (size_t i = 0; i < n && i < AHEAD; i++)
@@ -112,25 +116,26 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     return allowed;
 }
 
-/* ---- One token by a plain policy ----------------------------------------------------------------- */
+/* ---- One token by a plain policy ------------------------------------------------------------- */
 
 /* Steps 4 to 6: the key's tag was seen in the slot. */
 static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                   uint64_t now, struct stint_verdict *verdict, struct found found) {
-    const uint64_t capacity = atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity);
+    const uint64_t capacity =
+        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
     const uint64_t window = state_of(found.end, 0);
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
 
-    /* The state, then the tag again (slot.h, "Find"; M1, M2). A state of this window, neither pending nor
-     * refused, is `used` when its window is subtracted; any other is far more than a limit. */
-    uint64_t state = atomic_load_acquire(&found.slot->state);
+    /* A state of this window, neither pending nor refused, is `used` when its window is subtracted;
+     * any other is far more than a limit. */
+    uint64_t state = atomic_load_acquire(&found.slot->state); /* M1: then the tag again (M2) */
     if (UNLIKELY(GUARD(TAKE_ROOM, state - window >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&found.slot->tag, tag)))) {
         const struct found left = {found.home, found.end, found.slot, 0};
         return take_settled(limiter, policy_id, key, now, verdict, &left);
     }
     INSTANT(INSTANT_LOADED);
-    uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1);
+    uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1); /* M2, M3 */
     uint64_t used = added - window + 1;
     if (UNLIKELY(GUARD(TAKE_ADDED, used - 1 >= capacity))) {
         const struct found left = {found.home, found.end, found.slot, added};
@@ -141,10 +146,11 @@ static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy
     return decision_end(&decision, verdict);
 }
 
-/* Step 2: whether the hot path is for a policy, and its hint is of the window of now, which ends at `end`. */
+/* Step 2: whether the hot path is for a policy, and its hint is of the window of now, which ends at
+ * `end`. */
 static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
-    *end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    /* end > now >= end - window, or the hint is of another window, or of no hot policy. */
+    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
     uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
@@ -201,6 +207,7 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
     bool allowed;
 
     decision.tag = table_tag(&limiter->table, key, policy_id);
+    /* M1 */
     if (LIKELY((traits & TRAIT_PLAIN) != 0) &&
         LIKELY(slot_look(&decision, found->slot, atomic_load_acquire(&found->slot->state),
                          &sight) == LOOK_GOOD)) {
@@ -224,11 +231,12 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
     return decision_end(&decision, verdict);
 }
 
-/* ---- Tokens by a policy of one count ------------------------------------------------------------- */
+/* ---- Tokens by a policy of one count --------------------------------------------------------- */
 
-/* As many tokens as are asked for, up to a limit of the request's own perhaps, by a policy that is plain or carries
- * tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit. One swap charges, which compares
- * the tag. All else leaves below, with a request that is built there, so that the path keeps its registers. */
+/* As many tokens as are asked for, up to a limit of the request's own perhaps, by a policy that is
+ * plain or carries tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit.
+ * One swap charges, which compares the tag. All else leaves below, with a request that is built
+ * there, so that the path keeps its registers. */
 static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       struct stint_verdict *verdict, struct line *home) {
@@ -236,7 +244,7 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
     const uint64_t word = policy_traits(policy), cost = request->cost;
     const uint64_t capacity = request->limit != 0 ? request->limit : word >> 32;
     const uint32_t traits = (uint32_t)word;
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const bool known =
         traits == (TRAIT_EXISTS | TRAIT_PLAIN) || traits == (TRAIT_EXISTS | TRAIT_CARRIES);
 
@@ -249,7 +257,7 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
         if (UNLIKELY(slot == NULL))
             slot = line_find(table_next(&limiter->table, request->key, home), tag);
         if (LIKELY(slot != NULL)) {
-            const uint64_t state = atomic_load_acquire(&slot->state);
+            const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
             const uint64_t used = state - state_of(end, 0) + cost;
             if (LIKELY(!GUARD(TAKE_ROOM, used - cost > capacity - cost)) &&
                 LIKELY(slot_swap(slot, tag, state, state + cost))) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may stop
- * a thread, and guards that a test may take away to see that it would notice. A guard is a condition in
- * a line; what takes more to leave out is a patch (tests/mutants). In other builds all of it is nothing.
+ * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may
+ * stop a thread, and guards that a test may take away to see that it would notice. A guard is a
+ * condition in a line; what takes more to leave out is a patch (tests/mutants). In other builds all
+ * of it is nothing.
  *
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it
- *     if (GUARD(TAKE_TAG, tag is another))    the condition; never, where a test took the guard away
+ *     if (GUARD(TAKE_TAG, tag is another))    the condition; false, where a test took it away
  *     if (GUARDED(STRIPES_BACK))              true; false, where a test took the guard away */
 #ifndef STINT_TESTING_H
 #define STINT_TESTING_H
@@ -36,7 +37,7 @@ enum stint_test_instant {
     X(STRIPE_ROOM, "striped: a fetch-add without having seen room")                                \
     X(STRIPE_TAG, "striped: no second look at the tag before the fetch-add")                       \
     X(STRIPE_ADDED, "striped: what the fetch-add returned is not looked at")                       \
-    /* Find: slot.c */                                                                             \
+    /* Find: search.c */                                                                           \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
     X(FULL_LATE, "a late thread that became punctual does not search again")                       \
     X(FULL_AGAIN, "the table is found full without another search for the key")                    \
@@ -47,7 +48,7 @@ enum stint_test_instant {
     X(KEY_PENDING, "the end of a claim is taken for that of a window of the key's own")            \
     X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
     X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
-    X(BELIEVED, "refused requests that a fetch-add counted stay counted")                          \
+    X(COUNT_GRANTED, "refused requests that a fetch-add counted stay counted")                     \
     X(OVERSHOT_CUT, "a refusal leaves what refused requests have added in the slot")               \
     X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
     X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \

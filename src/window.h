@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Step 3 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
+ * Step 2 of a decision: now + policy -> the window, named by its end. Pure arithmetic: no atomics,
  * no clock, no state.
  *
  * Time is counted in ticks of 10 ms since the Unix epoch, in a signed 64-bit number, so that times
@@ -51,8 +51,8 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
-/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is no whole
- * number of ticks, as 2^64 ns are none. */
+/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is
+ * no whole number of ticks, as 2^64 ns are none. */
 static inline tick_t tick_of_end(uint64_t ns) {
     const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
     return tick_of(ns) +

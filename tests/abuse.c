@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What somebody can do who means harm, and what is promised against it: floods of keys, keys that are chosen
- * to collide, noisy neighbours, numbers at the edges of their types, refunds of things never taken, limits on
- * memory. (A full table, outcome by outcome: full.c. Handlers that decide in the middle of a decision:
- * signal.c. Every limit and cost on one key: semantics.c. 65,535 policies: api.c.) */
+ * What somebody can do who means harm, and what is promised against it: floods of keys, keys that
+ * are chosen to collide, noisy neighbours, numbers at the edges of their types, refunds of things
+ * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
+ * the middle of a decision: signal.c. Every limit and cost on one key: semantics.c. 65,535
+ * policies: api.c.) */
 #include "limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -88,8 +89,8 @@ static void flood_once(struct stint_limiter *limiter, struct random *random,
         stint_reset(limiter, requests[0].policy, requests[0].key);
 }
 
-/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token, and go on to
- * exactly their limit. */
+/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token,
+ * and go on to exactly their limit. */
 static void check_flood(enum stint_on_full on_full, struct random *random) {
     struct stint_policy policies[KINDS];
     uint32_t used[KINDS][LIVE];
@@ -131,9 +132,9 @@ TEST(test_flood_spares_all_kinds) {
     check_flood(STINT_FULL_REFUSE, &random);
 }
 
-/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the table, and
- * nothing else. F for what has a slot; G for a quiet key that is new, and with STINT_FULL_REPLACE it is given
- * one, and keeps it against keys with fewer tokens. */
+/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the
+ * table, and nothing else. F for what has a slot; G for a quiet key that is new, and with
+ * STINT_FULL_REPLACE it is given one, and keeps it against keys with fewer tokens. */
 static void check_noisy(enum stint_on_full on_full) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(1000, on_full);
@@ -180,8 +181,8 @@ TEST(test_noisy_beside_quiet) {
 
 enum { SEQUENCE = PROBE_LINES * LINE_SLOTS, CHOSEN = SEQUENCE + 60, TABLE_KEYS = 40000 };
 
-/* What an attacker does who knows the secret: he asks his own copy of the table where a name would be, until
- * he has enough names of one home line. */
+/* What an attacker does who knows the secret: he asks his own copy of the table where a name would
+ * be, until he has enough names of one home line. */
 static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t from) {
     struct stint_limiter *copy = open_limiter(TABLE_KEYS, STINT_FULL_ADMIT);
     for (uint64_t name = from; n > 0; name++)
@@ -190,8 +191,8 @@ static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t f
     stint_close(copy);
 }
 
-/* Takes away all lines but those of the pages that hold the sequence of a home line, or gives them back: who
- * looks at another one gets SIGSEGV. */
+/* Takes away all lines but those of the pages that hold the sequence of a home line, or gives them
+ * back: who looks at another one gets SIGSEGV. */
 static void leave_only(const struct table *table, uint64_t home, int others) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     uintptr_t lines = (uintptr_t)table->lines, end = lines + table->line_count * CACHE_LINE;
@@ -202,9 +203,10 @@ static void leave_only(const struct table *table, uint64_t home, int others) {
     assert_int_equal(mprotect((void *)last, end / page * page - last, others), 0);
 }
 
-/* D: keys of one home line cost a search of the 24 lines that each key may be in, and no more than that, in
- * all that can be done with a key; G: those that find no room get the outcome that was chosen; F: others in
- * these lines keep their slots; and whoever's home is behind them does not notice. */
+/* D: keys of one home line cost a search of the 24 lines that each key may be in, and no more than
+ * that, in all that can be done with a key; G: those that find no room get the outcome that was
+ * chosen; F: others in these lines keep their slots; and whoever's home is behind them does not
+ * notice. */
 static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(TABLE_KEYS, on_full);
@@ -331,9 +333,9 @@ static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2]
     return (counts[0] - counts[1]) / COSTED;
 }
 
-/* D: a decision on a key that finds no room costs the same in a large table as in a small one, and as much
- * whoever's the keys are. How much that is, beside one on a key that is there, is printed: the search of 24
- * lines, that of one. */
+/* D: a decision on a key that finds no room costs the same in a large table as in a small one,
+ * and as much whoever's the keys are. How much that is, beside one on a key that is there, is
+ * printed: the search of 24 lines, that of one. */
 TEST(test_flood_costs) {
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
@@ -395,10 +397,10 @@ static const uint32_t edges[] = {0,
                                  UINT32_MAX};
 enum { EDGES = sizeof edges / sizeof edges[0] };
 
-/* A, with costs, limits of the request's own and flags in every combination, all of them twice: what is
- * granted is no more than the cost, and adds up to what is used; that never passes what 2^28 tokens allow,
- * nor spills into the bits beside it, so the key stays in its window, and its neighbours in the line keep
- * theirs. */
+/* A, with costs, limits of the request's own and flags in every combination, all of them twice:
+ * what is granted is no more than the cost, and adds up to what is used; that never passes what
+ * 2^28 tokens allow, nor spills into the bits beside it, so the key stays in its window, and its
+ * neighbours in the line keep theirs. */
 TEST(test_cost_edges) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
@@ -439,8 +441,9 @@ TEST(test_cost_edges) {
     stint_close(limiter);
 }
 
-/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what they give back
- * is granted once more, no more than that: whatever is refunded, a key never has more than its capacity. */
+/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what
+ * they give back is granted once more, no more than that: whatever is refunded, a key never has
+ * more than its capacity. */
 TEST(test_refunds_never_taken) {
     struct stint_policy policies[KINDS];
     test_time = T0 + 5 * MS;
@@ -536,8 +539,8 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
     return refused < 10 ? NOT_REFUSED : opened < 10 ? NEVER_OPENED : RIGHT;
 }
 
-/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back all that it had
- * got; where it fits, it opens. */
+/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back
+ * all that it had got; where it fits, it opens. */
 TEST(test_address_space_limits) {
 #if defined(STINT_BUILTIN_ATOMICS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
@@ -603,7 +606,8 @@ static int use_small_file_system(void) {
     CHECK(entries_of_directory() == 0);
     CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
 
-    /* It fits. Then somebody fills the rest, to the last block, before any of the table was touched. */
+    /* It fits. Then somebody fills the rest, to the last block, before any of the table was
+     * touched. */
     options.max_keys = 5000;
     CHECK(stint_open(&options, &limiter) == 0);
     int filler = open(name, O_WRONLY | O_CREAT, 0600);
@@ -629,8 +633,8 @@ static int use_small_file_system(void) {
     return 0;
 }
 
-/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up later does no
- * harm, as all blocks of a table were reserved when it was made. */
+/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up
+ * later does no harm, as all blocks of a table were reserved when it was made. */
 TEST(test_full_file_system) {
     test_time = T0;
     fflush(NULL);
@@ -668,8 +672,9 @@ TEST(test_file_size_limit) {
     assert_int_equal(entries_of_directory(), 0);
 }
 
-/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as the header
- * says; nobody else does: it is refused with -EPROTO, and not written to. When it is removed, all is well. */
+/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as
+ * the header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
+ * removed, all is well. */
 TEST(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);

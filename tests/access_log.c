@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Reading access logs: every form of a line, a field and a time, and the damaged ones. */
-#include "../bench/access_log.h"
+#include "../src/tool/access_log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """stint-bench run, on tables so small that it takes seconds: what it prints, what it refuses.
 
-    bench_run.py STINT_BENCH
+    bench_run.py BENCH_PY STINT_BENCH
 """
 import itertools
 import json
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-BENCH = "stint-bench"
+BENCH = []  # the script, and the program that it asks
 CORES = len(os.sched_getaffinity(0))
 
 DRAWN = ["take", "take-at", "batch", "refuse"]
@@ -43,7 +43,7 @@ ROW_FIELDS = {
 
 
 def call(*arguments):
-    return subprocess.run([BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
 
 
 def measure(*arguments):
@@ -201,6 +201,29 @@ class Usage(unittest.TestCase):
         self.assertIn("'take'", self.refused("take"))
         self.assertIn("-x", self.refused("-x", "3"))
 
+    def test_the_commands(self):
+        def script(*arguments):
+            return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=20)
+
+        self.assertRegex(script("--version").stdout, r"^stint-bench \d+\.\d+\.\d+\n$")
+        for name in "run", "growth", "goals", "peers", "load":
+            self.assertIn("\n  %s " % name, script("--help").stdout)
+        for wrong in [], ["nothing"], ["--nothing"]:
+            done = script(*wrong)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(wrong[0] if wrong else "command", done.stderr)
+
+    def test_the_program_alone(self):
+        """It is asked by the script, and says so; what is no job is no answer."""
+        program = BENCH[-1]
+        for arguments, asked, said in ((["run"], "", "bench/run"), ([], "{", "a job"),
+                                       ([], "{}", "job"), ([], '{"job": "x"}', "no job: x"),
+                                       ([], '{"job": "row"}', "a job")):
+            done = subprocess.run([program, *arguments], input=asked + "\n", capture_output=True,
+                                  text=True, timeout=20)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(said, done.stderr)
+
     def test_more_threads_than_cores(self):
         """They take turns, their answers are right, and a note says what that is worth."""
         done = call("--threads", str(CORES + 1), "--workload", "take,refuse", "--keys", "100",
@@ -242,5 +265,5 @@ class Usage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BENCH = os.path.abspath(sys.argv.pop(1))
+    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
     unittest.main()

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A process dies before each single atomic operation of each kind of call, on a table that others share.
- * Whoever comes after it is held up by nothing, is granted what is left and never more, and finds at most
- * what the dead was about to take gone (promises A, B, E). Set-up that was begun is finished or undone. */
+ * A process dies before each single atomic operation of each kind of call, on a table that others
+ * share. Whoever comes after it is held up by nothing, is granted what is left and never more, and
+ * finds at most what the dead was about to take gone (promises A, B, E). Set-up that was begun is
+ * finished or undone. */
 #include "limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -48,7 +49,7 @@ static void take(const struct scene *scene) {
     (void)stint_take(scene->limiter, scene->plain, scene->key, 1, STINT_NOW, NULL);
 }
 
-/* ---- What may be under way when a process dies ------------------------------------------------ */
+/* ---- What may be under way when a process dies ----------------------------------------------- */
 
 static void nothing(const struct scene *scene) {
     (void)scene;
@@ -164,7 +165,7 @@ static const struct act {
     {"attaching", nothing, attach_and_take, 1, 0, STINT_FULL_REFUSE, false, true},
 };
 
-/* ---- The death -------------------------------------------------------------------------------- */
+/* ---- The death ------------------------------------------------------------------------------- */
 
 static uint64_t steps_left;
 
@@ -197,7 +198,8 @@ int __wrap_madvise(void *address, size_t length, int advice) {
     return __real_madvise(address, length, advice);
 }
 
-/* Runs the act in a process that dies before its step of that number. Returns false if it came to its end. */
+/* Runs the act in a process that dies before its step of that number. Returns false if it came to
+ * its end. */
 static bool die(const struct scene *scene, void (*act)(const struct scene *scene), uint64_t step) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -252,7 +254,8 @@ TEST(test_death_at_each_step) {
             if (granted > left || granted + act->tokens < left)
                 fail_msg("%s, step %" PRIu64 ": %" PRIu32 " granted after it", act->name, step,
                          granted);
-            if (!act->replaces) { /* then keys lose their slots to each other: A and B do not hold */
+            /* then keys lose their slots to each other: A and B do not hold */
+            if (!act->replaces) {
                 assert_int_equal(granted_after(&scene, scene.plain, number_key(scene.limiter, 8)),
                                  LIMIT);
                 granted = granted_after(&scene, scene.striped, scene.key);

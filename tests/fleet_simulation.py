@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stint-bench fleet: cases whose numbers can be worked out by hand, the formulas for the others, what
-it prints and what it refuses. The fleet of real servers is tested in tests/fleet/.
+"""The simulated fleet (fleet/simulate.py): cases whose numbers can be worked out by hand, the
+formulas for the others, what it prints and what it refuses. The fleet of real servers is tested in
+fleet/fleet.py.
 
-    fleet_simulation.py STINT_BENCH
+    fleet_simulation.py FLEET_SIMULATION
 """
 import json
 import math
@@ -15,13 +16,14 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-BENCH = "stint-bench"
+SIMULATE = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "fleet",
+                                         "simulate.py")]
 BALANCERS = ["haproxy", "nginx", "envoy-ring", "envoy-maglev", "modulo"]
 RINGS = BALANCERS[:2]  # where a change moves the keys of one node and no others
 
 
 def call(*arguments, **more):
-    return subprocess.run([BENCH, "fleet", *arguments], capture_output=True, text=True, timeout=150,
+    return subprocess.run([*SIMULATE, *arguments], capture_output=True, text=True, timeout=150,
                           **more)
 
 
@@ -224,5 +226,5 @@ class Usage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BENCH = os.path.abspath(sys.argv.pop(1))
+    SIMULATE.append(os.path.abspath(sys.argv.pop(1)))
     unittest.main()

@@ -5,7 +5,7 @@
  * F). */
 #include "fixture.h"
 
-#include "limiter.h" /* for header.latest */
+#include "limiter.h" /* for header.latest_begin */
 
 static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uint64_t key,
                                  uint32_t cost) {
@@ -334,13 +334,13 @@ static void check_latest_recovers(enum stint_on_full on_full) {
     struct stint_limiter *limiter = open_full_line(on_full, &id);
     for (uint64_t round = 0; round < 3; round++) {
         stint_take(limiter, id, number_key(limiter, 0), 1, test_time + 2 * HOUR, NULL);
-        tick_t latest = (tick_t)limiter->header->latest;
+        tick_t latest = (tick_t)limiter->header->latest_begin;
         assert_true(latest >= tick_of(test_time + 2 * HOUR - MINUTE));
         for (uint64_t k = 0; k < 1000; k++) {
             test_time += STINT_TICK_NS;
             take(limiter, id, 1000 * round + 100 + k, 1);
             tick_t before = latest;
-            latest = (tick_t)limiter->header->latest;
+            latest = (tick_t)limiter->header->latest_begin;
             assert_true(latest >= before || latest >= tick_of(test_time) + ALLOWANCE_TICKS);
         }
         if (latest > tick_of(test_time) + ALLOWANCE_TICKS)

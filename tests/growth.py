@@ -3,7 +3,7 @@
 """stint-bench growth and goals, run --latency, --plot and --compare, on tables so small that it
 takes seconds: what they print, what they refuse.
 
-    growth.py STINT_BENCH
+    growth.py BENCH_PY STINT_BENCH
 """
 import json
 import os
@@ -17,7 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree
 
-BENCH = "stint-bench"
+BENCH = []  # the script, and the program that it asks
 CORES = len(os.sched_getaffinity(0))
 REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
@@ -30,7 +30,7 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 
 
 def call(*arguments, **more):
-    return subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=120, **more)
+    return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=120, **more)
 
 
 def result(*arguments):
@@ -98,7 +98,7 @@ class Growth(unittest.TestCase):
 
     def test_interrupted_it_is_gone(self):
         with tempfile.TemporaryDirectory() as directory:
-            process = subprocess.Popen([BENCH, "growth", "--seconds", "60", "--keys", "10k"],
+            process = subprocess.Popen([*BENCH, "growth", "--seconds", "60", "--keys", "10k"],
                                        stdout=subprocess.PIPE, start_new_session=True,
                                        cwd=directory)
             while b"as grows" not in process.stdout.readline():
@@ -411,5 +411,5 @@ class Usage(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BENCH = os.path.abspath(sys.argv.pop(1))
+    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
     unittest.main()

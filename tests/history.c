@@ -147,7 +147,7 @@ static bool charges(const struct call *call) {
     return makes_charge(&call->request);
 }
 
-/* ---- Making a history -------------------------------------------------------------------------- */
+/* ---- Making a history ------------------------------------------------------------------------ */
 
 static uint64_t read_time(void) {
     return __atomic_load_n(&h.time, __ATOMIC_SEQ_CST);
@@ -165,8 +165,8 @@ static uint64_t history_clock(void) {
     return time;
 }
 
-/* What the table was at the last step, and the first invariant of slot.h that one of the writes since
- * then has broken. */
+/* What the table was at the last step, and the first invariant of slot.h that one of the writes
+ * since then has broken. */
 static struct {
     struct slot slots[LINES_MAX * LINE_SLOTS];
     const char *broken;
@@ -185,7 +185,7 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
         return "a tombstone is pending";
     if (now->tag != tombstone && now->tag != 0 && !state_pending(now->state)) {
         tick_t length = limiter_tag_policy(h.limiter, now->tag)->length;
-        tick_t latest = (tick_t)h.limiter->header->latest;
+        tick_t latest = (tick_t)h.limiter->header->latest_begin;
         if (end_of(end, tick_of(h.time)) - length > latest)
             return "I7: a slot's window begins later than was told";
     }
@@ -552,7 +552,7 @@ static void start(uint64_t seed, struct random *random) {
     watched.broken = NULL;
 }
 
-/* ---- What is known of a call ------------------------------------------------------------------- */
+/* ---- What is known of a call ----------------------------------------------------------------- */
 
 /* The history of a key under a policy. */
 static struct {
@@ -652,7 +652,7 @@ static bool is_hot(const struct call *call) {
            policy->near_limit == 0 && (policy->flags & STINT_START_PER_KEY) == 0;
 }
 
-/* ---- The model ---------------------------------------------------------------------------------- */
+/* ---- The model ------------------------------------------------------------------------------- */
 
 /* A key under a policy, and where the search is. */
 struct node {
@@ -688,8 +688,8 @@ static void mark_near(struct stint_verdict *verdict) {
         verdict->flags |= STINT_NEAR_LIMIT;
 }
 
-/* The verdict on a call at time `now` on a key with that count in its window, and its effect. `counted`:
- * where refusals count, this one has been. */
+/* The verdict on a call at time `now` on a key with that count in its window, and its effect.
+ * `counted`: where refusals count, this one has been. */
 static struct stint_verdict decide_in(const struct call *call, uint64_t now, bool counted,
                                       struct node *node) {
     const struct stint_policy *policy = v.policy;
@@ -788,7 +788,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
     return verdict;
 }
 
-/* ---- One call of the model ---------------------------------------------------------------------- */
+/* ---- One call of the model ------------------------------------------------------------------- */
 
 enum { NEXT_MAX = 64 };
 
@@ -811,7 +811,8 @@ static bool answers(const struct call *call, struct stint_verdict expected, uint
     return fast && same_verdict(&expected, &call->verdict);
 }
 
-/* Counts above every limit are cut off, if nothing is carried and refusals are not meant to count. */
+/* Counts above every limit are cut off, if nothing is carried and refusals are not meant to
+ * count. */
 static bool is_cut(void) {
     return !carries(v.policy) && !is_smooth(v.policy) &&
            (v.policy->flags & STINT_COUNT_REFUSED) == 0;
@@ -926,7 +927,8 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     }
 }
 
-/* All that may be after call `index` took its effect: on the key as it is, or after its slot was lost. */
+/* All that may be after call `index` took its effect: on the key as it is, or after its slot was
+ * lost. */
 static void call_after(unsigned index, const struct node *from, struct nexts *nexts) {
     call_at(index, from, nexts);
     if (!from->known)
@@ -941,7 +943,7 @@ static void call_after(unsigned index, const struct node *from, struct nexts *ne
     call_at(index, &lost, nexts);
 }
 
-/* ---- The search --------------------------------------------------------------------------------- */
+/* ---- The search ------------------------------------------------------------------------------ */
 
 static struct {
     struct node nodes[NODES_MAX];
@@ -1098,7 +1100,7 @@ static bool linearizable(void) {
     return found;
 }
 
-/* ---- Striped keys ------------------------------------------------------------------------------- */
+/* ---- Striped keys ---------------------------------------------------------------------------- */
 
 /* A limit of the request's own is at most the policy's. */
 static int64_t striped_capacity(const struct call *call) {
@@ -1246,8 +1248,8 @@ static const char *striped_wrong(void) {
         if (!striped_granted(call))
             return "granted is not what was asked for";
         bool was_full = h.stats.stray_tokens != 0 || v.strays_most != 0;
-        /* The stripes were seen full in the window of its time or in a later one. The verdict is of the
-         * window in which the refusal was marked, which may have begun since. */
+        /* The stripes were seen full in the window of its time or in a later one. The verdict is of
+         * the window in which the refusal was marked, which may have begun since. */
         for (uint64_t window = end_at(first_now(call)); window <= verdict->window;
              window += v.policy->window)
             was_full |= refused && striped_was_full(call, window, striped_capacity(call));
@@ -1270,7 +1272,7 @@ static const char *striped_wrong(void) {
     return NULL;
 }
 
-/* ---- The whole history -------------------------------------------------------------------------- */
+/* ---- The whole history ----------------------------------------------------------------------- */
 
 static void print_call(const struct call *call) {
     static const char *const kinds[] = {"take", "decide", "refund", "reset"};

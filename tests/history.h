@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Histories: short runs of random operations on few keys, by a few threads on a clock that they turn,
- * recorded and checked against a sequential model (history.c says how, and what the model allows). */
+ * Histories: short runs of random operations on few keys, by a few threads on a clock that they
+ * turn, recorded and checked against a sequential model (history.c says how, and what the model
+ * allows). */
 #ifndef STINT_TESTS_HISTORY_H
 #define STINT_TESTS_HISTORY_H
 

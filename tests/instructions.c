@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * A signal between any two instructions of a decision, whose handler decides too: as another thread might just
- * then. The processor is told to stop after each instruction, so this is the code that users run, in the order
- * in which the compiler has put its loads; test builds have their steps in the program's order. x86-64 only. */
+ * A signal between any two instructions of a decision, whose handler decides too: as another thread
+ * might just then. The processor is told to stop after each instruction, so this is the code that
+ * users run, in the order in which the compiler has put its loads; test builds have their steps in
+ * the program's order. x86-64 only. */
 #include <pthread.h>
 #include <signal.h>
 #include <ucontext.h>
 
 #include "fixture.h"
 
-#include "limiter.h"
+#include "counters.h"
 
 enum { KEY = 100, OTHER = 200, LATER = 300, LIMIT = 2 };
 

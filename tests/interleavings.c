@@ -2,8 +2,8 @@
  * Single interleavings of the slot protocol, each told step by step: what the model (tests/model)
  * or a review has found to go wrong when a step is missing. No threads: the other requests run
  * inside the first one, in a hook at one of its instants or when it reads its clock. */
+#include "counters.h" /* for the number of the thread */
 #include "fixture.h"
-#include "limiter.h" /* for the number of the thread */
 #include "mistakes.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
@@ -212,7 +212,7 @@ TEST(test_late_commit) {
     assert_false(again);
 }
 
-/* ---- Threads that die on their way ------------------------------------------------------------ */
+/* ---- Threads that die on their way ----------------------------------------------------------- */
 
 static jmp_buf died;
 static unsigned steps;
@@ -790,7 +790,7 @@ TEST(test_all_first_refusal) {
     assert_true(refused > 0);
 }
 
-/* ---- Known mistakes ----------------------------------------------------------------------------- */
+/* ---- Known mistakes -------------------------------------------------------------------------- */
 
 /* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
  * if not, wherever the threads of the story are stopped. (With a patch: mutants.py.) */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limiter.h"
+#include "counters.h"
 #include "policy_id.h"
 
 #define SECOND UINT64_C(1000000000)

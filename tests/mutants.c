@@ -3,7 +3,7 @@
  * history.c must find it out within seconds. mutants.py runs this program, once for all guards
  * of src/testing.h and once in each build of a patched library.
  *
- *     mutants stories                        the stories that need a patched library: mutant, patches
+ *     mutants stories                        the stories that need a patched library
  *     mutants guards SEED                    takes each guard away
  *     mutants patched MUTANT PATCHES SEED    this library has these patches
  *

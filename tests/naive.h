@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The arithmetic of policies, written in the most obvious way from stint.h alone, for the tests that
- * hold the library against a model. It shares nothing with src/charge.h and src/window.h. */
+ * The arithmetic of policies, written in the most obvious way from stint.h alone, for the tests
+ * that hold the library against a model. It shares nothing with src/charge.h and src/window.h. */
 #ifndef STINT_TESTS_NAIVE_H
 #define STINT_TESTS_NAIVE_H
 

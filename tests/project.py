@@ -247,7 +247,8 @@ class Install(Case):
         nginx = ["ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[0]).exists():
             nginx = []
-        self.assertEqual(names, sorted(nginx + [
+        tool = ["stint"] if (BUILD / "src" / "tool" / "stint").exists() else []
+        self.assertEqual(names, sorted(nginx + tool + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
@@ -331,9 +332,9 @@ class Readme(Case):
 
     def test_replay(self):
         """The report of the replay example, but for its speed."""
-        bench = BUILD / "bench" / "stint-bench"
-        if not bench.exists():
-            self.skipTest("stint-bench was not built")
+        tool = BUILD / "src" / "tool" / "stint"
+        if not tool.exists():
+            self.skipTest("the command was not built")
         [block] = [block for block in blocks_of("console") if "bench/run replay" in block]
         command, shown = block.split("\n", 1)
         arguments = shlex.split(command)
@@ -343,7 +344,7 @@ class Readme(Case):
             return re.sub(r"Speed +[\d,]+", "Speed N", text).strip()
 
         self.assertEqual(without_speed(shown),
-                         without_speed(call(bench, *arguments[2:], cwd=SOURCE)))
+                         without_speed(call(tool, *arguments[2:], cwd=SOURCE)))
 
     def test_notations(self):
         """Every policy in a table of the notation is one."""
@@ -423,8 +424,8 @@ class Subproject(Case):
         call(MESON, "setup", build, self.directory, *options, env=environment)
         call(MESON, "compile", "-C", build, env=environment)
         self.assertEqual(call(build / "main"), ANSWER)
-        for unwanted in "stint-bench", "test-api":
-            self.assertEqual(list(build.rglob(unwanted)), [])
+        for unwanted in "stint", "stint-bench", "test-api":
+            self.assertEqual([path for path in build.rglob(unwanted) if path.is_file()], [])
 
     def test_as_the_readme_says(self):
         [line] = blocks_of("meson")
@@ -523,6 +524,16 @@ class Commands(Case):
         self.assertEqual(done.returncode, 2, done)
         self.assertEqual(done.stdout, "")
         return done.stderr
+
+    def test_stint(self):
+        tool = BUILD / "src" / "tool" / "stint"
+        if not tool.exists():
+            self.skipTest("the command was not built")
+        self.assertIn("Usage", self.refused(tool))
+        self.assertIn("'--al'", self.refused(tool, "--al"))
+        self.assertIn("'reply'", self.refused(tool, "reply"))
+        self.assertIn("replay", call(tool, "--help"))
+        self.assertRegex(call(tool, "--version"), r"^stint \d+\.\d+\.\d+$")
 
     def test_run(self):
         self.assertIn("'--al'", self.refused("tests/run", "--al"))

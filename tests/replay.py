@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stint-bench replay from end to end: replay.py STINT_BENCH [SEED]
+"""stint replay from end to end: replay.py STINT [SEED]
 
 Every figure is compared with a naive twin written here: a dict from (key, window) to a count, and a
 clock that is the latest time seen so far.
@@ -22,7 +22,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REAL_LOG = os.path.join(HERE, "data", "access.log.gz")
-STINT_BENCH = ""
+STINT = ""
 SEED = 0
 
 SECOND = 10**9
@@ -38,7 +38,7 @@ REASONS = {
 
 def replay(*arguments, stdin=b""):
     """Returns exit code, standard output, standard error."""
-    done = subprocess.run([STINT_BENCH, "replay", *arguments], input=stdin, capture_output=True,
+    done = subprocess.run([STINT, "replay", *arguments], input=stdin, capture_output=True,
                           timeout=120, check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -463,7 +463,7 @@ class Failures(Replay):
     def fails(self, code, message, *arguments, stdin=b""):
         got, out, err = replay(*arguments, stdin=stdin)
         self.assertEqual((got, out), (code, ""), err)
-        self.assertIn("stint-bench replay: " + message, err)
+        self.assertIn("stint replay: " + message, err)
         self.assertEqual("--help lists the options." in err, code == 2, err)
         return err
 
@@ -558,7 +558,7 @@ class Failures(Replay):
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_report_that_cannot_be_written(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([STINT_BENCH, "replay", "--limit=1/s", REAL_LOG], stdout=full,
+            done = subprocess.run([STINT, "replay", "--limit=1/s", REAL_LOG], stdout=full,
                                   stderr=subprocess.PIPE, timeout=120, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"the report cannot be written", done.stderr)
@@ -567,7 +567,7 @@ class Failures(Replay):
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    STINT_BENCH = sys.argv[1]
+    STINT = sys.argv[1]
     SEED = int(sys.argv[2]) if len(sys.argv) == 3 else random.SystemRandom().randrange(1 << 32)
     print(f"seed {SEED}")
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds the line that the
- * definition finds. */
+ * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds
+ * the line that the definition finds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@ enum { LINES = 26, LINE_WORDS = 8 };
 
 static _Alignas(CACHE_LINE) uint64_t lines[LINES * LINE_WORDS];
 
-/* What atomic.h says of struct all4, word by word. */
-static bool as_asked(const uint64_t *line, const struct all4 *asked) {
+/* What atomic.h says of struct slot_pattern, word by word. */
+static bool as_asked(const uint64_t *line, const struct slot_pattern *asked) {
     for (unsigned i = 0; i < LINE_WORDS; i++) {
         uint32_t low = (uint32_t)line[i], high = (uint32_t)(line[i] >> 32);
         if (((low ^ asked->flip[i % 2]) & asked->mask[i % 2]) >= asked->below[i % 2] ||
@@ -38,8 +38,8 @@ static uint32_t random_edge(struct random *random) {
     return pick < 5 ? edges[pick] : (uint32_t)random_next(random);
 }
 
-static struct all4 random_asked(struct random *random) {
-    struct all4 asked;
+static struct slot_pattern random_asked(struct random *random) {
+    struct slot_pattern asked;
     for (unsigned i = 0; i < 2; i++) {
         asked.flip[i] = random_edge(random);
         asked.mask[i] = random_edge(random) & INT32_MAX;
@@ -51,7 +51,7 @@ static struct all4 random_asked(struct random *random) {
 }
 
 /* A word that is as asked, if there is such a one; but for one in `odd`, whatever it is. */
-static uint64_t random_word(struct random *random, const struct all4 *asked, unsigned i,
+static uint64_t random_word(struct random *random, const struct slot_pattern *asked, unsigned i,
                             uint64_t odd) {
     uint32_t low = random_edge(random), high = random_edge(random);
     if (random_below(random, odd) != 0) {
@@ -64,17 +64,18 @@ static uint64_t random_word(struct random *random, const struct all4 *asked, uns
     return (uint64_t)high << 32 | low;
 }
 
-static void check_all4(const uint64_t *line, const uint64_t *end, const struct all4 *asked) {
+static void check_all_match(const uint64_t *line, const uint64_t *end,
+                            const struct slot_pattern *asked) {
     const uint64_t *right = line;
     while (right != end && as_asked(right, asked))
         right += LINE_WORDS;
-    assert_ptr_equal(atomic_all4_run(line, end, asked, false), right);
-    assert_ptr_equal(atomic_all4_run(line, end, asked, atomic_runs_avx2()), right);
+    assert_ptr_equal(atomic_run_all_match(line, end, asked, false), right);
+    assert_ptr_equal(atomic_run_all_match(line, end, asked, atomic_runs_avx2()), right);
     for (const uint64_t *each = line; each != end; each += LINE_WORDS)
-        assert_int_equal(atomic_all4(each, asked), as_asked(each, asked));
+        assert_int_equal(atomic_all_match(each, asked), as_asked(each, asked));
 #ifdef ATOMIC_RUNS_AVX2
     if (atomic_runs_avx2()) /* short ones, too */
-        assert_ptr_equal(all4_run_avx2(line, end, asked), right);
+        assert_ptr_equal(run_all_match_avx2(line, end, asked), right);
 #endif
 }
 
@@ -82,8 +83,8 @@ static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t val
     const uint64_t *right = line;
     while (right != end && !has_value(right, value))
         right += LINE_WORDS;
-    assert_ptr_equal(atomic_match4_run(line, end, value, false), right);
-    assert_ptr_equal(atomic_match4_run(line, end, value, atomic_runs_avx2()), right);
+    assert_ptr_equal(atomic_run_match4(line, end, value, false), right);
+    assert_ptr_equal(atomic_run_match4(line, end, value, atomic_runs_avx2()), right);
     for (const uint64_t *each = line; each != end; each += LINE_WORDS) {
         uint32_t match = atomic_match4(each, value);
         assert_int_equal(match != 0, has_value(each, value));
@@ -98,7 +99,7 @@ static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t val
     }
 #ifdef ATOMIC_RUNS_AVX2
     if (atomic_runs_avx2()) /* short ones, too */
-        assert_ptr_equal(match4_run_avx2(line, end, value), right);
+        assert_ptr_equal(run_match4_avx2(line, end, value), right);
 #endif
 }
 
@@ -107,13 +108,13 @@ static void test_runs(void **state) {
 
     (void)state;
     for (uint64_t round = test_rounds(20000); round > 0; round--) {
-        struct all4 asked = random_asked(&random);
+        struct slot_pattern asked = random_asked(&random);
         uint64_t odd = random_below(&random, 400) + 1;
         uint64_t from = random_below(&random, LINES), n = random_below(&random, LINES - from + 1);
         uint64_t value = random_next(&random);
         for (unsigned i = 0; i < LINES * LINE_WORDS; i++)
             lines[i] = random_word(&random, &asked, i % 2, odd);
-        check_all4(lines + from * LINE_WORDS, lines + (from + n) * LINE_WORDS, &asked);
+        check_all_match(lines + from * LINE_WORDS, lines + (from + n) * LINE_WORDS, &asked);
         /* The value, a half of it, in tags and states. */
         for (unsigned i = 0; i < LINES * LINE_WORDS; i++)
             switch (random_below(&random, odd)) {

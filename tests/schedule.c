@@ -30,9 +30,10 @@ static uint64_t steps;
 static uint64_t stop_at; /* step at which the thread that takes it stops; 0: none */
 static struct random chance;
 
-/* How the next thread is chosen. By chance: at each step with probability 1/n. Or by priorities, which
- * only change at a few steps drawn beforehand (Burckhardt et al., "A randomized scheduler with
- * probabilistic guarantees of finding bugs", 2010): a thread may then sleep while others do a lot. */
+/* How the next thread is chosen. By chance: at each step with probability 1/n. Or by priorities,
+ * which only change at a few steps drawn beforehand (Burckhardt et al., "A randomized scheduler
+ * with probabilistic guarantees of finding bugs", 2010): a thread may then sleep while others do a
+ * lot. */
 static uint64_t one_in; /* 0: by priorities */
 static unsigned priorities[SCHEDULED_MAX], lowest;
 static uint64_t changes[CHANGES_MAX];

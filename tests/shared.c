@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * One table for many processes: files, memory that the caller shares, restarts, forks, and everything that
- * may be found where a table is expected. */
+ * One table for many processes: files, memory that the caller shares, restarts, forks, and
+ * everything that may be found where a table is expected. */
 #include "slot.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -18,7 +18,7 @@
 
 #include "directory.h"
 
-/* ---- Tables in files -------------------------------------------------------------------------- */
+/* ---- Tables in files ------------------------------------------------------------------------- */
 
 static int table_make(void **state) {
     test_time = T0;
@@ -62,7 +62,7 @@ static void assert_child_good(pid_t child) {
         fail_msg("the child ended with status %#x", (unsigned)status);
 }
 
-/* ---- Sharing ---------------------------------------------------------------------------------- */
+/* ---- Sharing --------------------------------------------------------------------------------- */
 
 /* Two handles are two processes as far as the table can see. */
 TEST(test_two_see_one_table) {
@@ -215,7 +215,7 @@ TEST(test_made_once) {
     }
 }
 
-/* ---- What else may be there ------------------------------------------------------------------- */
+/* ---- What else may be there ------------------------------------------------------------------ */
 
 static void write_file(const void *bytes, size_t size) {
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -453,7 +453,8 @@ TEST(test_other_options) {
     stint_close(limiter);
 }
 
-/* A file and a directory that may not be written to: root may do everything, so another user tries. */
+/* A file and a directory that may not be written to: root may do everything, so another user
+ * tries. */
 TEST(test_rights) {
     struct stint_options options = shared_options(100);
     stint_close(open_shared(100));
@@ -516,7 +517,7 @@ TEST(test_long_paths) {
     assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
 }
 
-/* ---- Memory that the caller shares ------------------------------------------------------------ */
+/* ---- Memory that the caller shares ----------------------------------------------------------- */
 
 TEST(test_open_in) {
     struct stint_options options = shared_options(1000);
@@ -590,7 +591,7 @@ TEST(test_open_in_alignment) {
     }
 }
 
-/* ---- Fork ------------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------------------ */
 
 TEST(test_fork_private) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
@@ -616,8 +617,8 @@ TEST(test_fork_private) {
     stint_close(limiter);
 }
 
-/* Children decide through the handle that they inherited, and all their decisions are counted: none shares
- * an unlocked counter with another. */
+/* Children decide through the handle that they inherited, and all their decisions are counted: none
+ * shares an unlocked counter with another. */
 static void fork_shared(struct stint_limiter *limiter) {
     enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
     uint32_t day = add_policy(limiter, "day", LIMIT, DAY, 0, 0);
@@ -782,15 +783,15 @@ static bool latest_covers(const struct stint_limiter *limiter) {
     for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
         const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
         const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
-        if (policy != NULL &&
-            end_of(state_id(slot->state), now) - policy->length > (tick_t)limiter->header->latest)
+        if (policy != NULL && end_of(state_id(slot->state), now) - policy->length >
+                                  (tick_t)limiter->header->latest_begin)
             return false;
     }
     return true;
 }
 
 static bool latest_sane(const struct stint_limiter *limiter) {
-    return (tick_t)limiter->header->latest <= tick_of(test_time) + ALLOWANCE_TICKS;
+    return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
 }
 
 /* Takes by a `now` of its own. */
@@ -880,7 +881,7 @@ TEST(test_latest_of_wrong_clock) {
     stint_close(limiter);
 }
 
-/* ---- The lock for set-up ---------------------------------------------------------------------- */
+/* ---- The lock for set-up --------------------------------------------------------------------- */
 
 /* Somebody died who held the lock, in the middle of adding and changing policies. */
 TEST(test_lock_holder_dies) {
@@ -917,7 +918,8 @@ TEST(test_lock_holder_dies) {
     stint_close(limiter);
 }
 
-/* An opener that was stopped in the middle is told, after 10 s; the open of another does not hang. */
+/* An opener that was stopped in the middle is told, after 10 s; the open of another does not
+ * hang. */
 TEST(test_opener_is_stopped) {
     stint_close(open_shared(100));
     int file = open(path, O_RDWR);

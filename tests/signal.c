@@ -183,7 +183,8 @@ static void check_worst_instants(uint64_t max_keys) {
                   ", at %" PRIu64 " commits; %" PRIu64 " windows full\n",
                   at_instant[INSTANT_LOADED], at_instant[INSTANT_ABSENT],
                   at_instant[INSTANT_CLAIMED], at_instant[INSTANT_LOOKED], full);
-    /* Where there is room for all, each key is claimed once, perhaps by a handler before the claim. */
+    /* Where there is room for all, each key is claimed once, perhaps by a handler before the
+     * claim. */
     assert_true(at_instant[INSTANT_LOADED] > 0);
     for (unsigned i = 0; i < INSTANT_REFUND && max_keys < KEYS; i++)
         assert_true(at_instant[i] > 0);

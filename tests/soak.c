@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A long run of everything at once on one shared table: processes of several threads with policies of all
- * kinds, which are killed, stopped, started again, and open the table anew, while the clock jumps and
- * policies change. A ledger beside the table adds up every grant as it is made:
+ * A long run of everything at once on one shared table: processes of several threads with policies
+ * of all kinds, which are killed, stopped, started again, and open the table anew, while the clock
+ * jumps and policies change. A ledger beside the table adds up every grant as it is made:
  *
  *   A  the grants to a key in a window never exceed what its policy allows;
- *   B  a request of the plain policy is refused only if the window is full: all but what was under way, or
- *      died with its process between the grant and the ledger, is in the ledger by then;
+ *   B  a request of the plain policy is refused only if the window is full: all but what was
+ *      under way, or died with its process between the grant and the ledger, is in the ledger by
+ *      then;
  *   E  every thread that is not stopped gets on.
  *
- * The last line says how much of all there was. Exit codes: 0 none was broken, 1 one was, 2 wrong usage. */
+ * The last line says how much of all there was. Exit codes: 0 none was broken, 1 one was, 2 wrong
+ * usage. */
 #ifdef NDEBUG
 #error "tests need their assertions"
 #endif
@@ -45,7 +47,7 @@ enum {
     STUCK = 20,      /* s without a decision: more than a loaded machine explains */
 };
 
-/* ---- What is limited -------------------------------------------------------------------------- */
+/* ---- What is limited ------------------------------------------------------------------------- */
 
 static const struct {
     const char *notation;
@@ -68,10 +70,10 @@ static const struct {
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8 };
 
-/* ---- What all processes share, beside the table ------------------------------------------------ */
+/* ---- What all processes share, beside the table ---------------------------------------------- */
 
-/* A window of a key: epoch 6 | end of the window in ticks 38 | tokens granted 20. An epoch is the time from
- * one backward step of the clock to the next. */
+/* A window of a key: epoch 6 | end of the window in ticks 38 | tokens granted 20. An epoch is the
+ * time from one backward step of the clock to the next. */
 #define ROW_EPOCH  58
 #define ROW_WINDOW 20
 #define ROW_TOKENS ((UINT64_C(1) << ROW_WINDOW) - 1)
@@ -126,14 +128,14 @@ __attribute__((format(printf, 1, 2))) static void violated(const char *format, .
     add(&shared->violations, 1);
 }
 
-/* ---- The ledger -------------------------------------------------------------------------------- */
+/* ---- The ledger ------------------------------------------------------------------------------ */
 
 static struct row *row_of(uint32_t kind, uint32_t key, uint64_t end, uint64_t length) {
     return &shared->rows[kind][key][end / length % WINDOWS];
 }
 
-/* Adds `tokens`, or takes them off, in the window that ends at `end`. Returns the sum, or UINT64_MAX if the
- * window is too long past to have a row. */
+/* Adds `tokens`, or takes them off, in the window that ends at `end`. Returns the sum, or
+ * UINT64_MAX if the window is too long past to have a row. */
 static uint64_t ledger_add(uint32_t kind, uint32_t key, uint64_t epoch, uint64_t end,
                            uint64_t length, int64_t tokens) {
     struct row *row = row_of(kind, key, end, length);
@@ -186,7 +188,7 @@ static void check_refused(uint32_t key, uint64_t epoch, uint64_t length,
                  (unsigned)key, verdict->window, word & ROW_TOKENS, may_miss);
 }
 
-/* ---- Workers ----------------------------------------------------------------------------------- */
+/* ---- Workers --------------------------------------------------------------------------------- */
 
 struct handle {
     struct stint_limiter *limiter;
@@ -385,7 +387,7 @@ static void worker_main(unsigned number) {
     _exit(0);
 }
 
-/* ---- The one who turns the clock, kills and changes --------------------------------------------- */
+/* ---- The one who turns the clock, kills and changes ------------------------------------------ */
 
 static pid_t processes[PROCESSES];
 static uint64_t kills, stops, changes, steps;
@@ -413,8 +415,8 @@ static void process_kill(unsigned number) {
     process_start(number);
 }
 
-/* A step back that no allowance covers: windows are counted anew after it, so nobody may be in the middle of
- * a decision by the time before. */
+/* A step back that no allowance covers: windows are counted anew after it, so nobody may be in the
+ * middle of a decision by the time before. */
 static void step_back(struct random *random) {
     __atomic_store_n(&shared->pause, 1, __ATOMIC_SEQ_CST);
     for (unsigned i = 0; i < PROCESSES; i++)
@@ -561,7 +563,7 @@ static int report(const struct handle *handle) {
     return violations == 0 && seen ? 0 : 1;
 }
 
-/* ---- Usage ------------------------------------------------------------------------------------- */
+/* ---- Usage ----------------------------------------------------------------------------------- */
 
 static const char usage[] =
     "Usage: test-soak [--seconds N] [--kills N] [--file PATH] [--seed N]\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Promises A, B, C and E under threads, on a clock that the tests turn. Linked with the library
  * built for tests (src/testing.h), so that threads can be stopped at the worst instants. */
-#include "limiter.h" /* before cmocka, which defines fail() as well */
+#include "counters.h" /* before cmocka, which defines fail() as well */
 
 #include "turning.h"
 
@@ -48,8 +48,8 @@ static void race_body(unsigned member, void *shared) {
 
 static uint32_t claimers; /* of this race */
 
-/* Lets other threads run before a claim, until one of them is about to claim, too; and between a claim and
- * what follows it. */
+/* Lets other threads run before a claim, until one of them is about to claim, too; and between a
+ * claim and what follows it. */
 static void yield_at_claims(enum stint_test_instant instant) {
     if (instant == INSTANT_CLAIMED)
         sched_yield();
@@ -238,8 +238,7 @@ TEST(test_stray_add) {
     stint_close(stopped.limiter);
 }
 
-/* ---- Counters
- * ------------------------------------------------------------------------------------ */
+/* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Every decision of every thread is counted, also of more threads than there are lanes. */
 static void *counting_main(void *argument) {

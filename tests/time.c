@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds, threads
- * that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that name a window. (Few
- * keys in small scripts: semantics.c. All kinds at random, against a naive twin: twin.c.) Linked with the
- * library built for tests (src/testing.h). */
+ * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds,
+ * threads that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that
+ * name a window. (Few keys in small scripts: semantics.c. All kinds at random, against a naive
+ * twin: twin.c.) Linked with the library built for tests (src/testing.h). */
 #include "fixture.h"
 
 #include <signal.h>
@@ -82,8 +82,8 @@ static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
     return bed;
 }
 
-/* Key 0 has used nothing, key 1 one token, key 2 half of all; key 3 is empty, key 4 as far in debt as it
- * may. */
+/* Key 0 has used nothing, key 1 one token, key 2 half of all; key 3 is empty, key 4 as far in debt
+ * as it may. */
 static struct bed open_used_bed(const char *kind, uint64_t at) {
     struct bed bed = open_bed(kind, 1000, at);
     ask_bed(&bed, 1, 1, 0);
@@ -98,8 +98,8 @@ static void look_at_all(const struct bed *bed, struct stint_verdict verdicts[KEY
         verdicts[key] = ask_bed(bed, key, 1, STINT_PEEK);
 }
 
-/* What is used, `passed` windows after one in which all of `used` was taken, `left` ns before the end of the
- * last of them. */
+/* What is used, `passed` windows after one in which all of `used` was taken, `left` ns before the
+ * end of the last of them. */
 static uint64_t used_later(const struct bed *bed, uint64_t used, uint64_t passed, uint64_t left) {
     const struct stint_policy *policy = &bed->policy;
     if (passed == 0)
@@ -126,9 +126,10 @@ static void check_look(const struct bed *bed, stint_key key, uint64_t used, uint
 
 /* ---- Steps ---------------------------------------------------------------------------------- */
 
-/* The clock goes from `at` to `at + step` at once: NTP, a machine that was suspended, a process that was
- * stopped. Promise H: that is time like any other. Windows end, tokens carry over, debts are paid as if each
- * window in between had been waited for, and what was said of retry_after holds. */
+/* The clock goes from `at` to `at + step` at once: NTP, a machine that was suspended, a process
+ * that was stopped. Promise H: that is time like any other. Windows end, tokens carry over, debts
+ * are paid as if each window in between had been waited for, and what was said of retry_after
+ * holds. */
 static void check_forward(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
     struct stint_verdict before[KEYS];
@@ -168,10 +169,10 @@ TEST(test_forward) {
             check_forward(kinds[kind], NOON, steps[i]);
 }
 
-/* The clock goes from `at` to `at - step`. Promise H: a slot may be ahead of the clock by its window and the
- * allowance of 60 s. Up to that its key stays in its window, with what it has used: nothing is counted
- * twice. Beyond, it starts anew in the window of now. Either way it is not held up for longer than its
- * window and 60 s (and what debts and smooth windows ask for then). */
+/* The clock goes from `at` to `at - step`. Promise H: a slot may be ahead of the clock by its
+ * window and the allowance of 60 s. Up to that its key stays in its window, with what it has used:
+ * nothing is counted twice. Beyond, it starts anew in the window of now. Either way it is not held
+ * up for longer than its window and 60 s (and what debts and smooth windows ask for then). */
 static void check_back(const char *kind, uint64_t at, uint64_t step) {
     struct bed bed = open_used_bed(kind, at);
     uint64_t window = bed.policy.window;
@@ -211,9 +212,9 @@ TEST(test_back) {
             check_back(kinds[kind], NOON, steps[i]);
 }
 
-/* A clock that is stepped back and set right again. Within the window and the allowance nothing is gained
- * by it: A and B hold across both steps. Beyond, windows that were counted are counted again, once for each
- * such step. */
+/* A clock that is stepped back and set right again. Within the window and the allowance nothing
+ * is gained by it: A and B hold across both steps. Beyond, windows that were counted are counted
+ * again, once for each such step. */
 TEST(test_there_and_back) {
     for (unsigned i = 0; i < STEPS; i++) {
         struct bed bed = open_bed("20/minute", 1000, NOON);
@@ -232,8 +233,8 @@ TEST(test_there_and_back) {
     }
 }
 
-/* A clock that is wrong in turn, by up to the allowance, while keys fight for slots and callers have read it
- * a while ago: A and B hold as if it had never been. */
+/* A clock that is wrong in turn, by up to the allowance, while keys fight for slots and callers
+ * have read it a while ago: A and B hold as if it had never been. */
 enum { WALK_KEYS = 6, WALK_TICKS = 1 << 16 };
 
 static void check_walk(const char *kind, uint64_t max_keys, struct random *random) {
@@ -284,7 +285,8 @@ TEST(test_walk) {
 
 /* ---- Leap seconds --------------------------------------------------------------------------- */
 
-/* Of windows in a row: what was granted in each, and for how long nothing was, by a clock that is right. */
+/* Of windows in a row: what was granted in each, and for how long nothing was, by a clock that is
+ * right. */
 struct stretch {
     uint64_t start; /* of the first window */
     uint32_t granted[1 << 17];
@@ -305,9 +307,9 @@ static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t rea
     }
 }
 
-/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens once, also
- * those that the clock shows twice: A and B. Who has used up the last window of the second waits until the
- * clock is there again: one second and a window. */
+/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens
+ * once, also those that the clock shows twice: A and B. Who has used up the last window of the
+ * second waits until the clock is there again: one second and a window. */
 TEST(test_leap_second_repeated) {
     static const struct {
         const char *kind;
@@ -330,7 +332,8 @@ TEST(test_leap_second_repeated) {
     }
 }
 
-/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to see. */
+/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to
+ * see. */
 TEST(test_leap_second_smeared) {
     static struct stretch stretch;
     struct bed bed = open_bed("3/s", 100, T0);
@@ -398,10 +401,10 @@ static void sleep_at(enum stint_test_instant instant) {
         take_rest_of(NAPPER);
 }
 
-/* A thread decides at NOON and sleeps at an instant of it, while the clock moves on, or back, and others
- * decide. A: no window has granted more than a key may hold, in the thread's own window as in later ones. B:
- * the key is held up by nothing: what the last window has left is granted, but for the one token that a stray
- * add may cost it. */
+/* A thread decides at NOON and sleeps at an instant of it, while the clock moves on, or back, and
+ * others decide. A: no window has granted more than a key may hold, in the thread's own window as
+ * in later ones. B: the key is held up by nothing: what the last window has left is granted, but
+ * for the one token that a stray add may cost it. */
 static void check_nap(const char *kind, bool crowded, enum stint_test_instant instant,
                       enum others others, int64_t jump) {
     struct bed bed = open_bed(kind, crowded ? 2 : 1000, NOON - 2 * DAY);
@@ -478,7 +481,7 @@ TEST(test_naps) {
                                   (enum others)others, jumps[i]);
 }
 
-/* ---- Processes that are paused ---------------------------------------------------------------- */
+/* ---- Processes that are paused --------------------------------------------------------------- */
 
 /* What parent and child share, beside the table. */
 static struct pause {
@@ -511,9 +514,10 @@ static uint32_t take_in_window(struct stint_limiter *limiter, uint32_t id, stint
     return granted;
 }
 
-/* A process is stopped in the middle of a decision on a table that it shares (a virtual machine that is
- * paused, a container that is frozen), while the clock moves on by `gap` and other processes go on. E: they
- * are not held up. A: when it continues, its token is of a window that had room for it. */
+/* A process is stopped in the middle of a decision on a table that it shares (a virtual machine
+ * that is paused, a container that is frozen), while the clock moves on by `gap` and other
+ * processes go on. E: they are not held up. A: when it continues, its token is of a window that had
+ * room for it. */
 static void check_pause(enum stint_test_instant instant, uint64_t gap) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 100;
@@ -612,8 +616,8 @@ TEST(test_now_of_0) {
     stint_close(bed.limiter);
 }
 
-/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past them, and
- * wrap, while all that is told as a distance from now is exact. */
+/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past
+ * them, and wrap, while all that is told as a distance from now is exact. */
 TEST(test_year_2554) {
     static const uint64_t left[] = {0, 1, TICK, SECOND, HOUR, DAY, 500 * DAY};
     for (unsigned kind = 0; kind < KINDS; kind++)
@@ -648,9 +652,9 @@ TEST(test_refunds_in_2554) {
     stint_close(bed.limiter);
 }
 
-/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and when it
- * comes to 1970 every key starts anew. (But those in windows of more than 250 days may be taken for live
- * ones until theirs ends: 584 years later the ids have come round.) */
+/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and
+ * when it comes to 1970 every key starts anew. (But those in windows of more than 250 days may
+ * be taken for live ones until theirs ends: 584 years later the ids have come round.) */
 TEST(test_before_1970) {
     static const uint64_t before[] = {1, SECOND, DAY}, after[] = {0, 1, SECOND, HOUR};
     for (unsigned kind = 0; kind < KINDS; kind++)
@@ -701,7 +705,8 @@ TEST(test_across_wraps) {
                 }
 }
 
-/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the limit. */
+/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the
+ * limit. */
 TEST(test_each_tick_at_wraps) {
     for (unsigned wrap = 0; wrap < WRAPS; wrap++)
         for (uint64_t length = 1; length <= 5; length++)
@@ -726,9 +731,9 @@ TEST(test_each_tick_at_wraps) {
             }
 }
 
-/* A key that nobody asked about for `idle`, to the tick. Its slot may be taken for a live one from 2^33 ticks
- * before its end by a window and the allowance on, and no longer than to its end by then; at all other times
- * the key starts anew. */
+/* A key that nobody asked about for `idle`, to the tick. Its slot may be taken for a live one from
+ * 2^33 ticks before its end by a window and the allowance on, and no longer than to its end by
+ * then; at all other times the key starts anew. */
 static void check_left_over(const char *kind, uint64_t idle_ticks) {
     uint64_t at = NOON / TICK * TICK;
     struct bed bed = open_used_bed(kind, at);
@@ -742,7 +747,8 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
             end += WRAP;
         uint64_t passed = (test_time - before[key].window) / window + 1;
         uint64_t present = before[key].window + passed * window;
-        /* An end before that of the present window is none of the policy's, whose windows are all keys'. */
+        /* An end before that of the present window is none of the policy's, whose windows are all
+         * keys'. */
         bool own = (bed.policy.flags & STINT_START_PER_KEY) != 0;
         bool live = used != 0 && end > (own ? test_time : present - 1) &&
                     end - test_time <= window + ALLOWANCE;
@@ -752,8 +758,8 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
         }
         if (!live || bed.policy.stripes <= 1)
             check_look(&bed, key, used, end, at, "left over");
-        /* "May be": who takes without looking for a window ahead begins the present one, and so does a key
-         * of whose stripes others are not left over. */
+        /* "May be": who takes without looking for a window ahead begins the present one, and so
+         * does a key of whose stripes others are not left over. */
         uint32_t granted = empty(&bed, key, 0);
         uint64_t left = used < bed.capacity ? bed.capacity - used : 0;
         uint64_t most = live ? bed.capacity : left;

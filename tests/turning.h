@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Few keys, under policies of one kind, whose windows all turn while threads decide. What is
- * checked is exact, and follows from the order in which a slot's words were written, whatever that was:
+ * checked is exact, and follows from the order in which a slot's words were written, whatever
+ * that was:
  *
  *  - Roll-over and reservations. Let level(w) = max(0, level(w - 1) - limit) + granted(w) be what
  *    is used at the end of window w. It is never more than capacity + max_reserved; that is the

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Configuration -> zones, policies and limits. Zones and policies may be named before they are
- * declared, in any file: what is missing is found at the end, and told with the line that names it. */
-#include "ngx_http_stint_module.h"
+ * declared, in any file: what is missing is found at the end, and told with the line that names
+ * it. */
+#include "ngx_http_stint.h"
 
 #define ZONE_POLICIES 64 /* policies of a zone, unless it says otherwise */
 

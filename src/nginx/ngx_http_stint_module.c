@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Request -> decision, in the preaccess phase, as limit_req does. */
-#include "ngx_http_stint_module.h"
+#include "ngx_http_stint.h"
 
 #define FULL_LOG_INTERVAL 60 /* s, of each worker */
 
@@ -70,45 +70,6 @@ static ngx_uint_t ngx_http_stint_outcome(const ngx_http_stint_ctx_t *ctx, ngx_fl
         }
     }
     return NGX_HTTP_STINT_PASSED;
-}
-
-/* Does nothing: it marks the cleanup that keeps the decision. */
-static void ngx_http_stint_keep(void *data) {}
-
-ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
-    ngx_http_stint_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_stint_module);
-
-    /* An internal redirect, such as to an error page, clears the contexts of all modules, but what
-     * was decided stands. */
-    if (ctx == NULL && (r->internal || r->filter_finalize)) {
-        for (ngx_pool_cleanup_t *cln = r->pool->cleanup; cln != NULL; cln = cln->next) {
-            if (cln->handler == ngx_http_stint_keep) {
-                ctx = cln->data;
-                ngx_http_set_ctx(r, ctx, ngx_http_stint_module);
-                break;
-            }
-        }
-    }
-    return ctx;
-}
-
-/* Memory for a decision on n limits, which lives as long as the request. */
-static ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_t n) {
-    size_t verdicts = n * sizeof(struct stint_verdict);
-    size_t policies = n * sizeof(ngx_http_stint_policy_t *);
-    ngx_pool_cleanup_t *cln =
-        ngx_pool_cleanup_add(main->pool, sizeof(ngx_http_stint_ctx_t) + verdicts + policies);
-    ngx_http_stint_ctx_t *ctx;
-
-    if (cln == NULL) {
-        return NULL;
-    }
-    ctx = cln->data;
-    cln->handler = ngx_http_stint_keep;
-    ctx->n = n;
-    ctx->verdicts = (struct stint_verdict *)(void *)(ctx + 1);
-    ctx->policies = (ngx_http_stint_policy_t **)(void *)(ctx->verdicts + n);
-    return ctx;
 }
 
 static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {

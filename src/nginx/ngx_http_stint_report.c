@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Decision -> variables and response fields; table -> metrics. */
-#include "ngx_http_stint_module.h"
+#include "ngx_http_stint.h"
 
 #define SECOND        UINT64_C(1000000000) /* ns */
 #define FIELDS_TEXT   1024  /* bytes; fields of a few limits. More are formatted twice */
@@ -16,7 +16,7 @@ static ngx_str_t ngx_http_stint_outcomes[] = {
     ngx_string("REJECTED_SHADOW"),
 };
 
-/* ---- Variables ------------------------------------------------------------------------------ */
+/* ---- Variables ------------------------------------------------------------------------------- */
 
 enum {
     VARIABLE_STATUS,
@@ -147,7 +147,7 @@ ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf) {
     return NGX_OK;
 }
 
-/* ---- Response fields ------------------------------------------------------------------------ */
+/* ---- Response fields ------------------------------------------------------------------------- */
 
 /* Adds the fields of [text, end), each a line that ends in CR LF, to the response. */
 static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
@@ -218,7 +218,7 @@ void ngx_http_stint_add_header_filter(void) {
     ngx_http_top_header_filter = ngx_http_stint_header_filter;
 }
 
-/* ---- Metrics -------------------------------------------------------------------------------- */
+/* ---- Metrics --------------------------------------------------------------------------------- */
 
 ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
     ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);

@@ -13,7 +13,7 @@
  * nobody uses. */
 #include <errno.h>
 
-#include "ngx_http_stint_module.h"
+#include "ngx_http_stint.h"
 
 #define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
@@ -231,8 +231,9 @@ static void ngx_http_stint_change_policy(ngx_cycle_t *cycle, ngx_http_stint_zone
                   &zone->name, old_text, new_text);
 }
 
-/* The last moment before nginx unmaps the zones that are not in the new configuration. A master makes
- * no requests, so nobody uses its old handles. A process without master may, until they are done. */
+/* The last moment before nginx unmaps the zones that are not in the new configuration. A master
+ * makes no requests, so nobody uses its old handles. A process without master may, until they are
+ * done. */
 static void ngx_http_stint_close_running(ngx_http_stint_zone_t *zone, void *data) {
     if (ngx_process == NGX_PROCESS_MASTER) {
         ngx_http_stint_close(zone);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * What `stint-bench replay` reads of an access log: the lines of a file, plain or gzip, and the
+ * What `stint replay` reads of an access log: the lines of a file, plain or gzip, and the
  * fields and times of a line. The input is the file, and its lines are the lines. */
-#include "../../bench/access_log.h"
+#include "../../src/tool/access_log.h"
 #include "fuzz.h"
 
 #include <stdio.h>

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * `stint-bench replay` as a whole. The first line of the input has the options, a tab between two;
- * what follows is the log. Whatever they are, they are taken or refused, and a report is whole: JSON
- * that a parser takes and whose numbers go together, or a table that no terminal takes for commands. */
-#include "../../bench/common.h"
+ * `stint replay` as a whole. The first line of the input has the options, a tab between two;
+ * what follows is the log. Whatever they are, they are taken or refused, and a report is whole:
+ * JSON that a parser takes and whose numbers go together, or a table that no terminal takes for
+ * commands. */
+#include "../../src/tool/common.h"
 #include "fuzz.h"
 
-#include <getopt.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <jansson.h>
 
 enum { OPTIONS = 12 };
 
@@ -93,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     stdout = open_memstream(&out, &out_length);
     stderr = open_memstream(&err, &err_length);
     optind = 0; /* getopt_long of the GNU C library begins anew */
-    int code = bench_replay(count, arguments);
+    int code = tool_replay(count, arguments);
     fclose(stdout);
     fclose(stderr);
     stdout = usual_out;

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The stint authors
  *
  * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
- * memory or as a file, and cut off perhaps. It is refused and left as it is, or all that can be done
- * with it is safe: nothing beyond its memory is touched, and every call returns. What is decided by
- * nonsense may be nonsense. */
+ * memory or as a file, and cut off perhaps. It is refused and left as it is, or all that can be
+ * done with it is safe: nothing beyond its memory is touched, and every call returns. What is
+ * decided by nonsense may be nonsense. */
 #include "fuzz.h"
 
 #include <errno.h>
@@ -27,13 +27,14 @@ static uint64_t clock_of_test(void) {
     return now;
 }
 
-/* ---- A lock that says that somebody has it ---------------------------------------------------- */
+/* ---- A lock that says that somebody has it --------------------------------------------------- */
 
 static uint64_t slept_ns;
 
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest);
 
-/* Set-up waits for a lock, but not for ever. Here nobody will ever give it back, so the time just passes. */
+/* Set-up waits for a lock, but not for ever. Here nobody will ever give it back, so the time just
+ * passes. */
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest) {
     (void)rest;
     slept_ns += (uint64_t)pause->tv_sec * 1000000000 + (uint64_t)pause->tv_nsec;
@@ -46,7 +47,7 @@ static void check_slept(void) {
     slept_ns = 0;
 }
 
-/* ---- The whole table -------------------------------------------------------------------------- */
+/* ---- The whole table ------------------------------------------------------------------------- */
 
 static struct stint_options options_of(uint32_t on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
@@ -110,7 +111,7 @@ static void make_whole(void) {
     stint_close(limiter);
 }
 
-/* ---- The damage ------------------------------------------------------------------------------- */
+/* ---- The damage ------------------------------------------------------------------------------ */
 
 /* Writes a few bytes of the input over a place in one of the parts, word by word or anywhere. */
 static void patch(struct input *input, char *table) {
@@ -135,7 +136,7 @@ static void patch(struct input *input, char *table) {
     }
 }
 
-/* ---- Opening ---------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 /* What a refused table may not have changed: all but its lock, which was taken and given back. */
 static void check_untouched(const char *table, const char *before, size_t size) {
@@ -194,7 +195,7 @@ static struct stint_limiter *open_file(struct stint_options *options, const char
     return limiter;
 }
 
-/* ---- Use -------------------------------------------------------------------------------------- */
+/* ---- Use ------------------------------------------------------------------------------------- */
 
 /* All policies are valid: they were looked at. */
 static void check_policies(const struct stint_limiter *limiter) {

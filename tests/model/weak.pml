@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slot protocol on a machine that reorders loads and stores, for spin: the orders M1 to M15 of
- * src/slot.h ("Memory order"), each in the pattern that needs it. `run` compiles and runs it.
+ * src/ordering.md, each in the pattern that needs it. `run` compiles and runs it.
  *
  * The machine is ARMv8 as far as these patterns go. Memory is one for all (a store that one other
  * thread has seen, all see). A thread performs its operations one at a time, in any order but for what

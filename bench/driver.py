@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""What the scripts that measure share: their options, the program that they ask, the machine."""
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+
+class Failed(Exception):
+    """It cannot be measured: exit code 1."""
+
+
+class Usage(Exception):
+    """What was asked is wrong: exit code 2."""
+
+
+# ---- Options ----
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with an option, and names it."""
+
+    def __init__(self, command, description, epilog=None):
+        def formatter(prog):
+            return argparse.RawDescriptionHelpFormatter(prog, max_help_position=24, width=98)
+        super().__init__(prog=f"stint-bench {command}",
+                         description=textwrap.fill(description, 98), epilog=epilog,
+                         allow_abbrev=False, formatter_class=formatter)
+        self.command = command
+
+    def error(self, message):
+        message = re.sub(r"^argument (\S+): expected one argument$", r"\1 needs a value", message)
+        message = re.sub(r"^argument (\S+): ignored explicit argument.*", r"\1 takes no value",
+                         message)
+        message = message.removeprefix("argument ")
+        self.exit(2, f"{self.prog}: {message}\n{self.prog} --help lists the options.\n")
+
+    def read(self, arguments):
+        options, rest = self.parse_known_args(arguments)
+        if rest:
+            self.error(f"there is no option '{rest[0]}'")
+        return options
+
+    def add_output(self, plot=True, compare=True):
+        self.add_argument("--format", type=one_of(["table", "json"], "not table or json"),
+                          default="table", metavar="F", help="table or json (table)")
+        if plot:
+            self.add_argument("--plot", metavar="DIR", help="draws what the rows show into DIR, "
+                              "as SVG (needs gnuplot)")
+        if compare:
+            self.add_argument("--compare", metavar="OLD.json", help="what got faster or slower "
+                              "since that --format json; a difference is one only if the repeats "
+                              "of then and now do not overlap")
+
+    def add_seconds(self, default, text="timed work a row, 0.001 to 3600"):
+        self.add_argument("--seconds", type=real(0.001, 3600), default=default, metavar="S",
+                          help=f"{text} ({default:g})")
+
+
+def one_of(names, why):
+    def read(text):
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"'{text}' is {why}")
+        return text
+    return read
+
+
+def list_of(read):
+    return lambda text: [read(part) for part in text.split(",")]
+
+
+def count(low, high, why):
+    """Such as 1000, 1k, 10M: k, M and G are powers of 1000."""
+    def read(text):
+        found = re.fullmatch(r"([0-9]+)([kmg]?)", text, re.ASCII | re.IGNORECASE)
+        value = -1
+        if found:
+            value = int(found[1]) * 1000 ** " kmg".index(found[2].lower() or " ")
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a count {why}")
+        return value
+    return read
+
+
+def real(low, high):
+    def read(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number from {low:g} to {high:g}")
+        return value
+    return read
+
+
+def short(number):
+    """A count as 1k, 10M or, if it is not round, as it is."""
+    for letter, scale in ("G", 10**9), ("M", 10**6), ("k", 1000):
+        if number and number % scale == 0:
+            return f"{number // scale}{letter}"
+    return str(number)
+
+
+def gib(size):
+    return f"{size / 2**30:.1f} GiB"
+
+
+def safe(text):
+    """Printable on any terminal."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else f"\\x{byte:02x}"
+                   for byte in os.fsencode(text))
+
+
+# ---- The program ----
+
+class Driver:
+    """The program that measures: it does one job after the other."""
+
+    def __init__(self, program):
+        self.terminal = sys.stderr.isatty()
+        self.process = subprocess.Popen([program] + ["--progress"] * self.terminal, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.shown = 0
+        self.done, self.of = 0, 1  # jobs that the bar is about
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def draw(self, label, part):
+        now = time.monotonic()
+        if self.terminal and (part == 0 or now - self.shown > 0.05):
+            self.shown = now
+            part = (self.done + part) / self.of
+            print(f"\r[{'#' * int(40 * part):.<40}] {part:4.0%} {label:36.36}", end="", flush=True,
+                  file=sys.stderr)
+
+    def wipe(self):
+        if self.terminal:
+            print(f"\r{'':85}\r", end="", flush=True, file=sys.stderr)
+
+    def ask(self, job, label=None, **about):
+        """Returns the answer to the job, whose bar has this label before the job's own."""
+        try:
+            print(json.dumps({"job": job, **about}), file=self.process.stdin, flush=True)
+            if label:
+                self.draw(label, 0)
+            while True:
+                answer = json.loads(self.process.stdout.readline())
+                if "progress" not in answer:
+                    break
+                self.draw((label or "") + answer["label"], answer["progress"])
+        except (BrokenPipeError, json.JSONDecodeError):
+            raise Failed("") from None  # it has said why
+        finally:
+            if self.shown:
+                self.wipe()
+        if "usage" in answer:
+            raise Usage(answer["usage"])
+        return answer
+
+    def policy(self, text):
+        """A policy in stint's notation, the value of --limit."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Usage(f"--limit '{safe(text)}': it is no text") from None
+        policy = self.ask("policy", text=text)
+        if "wrong" in policy:
+            before = safe(text.encode()[:policy["at"]])
+            raise Usage(f"--limit '{safe(text)}': {policy['wrong']}\n    {safe(text)}\n"
+                        f"    {' ' * len(before)}^")
+        return policy
+
+
+# ---- The machine ----
+
+def field(path, name):
+    """What follows the colon in the first line of a file that starts with the name."""
+    try:
+        found = re.search(rf"^{name}\s*:\s*(.*)$", Path(path).read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else ""
+
+
+def number(path, missing):
+    """The number at the start of a file."""
+    try:
+        return int(re.match(r"\d+", Path(path).read_text())[0])
+    except (OSError, TypeError):
+        return missing
+
+
+def machine():
+    """What a number depends on."""
+    try:
+        pages = re.search(r"\[(\w+)\]",
+                          Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text())[1]
+    except (OSError, TypeError):
+        pages = "unknown"
+    # Not from sysconf(), which on AMD adds up the caches of cores that a virtual machine does not
+    # have. Files say "32768K".
+    cache = max(number(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size", 0) * 1024
+                for index in range(8))
+    return {"cpu": field("/proc/cpuinfo", "model name") or platform.machine(),
+            "cores": min(len(os.sched_getaffinity(0)), 1024),
+            "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            "cache": cache, "huge_pages": pages,
+            "kernel": f"{platform.system()} {platform.release()}"}
+
+
+def available():
+    """Bytes that can be had now, a control group's limit included."""
+    free = int((field("/proc/meminfo", "MemAvailable") or "0").split()[0]) * 1024
+    return min(free or machine()["memory"], number("/sys/fs/cgroup/memory.max", 1 << 64))
+
+
+class Stopped(BaseException):
+    """By a signal."""
+
+
+def stop(signum, _):
+    signal.signal(signum, signal.SIG_DFL)  # the second time it does what it does to any process
+    raise Stopped(signum)
+
+
+def main(work, parser):
+    """Runs the work and returns an exit code; interrupted, it ends by that signal."""
+    for signum in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+            signal.signal(signum, stop)
+    try:
+        work()
+    except Usage as wrong:
+        parser.error(str(wrong))
+    except Failed as why:
+        if str(why):
+            print(f"{parser.prog}: {why}", file=sys.stderr)
+        return 1
+    except Stopped as stopped:
+        os.kill(os.getpid(), stopped.args[0])
+    return 0

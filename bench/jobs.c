@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#include "jobs.h"
+
+#include <stint.h>
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "build.h" /* made by meson: STINT_BENCH_COMMIT; and STINT_BENCH_FLAGS */
+
+#if defined(__clang__)
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+static bool progress;
+
+static _Noreturn void fail(const char *what, const char *why) {
+    fprintf(stderr, "stint-bench: %s: %s\n", what, why);
+    exit(EXIT_FAILURE);
+}
+
+static void put_line(json_t *line) {
+    if (line == NULL || json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
+        fail("an answer", "it is no JSON");
+    json_decref(line);
+    putchar('\n');
+    fflush(stdout);
+}
+
+void jobs_progress(const char *label, double part) {
+    if (progress)
+        put_line(json_pack("{s:f, s:s}", "progress", part, "label", label));
+}
+
+void job_read(json_t *asked, const char *format, ...) {
+    json_error_t error;
+    va_list members;
+
+    va_start(members, format);
+    if (json_vunpack_ex(asked, &error, 0, format, members) != 0)
+        fail("a job", error.text);
+    va_end(members);
+}
+
+size_t job_read_name(json_t *asked, const char *member, const char *const *names, size_t n) {
+    const char *name;
+
+    job_read(asked, "{s:s}", member, &name);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    fail(member, name);
+}
+
+json_t *job_refused(const char *format, ...) {
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return json_pack("{s:s}", "usage", text);
+}
+
+json_t *job_real(bool known, double value) {
+    return known ? json_real(value) : json_null();
+}
+
+static json_t *read_policy(json_t *asked) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    const char *text, *wrong = NULL;
+
+    job_read(asked, "{s:s}", "text", &text);
+    if (stint_policy_parse(text, &policy, &wrong) != 0)
+        return json_pack("{s:s, s:I}", "wrong", stint_reason(), "at",
+                         (json_int_t)(wrong != NULL ? wrong - text : 0));
+    bool plain = (policy.capacity == 0 || policy.capacity == policy.limit) &&
+                 policy.max_reserved == 0 && policy.stripes <= 1 && policy.flags == 0 &&
+                 policy.start == 0;
+    return json_pack("{s:I, s:I, s:b}", "limit", (json_int_t)policy.limit, "window",
+                     (json_int_t)policy.window, "plain", plain);
+}
+
+static json_t *tell_build(json_t *asked) {
+    (void)asked;
+    return json_pack("{s:s, s:s, s:s, s:s}", "version", stint_version(), "commit",
+                     STINT_BENCH_COMMIT, "compiler", COMPILER, "flags", STINT_BENCH_FLAGS);
+}
+
+static json_t *run_job(json_t *asked, const struct job *jobs, size_t n) {
+    static const struct job shared[] = {{"policy", read_policy}, {"build", tell_build}};
+    const char *name;
+
+    job_read(asked, "{s:s}", "job", &name);
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        if (strcmp(shared[i].name, name) == 0)
+            return shared[i].run(asked);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(jobs[i].name, name) == 0)
+            return jobs[i].run(asked);
+    fail("there is no job", name);
+}
+
+int jobs_run(int argc, char **argv, const struct job *jobs, size_t n) {
+    char *line = NULL;
+    size_t room = 0;
+    json_error_t error;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN); /* a server that died is an error that is told */
+    progress = argc == 2 && strcmp(argv[1], "--progress") == 0;
+    if (argc > 1 && !progress)
+        fail(argv[1], "a script asks this program, see bench/run");
+    while (getline(&line, &room, stdin) > 0) {
+        json_t *asked = json_loads(line, 0, &error);
+        if (asked == NULL)
+            fail("a job", error.text);
+        put_line(run_job(asked, jobs, n));
+        json_decref(asked);
+    }
+    free(line);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * What a script asks of a program that measures. Each line of the standard input is a job: a JSON
+ * object that names it in "job". The answer is a line of the standard output. */
+#ifndef STINT_BENCH_JOBS_H
+#define STINT_BENCH_JOBS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct job {
+    const char *name;
+    /* Returns the answer, a new reference. One with "usage" says what was asked wrongly. */
+    json_t *(*run)(json_t *asked);
+};
+
+/* Does the jobs of the standard input until it ends, and dies with the process that asks. Beside
+ * the jobs given there are "policy", which reads a policy's notation, and "build", which tells
+ * how the program was built. With the argument --progress it tells how far it is. Returns an
+ * exit code. */
+int jobs_run(int argc, char **argv, const struct job *jobs, size_t n);
+
+/* Tells how far the job in hand is: a line with "progress", 0 to 1, and "label". */
+void jobs_progress(const char *label, double part);
+
+/* Reads members of an object as json_unpack does. Ends the process if they are not there. */
+void job_read(json_t *asked, const char *format, ...);
+
+/* The index of a member's value among the names. Ends the process if it is none of them. */
+size_t job_read_name(json_t *asked, const char *member, const char *const *names, size_t n);
+
+/* An answer that says what was asked wrongly. */
+json_t *job_refused(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A number, or null if it is not known. */
+json_t *job_real(bool known, double value);
+
+#endif

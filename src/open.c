@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT
+ * Opening and closing: the shape of a table, making one, attaching to one.
+ * Where the memory comes from is memory.c's. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "memory.h"
+#include "message.h"
+#include "policy.h"
+#include "slot.h"
+
+/* Counters of all lanes together, when there are so many policies that 64 lanes would be more.
+ */
+#define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
+#define LANES_MIN    4
+
+/* Lines that a shard has at least when the number of shards is chosen. The smaller a shard, the
+ * shorter its reach; the larger, the nearer its share of the keys is to the average (8,192 slots
+ * half full: 50% within 1%). 1,024 shards at most: their headers stay in the second-level cache. */
+#define SHARD_LINES ((uint64_t)2048)
+#define SHARDS_AUTO 1024
+
+static int check(const struct stint_options *options) {
+    if (options == NULL)
+        return stint_failed(EINVAL, "options is NULL");
+    int error = stint_struct_check(options, options->size, sizeof(*options),
+                                   "options.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
+    if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
+        return stint_failed(EINVAL, "options.max_keys must be 1 to 2^40");
+    if ((options->shards & (options->shards - 1)) != 0)
+        return stint_failed(EINVAL, "options.shards must be a power of two, or 0");
+    if (options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys)
+        return stint_failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
+    if (options->max_policies > STINT_POLICIES_MAX)
+        return stint_failed(EINVAL, "options.max_policies must be at most 65,535");
+    if (options->path != NULL && options->path[0] == '\0')
+        return stint_failed(EINVAL, "options.path is empty");
+    if (options->on_full > STINT_FULL_REPLACE)
+        return stint_failed(EINVAL,
+                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
+    if ((options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK)) !=
+        0)
+        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+    return 0;
+}
+
+/* Where the parts of the mapping are (table.h has the drawing). */
+struct shape {
+    uint32_t max_policies;
+    uint32_t lanes;
+    uint32_t shard_bits;
+    uint64_t tag_unit;
+    uint64_t shard_lines;
+    size_t policies; /* offsets, bytes */
+    size_t records;
+    size_t counters;
+    size_t shards;
+    size_t lines;
+    size_t size;
+};
+
+static uint64_t divide_up(uint64_t number, uint64_t by) {
+    return number / by + (number % by != 0);
+}
+
+static size_t round_up(size_t number, size_t to) {
+    return (number + to - 1) / to * to;
+}
+
+/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28. */
+static struct shape shape_of(const struct stint_options *options) {
+    struct shape shape = {.max_policies = options->max_policies};
+    uint64_t lines =
+        divide_up(options->max_keys, LINE_SLOTS / 2); /* half full with max_keys keys */
+
+    if (shape.max_policies == 0)
+        shape.max_policies = 64;
+    shape.tag_unit = 1;
+    while (shape.tag_unit <= shape.max_policies)
+        shape.tag_unit *= 2;
+    while (options->shards != 0 ? UINT32_C(1) << shape.shard_bits < options->shards
+                                : UINT32_C(1) << shape.shard_bits < SHARDS_AUTO &&
+                                      lines >> (shape.shard_bits + 1) >= SHARD_LINES)
+        shape.shard_bits++;
+    shape.shard_lines = divide_up(lines, UINT64_C(1) << shape.shard_bits);
+
+    size_t lane = (shape.max_policies + 1) * sizeof(struct counters);
+    shape.lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
+                  : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
+                                                     : (uint32_t)(COUNTERS_MAX / lane);
+    shape.policies = sizeof(struct header);
+    shape.records = shape.policies + shape.max_policies * sizeof(struct policy);
+    shape.counters = shape.records + shape.max_policies * sizeof(struct policy_record);
+    shape.shards = shape.counters + shape.lanes * lane;
+    shape.lines = shape.shards + (sizeof(struct shard) << shape.shard_bits);
+    size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
+    shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
+    shape.size = shape.lines + round_up(lines_size, SMALL_PAGE);
+    return shape;
+}
+
+/* ---- A new table ----------------------------------------------------------------------------- */
+
+static bool random_secret(uint8_t secret[STINT_SECRET_SIZE]) {
+    for (size_t got = 0; got < STINT_SECRET_SIZE;) {
+        ssize_t more = getrandom(secret + got, STINT_SECRET_SIZE - got, 0);
+        if (more < 0 && errno != EINTR)
+            return false;
+        got += more > 0 ? (size_t)more : 0;
+    }
+    for (size_t i = 0; i < STINT_SECRET_SIZE; i += sizeof(uint64_t))
+        secret[i] |= 1; /* no word is 0, which is what nobody has written yet */
+    return true;
+}
+
+/* Words of the header that its makers write. */
+#define MADE_WORDS (offsetof(struct header, policy_count) / sizeof(uint64_t))
+#define MADE_SHAPE (offsetof(struct header, secret) / sizeof(uint64_t))
+#define MADE_GIVEN (offsetof(struct header, lock) / sizeof(uint64_t))
+static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
+                  offsetof(struct header, lock) % sizeof(uint64_t) == 0,
+              "shape, secret and lock are whole words");
+
+/* The magic of a table that is being made for these options: its shape, and the secret if one is
+ * given. */
+static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
+    uint64_t print = 0;
+    for (size_t i = 1; i < (secret_given ? MADE_GIVEN : MADE_SHAPE); i++)
+        print = mix(print, words[i]);
+    return HEADER_MAKING << 32 | print >> 32;
+}
+
+/* Whether nobody has begun to write here. */
+static bool header_empty(const struct header *header) {
+    static const struct header empty;
+    return memcmp(header, &empty, sizeof(empty)) == 0;
+}
+
+/* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
+ * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
+ * it, and stays. So a maker who was stopped, and goes on when the table is in use, changes nothing.
+ * The magic is written last, when every word is there. Memory that is anything else stays as it is:
+ * header_check says what it is. */
+static int table_make(struct header *header, const struct stint_options *options,
+                      const struct shape *shape) {
+    struct header made;
+    uint64_t words[MADE_WORDS], *there = (uint64_t *)(void *)header;
+
+    memset(&made, 0, sizeof(made));
+    if (options->secret != NULL)
+        memcpy(made.secret, options->secret, STINT_SECRET_SIZE);
+    else if (!random_secret(made.secret))
+        return stint_failed(EAGAIN, "the system has no random bytes to give for the secret");
+    made.layout = HEADER_LAYOUT;
+    made.shards = UINT32_C(1) << shape->shard_bits;
+    made.max_keys = options->max_keys;
+    made.max_policies = shape->max_policies;
+    made.lanes = shape->lanes;
+    made.size = shape->size;
+    stint_limiter_lock_make(&made.lock);
+    memcpy(words, &made, sizeof(words));
+
+    const uint64_t making = making_of(words, options->secret != NULL);
+    if (header_empty(header))
+        /* The magic that is being made, then each word (M15), then the magic (M12). */
+        (void)atomic_cas_seq(&header->magic, 0, making);
+    if (atomic_load_acquire(&header->magic) != making)
+        return 0;
+    for (size_t i = 1; i < MADE_WORDS; i++)
+        if (words[i] != 0)
+            (void)atomic_cas_seq(&there[i], 0, words[i]);       /* M12 */
+    (void)atomic_cas_seq(&header->magic, making, HEADER_MAGIC); /* M12 */
+    return 0;
+}
+
+/* ---- A table that is there ------------------------------------------------------------------- */
+
+/* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library
+ * trusts it. */
+static bool lock_whole(const pthread_mutex_t *lock) {
+#ifdef __GLIBC__
+    pthread_mutex_t made;
+    stint_limiter_lock_make(&made);
+    return lock->__data.__kind == made.__data.__kind;
+#else
+    (void)lock;
+    return true;
+#endif
+}
+
+/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
+static int header_check(const struct header *header, size_t size,
+                        const struct stint_options *options, const struct shape *shape) {
+    uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
+
+    if (magic == __builtin_bswap64(HEADER_MAGIC))
+        return stint_failed(EPROTO,
+                            "the table was made on a machine of another byte order: " BEGIN_ANEW);
+    if (magic != HEADER_MAGIC)
+        return stint_failed(EPROTO, "this is no table of stint: it does not begin as one");
+    if (header->layout != HEADER_LAYOUT)
+        return stint_failed_with(
+            EPROTO,
+            "the table has layout %u, and this version of stint reads layout %u: use the "
+            "version that made it, " BEGIN_ANEW,
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
+    if ((header->features | header->labels | header->labels_count) != 0)
+        return stint_failed(EPROTO, "the table has features, or labels: " LATER_TABLE);
+    if (header->max_keys != options->max_keys)
+        return stint_failed_with(
+            EPROTO,
+            "the table was made with options.max_keys %llu, not %llu: use that number, " BEGIN_ANEW,
+            (unsigned long long)header->max_keys, (unsigned long long)options->max_keys);
+    if (header->max_policies != shape->max_policies)
+        return stint_failed_with(
+            EPROTO,
+            "the table was made with options.max_policies %u, not %u: use that number, " BEGIN_ANEW,
+            (unsigned)header->max_policies, (unsigned)shape->max_policies);
+    if (header->shards != UINT32_C(1) << shape->shard_bits)
+        return stint_failed_with(EPROTO,
+                                 "the table was made with %u shards, not %u: use that number in "
+                                 "options.shards, " BEGIN_ANEW,
+                                 (unsigned)header->shards, 1u << shape->shard_bits);
+    if (header->size != shape->size || header->lanes != shape->lanes)
+        return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
+    if (size < shape->size)
+        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
+                                 shape->size);
+    if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
+        return stint_failed(EPROTO, "the table was made with another secret than options.secret");
+    if (!lock_whole(&header->lock))
+        return stint_failed(EPROTO, "the table is damaged: its lock is none");
+    return 0;
+}
+
+/* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
+ * as over (stint_beyond_clock). If `end` says so, their ends are moved back, by whole windows,
+ * until they are over for good. */
+static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
+    const struct table *table = &limiter->table;
+    struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
+    uint64_t ahead = 0;
+
+    for (*used = 0; slot < last; slot++) {
+        /* Nobody else uses the table: I1 and I7 are restored. */
+        uint64_t tag = atomic_load_relaxed(&slot->tag), state = atomic_load_relaxed(&slot->state);
+        tick_t over = end_of(state_id(state), clock), length = 1;
+        *used += tag != 0;
+        if (tag == 0 || LIKELY(over <= clock + ALLOWANCE_TICKS))
+            continue;
+        const struct policy *policy = limiter_tag_policy(limiter, tag);
+        if (policy != NULL && !state_pending(state))
+            length = policy->length;
+        if (LIKELY(over - length <= clock + ALLOWANCE_TICKS))
+            continue;
+        ahead++;
+        tick_t windows = (over - clock + length - 1) / length;
+        if (end)
+            /* I1 does not hold across a step of the clock. */
+            atomic_store_relaxed(&slot->state,
+                                 state_of(over - windows * length, state & STATE_PENDING));
+    }
+    return ahead;
+}
+
+/* Slots that may be ahead of the clock whatever the others are. */
+#define AHEAD_FEW 8
+
+/* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
+ * Nobody else uses the table. If most slots are ahead, it is rather this clock that is behind, as
+ * when a machine has just started: then all stays, for keys that nobody asks for before it is
+ * right. */
+static void latest_lower(struct stint_limiter *limiter) {
+    tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
+    uint64_t used;
+
+    /* I7 */
+    if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest_begin) <= latest))
+        return;
+    uint64_t ahead = slots_ahead(limiter, clock, false, &used);
+    if (ahead > used / 2 + AHEAD_FEW)
+        return;
+    if (ahead > 0) {
+        (void)slots_ahead(limiter, clock, true, &used);
+        atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
+                           ahead);
+    }
+    /* By a hint that begins later, a window would be opened without telling (I7). */
+    stint_limiter_hints_reset(limiter, latest);
+    atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
+}
+
+/* Looks at what decisions trust. */
+static int table_check(const struct stint_limiter *limiter) {
+    int error = stint_limiter_shards_check(limiter);
+    return error != 0 ? error : stint_policies_check(limiter);
+}
+
+/* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is
+ * done. */
+static int table_attach(struct stint_limiter *limiter, bool alone) {
+    int error = alone ? 0 : stint_policies_lock(limiter);
+    if (error != 0)
+        return error;
+    error = table_check(limiter);
+    if (error == 0) {
+        if (alone) { /* whoever held the lock is gone, with the machine perhaps */
+            pthread_mutex_t lock;
+            stint_limiter_lock_make(&lock);
+            /* What is the same stays the same: a death in between leaves it whole. */
+            memcpy(&limiter->header->lock, &lock, sizeof(lock));
+        }
+        stint_policies_repair(limiter);
+        stint_limiter_lanes_reclaim(limiter, alone);
+        if (alone && limiter->memory.shared)
+            latest_lower(limiter);
+    }
+    if (!alone)
+        stint_limiter_unlock(limiter);
+    return error;
+}
+
+/* ---- Handles --------------------------------------------------------------------------------- */
+
+/* A handle for a table in memory that is there. */
+static int handle_make(const struct stint_options *options, const struct shape *shape,
+                       const struct memory *memory, struct stint_limiter **made) {
+    struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, sizeof(*limiter));
+    char *start = memory->start;
+
+    if (limiter == NULL)
+        return stint_failed(ENOMEM, "no memory for the limiter's handle");
+    /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
+    *limiter = (struct stint_limiter){
+        .table =
+            {
+                .lines = (struct line *)(void *)(start + shape->lines),
+                .shards = (struct shard *)(void *)(start + shape->shards),
+                .line_count = shape->shard_lines << shape->shard_bits,
+                .shard_lines = shape->shard_lines,
+                .shard_bits = shape->shard_bits,
+                .probe_lines =
+                    shape->shard_lines < PROBE_LINES ? (uint16_t)shape->shard_lines : PROBE_LINES,
+                .avx2 = atomic_runs_avx2(),
+                .tag_unit = shape->tag_unit,
+            },
+        .header = (struct header *)(void *)start,
+        .policies = (struct policy *)(void *)(start + shape->policies),
+        .records = (struct policy_record *)(void *)(start + shape->records),
+        .counters = (struct counters *)(void *)(start + shape->counters),
+        .max_policies = shape->max_policies,
+        .lanes = shape->lanes,
+        .clock = options->clock,
+        .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
+                    : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
+                                                                  : CLOCK_REALTIME_COARSE,
+        .on_full = options->on_full,
+        .memory = *memory,
+    };
+    limiter->names = stint_names_make(shape->max_policies);
+    if (limiter->names == NULL || !stint_limiter_lanes_map(limiter)) {
+        if (limiter->names != NULL)
+            stint_names_free(limiter->names);
+        free(limiter);
+        return stint_failed(ENOMEM, "no memory for the limiter's handle");
+    }
+    stint_limiter_thread_numbers_begin();
+    stint_limiter_lanes_begin(limiter);
+    *made = limiter;
+    return 0;
+}
+
+/* Gives the handle back; the memory is the caller's. */
+static void handle_free(struct stint_limiter *limiter) {
+    stint_limiter_lanes_release(limiter);
+    stint_limiter_lanes_unmap(limiter);
+    stint_names_free(limiter->names);
+    free(limiter);
+}
+
+/* Opens the table in `memory`, whose header is one for these options. */
+static int handle_attach(const struct stint_options *options, const struct shape *shape,
+                         const struct memory *memory, struct stint_limiter **opened) {
+    struct stint_limiter *limiter = NULL;
+    int error = handle_make(options, shape, memory, &limiter);
+
+    if (error != 0)
+        return error;
+    error = table_attach(limiter, memory->alone);
+    if (error != 0) {
+        handle_free(limiter);
+        return error;
+    }
+    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
+    *opened = limiter;
+    return 0;
+}
+
+static int prefault(const struct memory *memory, const struct stint_options *options) {
+    if ((options->flags & STINT_PREFAULT) == 0 || stint_memory_prefault(memory))
+        return 0;
+    return stint_failed(ENOMEM,
+                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
+}
+
+/* Makes a table in memory that is nobody else's yet. */
+static int make(const struct memory *memory, const struct stint_options *options,
+                const struct shape *shape) {
+    int error = prefault(memory, options);
+    return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
+}
+
+static int open_private(const struct stint_options *options, const struct shape *shape,
+                        struct memory *memory) {
+    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    return error != 0 ? error : make(memory, options, shape);
+}
+
+/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process
+ * ever sees a part of a table, and no file that is not a table for these options is written to. */
+static int open_file(const struct stint_options *options, const struct shape *shape,
+                     struct memory *memory) {
+    for (;;) {
+        struct header header;
+        size_t size;
+        int error = stint_memory_file_open(memory, options->path, &size);
+        if (error == 0) {
+            error = stint_memory_file_read(memory, size, &header, sizeof(header));
+            if (error == 0)
+                error = header_check(&header, size, options, shape);
+            if (error == 0)
+                error = stint_memory_file_reserve(memory, shape->size);
+            if (error == 0)
+                error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+            return error != 0 ? error : prefault(memory, options);
+        }
+        if (error != -ENOENT)
+            return error;
+        error = stint_memory_file_make(memory, options->path, shape->size);
+        if (error == 0)
+            error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+        if (error == 0)
+            error = make(memory, options, shape);
+        if (error == 0)
+            error = stint_memory_file_publish(memory, options->path);
+        if (error != -EEXIST)
+            return error;
+        stint_memory_free(memory); /* another process was faster */
+    }
+}
+
+int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = check(options);
+    if (error != 0)
+        return error;
+    struct shape shape = shape_of(options);
+    struct memory memory = {.file = -1, .alone = true};
+    struct stint_limiter *limiter = NULL;
+
+    error = options->path == NULL ? open_private(options, &shape, &memory)
+                                  : open_file(options, &shape, &memory);
+    if (error == 0)
+        error = handle_attach(options, &shape, &memory, &limiter);
+    if (error == 0)
+        error = stint_memory_file_share(&limiter->memory);
+    if (error != 0) {
+        if (limiter != NULL)
+            handle_free(limiter);
+        stint_memory_free(&memory);
+        return options->path == NULL ? error : stint_failed_at(error, options->path);
+    }
+    *opened = limiter;
+    return 0;
+}
+
+size_t stint_memory_size(const struct stint_options *options) {
+    return check(options) != 0 ? 0 : shape_of(options).size;
+}
+
+int stint_open_in(const struct stint_options *options, void *start, size_t size,
+                  struct stint_limiter **opened) {
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = check(options);
+    if (error != 0)
+        return error;
+    if (options->path != NULL)
+        return stint_failed(EINVAL, "options.path must be NULL: the memory is given");
+    if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
+        return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
+    struct shape shape = shape_of(options);
+    if (size < shape.size)
+        return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
+                                 shape.size);
+    struct header *header = start;
+    struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
+
+    /* First: whoever cannot have the memory has not begun to make a table of it. */
+    error = prefault(&memory, options);
+    /* M15 */
+    if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
+        error = table_make(header, options, &shape);
+    if (error != 0)
+        return error;
+    /* M15 */
+    for (unsigned tries = 0; atomic_load_acquire(&header->magic) >> 32 == HEADER_MAKING; tries++) {
+        if (tries == SET_UP_TRIES)
+            return stint_failed(
+                EBUSY, "another process is making a table for other options of this memory, or "
+                       "died while it did: open it with those, or clear the memory");
+        set_up_pause();
+    }
+    error = header_check(header, size, options, &shape);
+    return error != 0 ? error : handle_attach(options, &shape, &memory, opened);
+}
+
+void stint_close(struct stint_limiter *limiter) {
+    if (limiter == NULL)
+        return;
+    struct memory memory = limiter->memory;
+    handle_free(limiter);
+    stint_memory_free(&memory);
+}

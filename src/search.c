@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ * Looking for a key in all lines that it may be in, and for a slot that it may claim. Read slot.h
+ * first. */
+#include "search.h"
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+tick_t stint_decision_read_clock(struct decision *decision) {
+    uint64_t clock = limiter_now(decision->limiter);
+    if (clock > decision->now) {
+        decision->now = clock;
+        decision->end = window_of(decision);
+    }
+    return tick_of(clock);
+}
+
+/* A slot whose end is ahead of now by more than its policy's window and the allowance is either met
+ * by a late thread, or was written before the clock stepped back. The clock, read after the slot
+ * was loaded, tells. If the slot is too far ahead of the clock, too, no thread can have written it
+ * by the clock as it is now, and it counts as over. Windows are then counted again, and ends fall:
+ * I1, and with it promises A and B, hold between steps of the clock, not across them. */
+bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
+    tick_t now = tick_of(decision->now);
+    if (LIKELY(end_of(id, now) - now <= length + ALLOWANCE_TICKS))
+        return false;
+    tick_t clock = stint_decision_read_clock(decision);
+    return end_of(id, clock) - clock > length + ALLOWANCE_TICKS;
+}
+
+/* Lines that a decision sweeps on its way. */
+#define SWEPT_LINES 8
+
+/* Lowers latest_begin to the clock and the allowance, if no slot needs it any more. Each decision
+ * on a full table sweeps some lines; the last one lowers it.
+ *
+ * latest_begin is raised before a window is opened that begins later, and before such a window
+ * becomes a policy's hint (limiter_raise_latest_begin). A decision compares it with its now, to see
+ * whether the bulk check of lines is enough (slot_search), and whether the clock must decide on the
+ * window of a key without a slot (stint_claim_short, stint_slot_find). If somebody's now was far
+ * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
+ * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
+ * window would be opened without telling (I7). Two do that:
+ *   - whoever opens a table that nobody else uses (open.c), with the slots beyond it;
+ *   - this function, once no slot of the table counts as over for being so far ahead.
+ *
+ * After the second a slot may have a window that begins later than latest_begin says:
+ *   - one that was opened behind the sweep, by a now far ahead of the clock;
+ *   - one in lines whose sweeper slept;
+ *   - if the last sweeper slept between the clock and its CAS, one that was opened meanwhile.
+ * Where such a slot counts as over (stint_beyond_clock), the bulk check shows it to be live: a full
+ * table may be called full although that slot could be taken. And a thread that is late by more
+ * than 60 s may not notice. No count depends on latest_begin: promises A and B hold. */
+static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
+    const struct table *table = &limiter->table;
+    struct header *header = limiter->header;
+    /* I7: the sweep, then the CAS below. The counts of the sweep are relaxed. */
+    uint64_t line = atomic_fetch_add_seq(&header->swept, SWEPT_LINES), last = line + SWEPT_LINES;
+
+    if (line == 0) {
+        /* I7: the CAS is from what was seen when the sweep began. */
+        atomic_store_relaxed(&header->swept_from, latest);
+        atomic_store_relaxed(&header->strays, 0);
+    }
+    for (; line < last && line < table->line_count; line++) {
+        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+            const struct slot *slot = &table->lines[line].slots[i];
+            const struct policy *policy =
+                /* M15 */
+                limiter_tag_policy(limiter, atomic_load_acquire(&slot->tag));
+            tick_t end = end_of(state_id(atomic_load_acquire(&slot->state)), clock);
+            if (policy != NULL && end - clock > policy->length + ALLOWANCE_TICKS)
+                atomic_add_relaxed(&header->strays, 1); /* I7 */
+        }
+    }
+    if (last < table->line_count)
+        return;
+    /* I7: the hints first, then latest_begin, unless somebody has raised it since. */
+    if (atomic_load_relaxed(&header->strays) == 0 &&
+        atomic_load_relaxed(&header->swept_from) == latest) {
+        stint_limiter_hints_reset(limiter, clock + ALLOWANCE_TICKS);
+        /* I7 */
+        (void)atomic_cas_seq(&header->latest_begin, latest, (uint64_t)(clock + ALLOWANCE_TICKS));
+    }
+    atomic_store_relaxed(&header->swept, 0); /* I7 */
+}
+
+/* Some window begins far ahead of now. This thread is late, or the clock was stepped back, or
+ * somebody's now was ahead of the clock. The clock tells which. A thread that is late by more than
+ * the allowance moves its now to the clock. Returns whether now has moved. */
+static bool latest_recover(struct decision *decision) {
+    uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
+    uint64_t clock = limiter_now(decision->limiter);
+    tick_t most = tick_of(clock) + ALLOWANCE_TICKS;
+
+    if ((tick_t)latest > most)
+        latest_sweep(decision->limiter, latest, tick_of(clock));
+    if (most - tick_of(decision->now) <= 2 * ALLOWANCE_TICKS)
+        return false;
+    decision->now = clock;
+    decision->end = window_of(decision);
+    return true;
+}
+
+/* ---- A slot that may be claimed -------------------------------------------------------------- */
+
+/* Whether a used slot can be taken over: without it, its key would be decided on in the same
+ * way. */
+static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) {
+    const struct table *table = &decision->limiter->table;
+    bool key = snapshot->tag != table_tombstone(table) && !state_pending(snapshot->state);
+    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, snapshot->tag) : NULL;
+    tick_t now = tick_of(decision->now);
+
+    if (end_of(state_id(snapshot->state), now) <= now)
+        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, snapshot->state, now));
+    snapshot->stepped = stint_beyond_clock(decision, state_id(snapshot->state),
+                                           policy == NULL ? 1 : policy->length);
+    return snapshot->stepped;
+}
+
+/* The first slot of the sequence, from number `position` on, that is not plainly live;
+ * sequence_length if there is none. Plainly live is a slot that slot_reusable would find live by
+ * its policy's window alone. Nearly all slots of a full table are. */
+static uint32_t next_not_live(const struct decision *decision, const struct sequence *sequence,
+                              uint32_t position, tick_t now) {
+    const struct table *table = &decision->limiter->table;
+    const struct policy *policies = decision->limiter->policies;
+    const uint64_t max_policies = decision->limiter->max_policies;
+    const uint64_t policy_mask = table_tombstone(table) - 1;
+    const uint64_t next = state_of(now + 1, 0);
+    const uint32_t length = sequence_length(table);
+    struct line *line = sequence_line(sequence, position / LINE_SLOTS);
+
+    while (position < length) {
+        do {
+            const struct slot *slot = &line->slots[position % LINE_SLOTS];
+            uint64_t tag = atomic_load_acquire(&slot->tag);     /* M15 */
+            uint64_t state = atomic_load_acquire(&slot->state); /* M9 */
+            uint64_t policy = (tag & policy_mask) - 1; /* no number: never used, tombstone */
+            if (UNLIKELY(policy >= max_policies || state_pending(state)))
+                return position;
+            /* The id is in the top bits: one that is behind makes the difference more than any of
+             * these. */
+            uint64_t most = (uint64_t)(policies[policy].length + ALLOWANCE_TICKS) << STATE_ID;
+            if (UNLIKELY(state - next >= most))
+                return position;
+        } while (++position % LINE_SLOTS != 0);
+        line = sequence_next(sequence, line);
+    }
+    return length;
+}
+
+/* ---- Find ------------------------------------------------------------------------------------ */
+
+/* Looks for a tag in the lines from number `from` on to before `lines`, as far as it can be
+ * (I5). */
+struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
+                             uint32_t lines) {
+    struct sequence sequence = sequence_of(table, hash);
+
+    for (uint32_t i = from; i < lines; i++) {
+        if (i >= UNUSED_LINES)
+            i = sequence_match(&sequence, i, lines, tag);
+        if (i == lines)
+            break;
+        struct line *line = sequence_line(&sequence, i);
+        struct slot *slot = line_find(line, tag);
+        if (slot != NULL)
+            return (struct search){slot, i};
+        if (i < UNUSED_LINES && line_match(line, 0) != 0) /* I5 */
+            break;
+    }
+    return (struct search){0};
+}
+
+/* Likewise, and all are live by a window of `longest` ticks. The pattern compares ids without their
+ * last bit, in the high half of a state. So the range begins at the first even id behind that of
+ * now. It ends where an odd id, too, is no further ahead than a live slot may be. */
+static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
+                                               tick_t longest, tick_t now) {
+    struct slot_pattern asked = others_of(table, tag);
+    asked.base[1] = (uint32_t)(id_of(now) >> 1) + 1;
+    asked.range[1] = (uint32_t)((longest + ALLOWANCE_TICKS - 1) / 2);
+    return asked;
+}
+
+/* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
+ *
+ * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them had
+ * been seen when the last one was. One bulk check of a line shows its slots to be live, whatever
+ * their policies, if they end after now. But a step of the clock may have left slots that count as
+ * over although they end later (stint_beyond_clock), and this thread may have slept so long that
+ * the clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
+ * allowance of now (I7). What a bulk check does not show is looked at slot by slot, by the policy
+ * of each (next_not_live).
+ *
+ * The tags found here are only hints. So it does not matter which of them were seen before which
+ * bulk check. */
+static struct search slot_search(const struct stint_limiter *limiter, uint64_t hash, uint64_t tag,
+                                 tick_t now) {
+    const struct table *table = &limiter->table;
+    const struct sequence sequence = sequence_of(table, hash);
+    /* What is ahead by the allowance at most is live by any window. bulk_window was raised before a
+     * longer window could be opened (M10). */
+    const bool beyond = latest_beyond(limiter, now);
+    const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
+    const struct slot_pattern plain = plainly_live(table, tag, longest, now);
+    uint32_t i = 0;
+
+    /* Most searches end in the home line, unless the table is full. What is live stays so (I1). */
+    if (atomic_all_match(&sequence.home->slots[0].tag, &plain))
+        i = sequence_all_match(&sequence, 1, table->probe_lines, &plain);
+    atomic_fence_acquire(); /* M8: latest_begin is loaded again after the checks */
+    if (i == table->probe_lines)
+        return (struct search){NULL, i};
+    struct line *line = sequence_line(&sequence, i);
+    struct slot *slot = line_find(line, tag);
+    if (slot != NULL)
+        return (struct search){slot, i};
+    struct search rest = {0};
+    if (line_match(line, 0) == 0) /* I5 */
+        rest = stint_find_tag(table, hash, tag, i + 1, sequence_reach(table, hash));
+    return rest.slot != NULL ? rest : (struct search){NULL, i};
+}
+
+static struct snapshot snapshot_of(const struct search *search, uint64_t tag) {
+    struct slot *slot = search->slot;
+    uint32_t number = (uint32_t)((uintptr_t)slot % sizeof(struct line) / sizeof(*slot));
+    return (struct snapshot){
+        .slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
+}
+
+enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot) {
+    const struct table *table = &decision->limiter->table;
+    uint64_t now = decision->now;
+    tick_t tick = tick_of(now);
+    struct search search = slot_search(decision->limiter, decision->hash, decision->tag, tick);
+
+    if (search.slot != NULL) {
+        *snapshot = snapshot_of(&search, decision->tag);
+        return FOUND;
+    }
+    /* Loaded after the bulk checks (M8): this thread may have slept in between. */
+    if (UNLIKELY(GUARD(LATEST_AGAIN, latest_beyond(decision->limiter, tick)))) {
+        if (latest_recover(decision))
+            return stint_slot_find(decision, snapshot);
+        search.line = 0; /* look slot by slot at what was checked in bulk, too */
+    }
+    struct sequence sequence = sequence_of(table, decision->hash);
+    uint32_t end = sequence_length(table);
+    for (uint32_t i = search.line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
+         (i = next_not_live(decision, &sequence, i, tick)) < end; i++) {
+        struct slot *slot = sequence_slot(&sequence, i);
+        *snapshot = (struct snapshot){.slot = slot, .position = i};
+        snapshot->tag = atomic_load_acquire(&slot->tag);     /* M15 */
+        snapshot->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
+        if (snapshot->tag == 0 || slot_reusable(decision, snapshot)) {
+            /* Look again, as far as this slot: it is a while since that search. Another thread's
+             * claim for the key is likely to be in a slot before this one. Two claims of a key
+             * would use up a slot until the next tick. */
+            search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
+            if (search.slot == NULL)
+                return ABSENT;
+            *snapshot = snapshot_of(&search, decision->tag);
+            return FOUND;
+        }
+        tick = tick_of(decision->now); /* it may have moved */
+    }
+    if (GUARD(FULL_LATE, decision->now != now))
+        /* this thread was late, and judged the first slots by a `now` of then */
+        return stint_slot_find(decision, snapshot);
+    return FULL;
+}
+
+/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
+bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
+                          struct snapshot *snapshot) {
+    struct sequence sequence = sequence_of(table, hash);
+
+    for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
+        struct slot *slot = sequence_slot(&sequence, i);
+        uint64_t seen = atomic_load_acquire(&slot->tag); /* I5 */
+        if (seen == 0)
+            return false;
+        if (seen != tag)
+            continue;
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
+        if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
+            *snapshot = (struct snapshot){.slot = slot, .tag = tag, .state = state, .position = i};
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * The long way of a decision on one slot: search, then charge, claim or do without, until nothing
+ * has changed on the way. Read slot.h first. */
+#include "settle.h"
+
+#include "claim.h"
+#include "full.h"
+#include "search.h"
+
+/* The key has no slot, but may claim the one at `snapshot`; or (pending) has a claim there that
+ * somebody has not resolved yet. */
+static enum progress decide_absent(struct decision *decision, struct snapshot *snapshot,
+                                   bool pending);
+
+/* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
+ * the clock was stepped back, and the slot starts anew. Returns whether the slot is to be looked at
+ * again. */
+static bool look_ahead(struct decision *decision, struct sight *sight) {
+    uint64_t id = state_id(sight->state), now = decision->now;
+    bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
+
+    if (decision->now != now)
+        return true; /* this thread was late; now it is not */
+    tick_t end = end_of(id, tick_of(now));
+    if (end <=
+        tick_of(now)) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
+        return false;
+    /* Stripes must agree on a window. They could not agree on one that is left over from 2^33 ticks
+     * ago: it is none of the policy's. */
+    if ((decision->terms.part & PART_SILENT) != 0 &&
+        (end - decision->policy->start) % decision->policy->length != 0)
+        stepped = true;
+    if (stepped) {
+        if (decision->end == 0)
+            decision->end = window_anew(decision);
+        sight->stepped = true;
+        return false;
+    }
+    decision->end = end;
+    return true;
+}
+
+/* The key is in a slot. */
+static enum progress decide_found(struct decision *decision, struct snapshot *snapshot) {
+    struct sight sight;
+    enum look look;
+
+    snapshot->state = atomic_load_acquire(&snapshot->slot->state); /* M1, M6 */
+    do {
+        look = slot_look(decision, snapshot->slot, snapshot->state, &sight);
+        if (look == LOOK_STALE)
+            return STALE;
+        if (look == LOOK_PENDING)
+            return decide_absent(decision, snapshot, true);
+    } while (look == LOOK_AHEAD && look_ahead(decision, &sight));
+    uint64_t left = tick_ns(decision->end) - decision->now;
+    decision->charge = judge(&decision->terms, sight.count, left);
+    if (!slot_charge(decision, &sight))
+        return STALE;
+    if (UNLIKELY(sight.stepped) && (decision->charge.count != 0 || decision->flags != 0))
+        limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
+    return DONE;
+}
+
+static enum progress decide_absent(struct decision *decision, struct snapshot *snapshot,
+                                   bool pending) {
+    decision->charge = judge(&decision->terms, 0, 0);
+    if (leaves_nothing(decision)) {
+        /* It does not resolve the claim. It tells of the committed slot, if there is one beside the
+         * claim for a while. */
+        if (pending && stint_find_committed(&decision->limiter->table, decision->hash,
+                                            decision->tag, snapshot))
+            return decide_found(decision, snapshot);
+        return stint_decide_nothing(decision, 0);
+    }
+    if (!pending) {
+        if (!stint_claim_free(decision, snapshot))
+            return STALE;
+    }
+    return stint_claim_resolve(decision, snapshot, 0);
+}
+
+void stint_slot_settle(struct decision *decision) {
+    struct snapshot snapshot;
+    enum progress progress = stint_claim_short(decision);
+
+    /* Each round that ends STALE saw another thread's write, or moved its own now to the
+     * clock's. */
+    while (UNLIKELY(progress == STALE)) {
+        decision->end = window_of(decision);
+        switch (stint_slot_find(decision, &snapshot)) {
+        case FOUND:
+            progress = decide_found(decision, &snapshot);
+            break;
+        case ABSENT:
+            progress = decide_absent(decision, &snapshot, false);
+            break;
+        default:
+            progress = stint_decide_full(decision);
+        }
+    }
+}
+
+void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
+                             uint64_t added) {
+    bool ours = stint_slot_added_ours(decision, slot, seen, added);
+
+    if (ours && !GUARD(ADDED_ROOM, state_used(added) >= decision->terms.capacity)) {
+        uint64_t used = state_used(added) + 1;
+        decision->charge = (struct charge){used, used, used, 1, true};
+        decision->end = end_of(state_id(added), tick_of(decision->now));
+        decision->flags = 0;
+        return;
+    }
+    decision->terms.counted = GUARD(ADDED_ONCE, ours);
+    stint_slot_settle(decision);
+}

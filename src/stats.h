@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ */
+#ifndef STINT_STATS_H
+#define STINT_STATS_H
+
+#include <stdbool.h>
+
+#include <stint.h>
+
+/* Reads what stint_stats_get tells; without a scan, `used` and `live` are 0. */
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan);
+
+#endif

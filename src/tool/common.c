@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+#include "common.h"
+
+#include <stint.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void *must_have(void *memory) {
+    if (memory == NULL) {
+        fputs("stint: out of memory\n", stderr);
+        exit(EXIT_FAILED);
+    }
+    return memory;
+}
+
+uint64_t monotonic_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* ---- Options ---- */
+
+int usage_error(const char *command, const char *format, ...) {
+    va_list arguments;
+    fprintf(stderr, "stint %s: ", command);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nstint %s --help lists the options.\n", command);
+    return EXIT_USAGE;
+}
+
+int limit_error(const char *command, const char *text, const char *wrong) {
+    char shown[512], before[512];
+    size_t length = strlen(text);
+
+    if (wrong == NULL || wrong < text || wrong > text + length)
+        wrong = text;
+    printable(shown, sizeof(shown), text, length);
+    printable(before, sizeof(before), text, (size_t)(wrong - text));
+    return usage_error(command, "--limit '%s': %s\n    %s\n    %*s^", shown, stint_reason(), shown,
+                       (int)strlen(before), "");
+}
+
+int tool_option(const char *command, int argc, char **argv, const struct option *options) {
+    /* ':' has getopt_long() tell a missing value from an unknown option, and print neither. */
+    int option = getopt_long(argc, argv, ":h", options, NULL);
+
+    if (option != OPTION_WRONG && option != ':')
+        return option;
+    if (option == ':')
+        usage_error(command, "%s: its value is missing", argv[optind - 1]);
+    else if (optopt > 0 && optopt < 256)
+        usage_error(command, "there is no option '-%c'", optopt);
+    else if (optopt >= 256)
+        usage_error(command, "'%s': this option takes no value", argv[optind - 1]);
+    else
+        usage_error(command, "there is no option '%s'", argv[optind - 1]);
+    return OPTION_WRONG;
+}
+
+size_t parse_word(const char *text, const char *const *words, size_t n) {
+    size_t i = 0;
+
+    while (i < n && strcmp(text, words[i]) != 0)
+        i++;
+    return i;
+}
+
+bool parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *value) {
+    uint64_t number = 0, scale = 1;
+    const char *at = text;
+
+    if (*at < '0' || *at > '9')
+        return false;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (__builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
+            return false;
+    switch (*at) {
+    case 'k':
+    case 'K':
+        scale = 1000;
+        at++;
+        break;
+    case 'm':
+    case 'M':
+        scale = 1000000;
+        at++;
+        break;
+    case 'g':
+    case 'G':
+        scale = 1000000000;
+        at++;
+        break;
+    default:
+        break;
+    }
+    if (*at != '\0' || __builtin_mul_overflow(number, scale, &number) || number < low ||
+        number > high)
+        return false;
+    *value = number;
+    return true;
+}
+
+/* ---- Terminal ---- */
+
+void progress_start(struct progress *progress, const char *label, uint64_t total) {
+    *progress = (struct progress){.label = label, .total = total, .on = isatty(STDERR_FILENO)};
+    progress_update(progress, 0);
+}
+
+void progress_update(struct progress *progress, uint64_t done) {
+    enum { WIDTH = 40 };
+    char bar[WIDTH + 1];
+
+    if (!progress->on)
+        return;
+    uint64_t now = monotonic_ns();
+    if (done != 0 && done < progress->total && now - progress->shown_ns < 50000000)
+        return;
+    progress->shown_ns = now;
+    double part = progress->total == 0 ? 1 : (double)done / (double)progress->total;
+    size_t full = part >= 1 ? WIDTH : (size_t)(part * WIDTH);
+    memset(bar, '.', WIDTH);
+    memset(bar, '#', full);
+    bar[WIDTH] = '\0';
+    fprintf(stderr, "\r[%s] %3.0f%% %-36.36s", bar, part * 100, progress->label);
+    fflush(stderr);
+}
+
+void progress_end(struct progress *progress) {
+    if (progress->on)
+        fprintf(stderr, "\r%85s\r", "");
+    progress->on = false;
+}
+
+char *printable(char *buffer, size_t size, const char *bytes, size_t length) {
+    size_t at = 0, whole = 0; /* whole: where to cut so that "..." still fits */
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        char piece[5];
+        size_t piece_length = (size_t)snprintf(
+            piece, sizeof(piece), byte >= 0x20 && byte < 0x7F ? "%c" : "\\x%02x", byte);
+        if (at + piece_length >= size) {
+            strcpy(buffer + whole, "...");
+            return buffer;
+        }
+        memcpy(buffer + at, piece, piece_length);
+        at += piece_length;
+        if (at + sizeof("...") <= size)
+            whole = at;
+    }
+    buffer[at] = '\0';
+    return buffer;
+}
+
+/* ---- JSON ---- */
+
+/* Length of the UTF-8 sequence at the bytes, 0 if there is none. */
+static size_t utf8_length(const char *bytes, size_t left) {
+    for (size_t length = 1; length <= 4 && length <= left; length++) {
+        json_t *one = json_stringn(bytes, length);
+        json_decref(one);
+        if (one != NULL)
+            return length;
+    }
+    return 0;
+}
+
+json_t *json_text(const char *bytes, size_t length) {
+    json_t *whole = json_stringn(bytes, length);
+    char *text;
+    size_t size;
+
+    if (whole != NULL)
+        return whole;
+    FILE *out = must_have(open_memstream(&text, &size));
+    for (size_t at = 0; at < length;) {
+        size_t good = utf8_length(bytes + at, length - at);
+        fwrite(good == 0 ? "\xEF\xBF\xBD" : bytes + at, 1, good == 0 ? 3 : good, out);
+        at += good == 0 ? 1 : good;
+    }
+    fclose(out);
+    whole = must_have(json_stringn(text, size));
+    free(text);
+    return whole;
+}
+
+/* JSON may have a DEL in its strings as it is; a terminal may not. */
+static int put_escaped(const char *bytes, size_t size, void *out) {
+    for (const char *del; (del = memchr(bytes, 0x7F, size)) != NULL; bytes = del + 1) {
+        fwrite(bytes, 1, (size_t)(del - bytes), out);
+        fputs("\\u007f", out);
+        size -= (size_t)(del + 1 - bytes);
+    }
+    fwrite(bytes, 1, size, out);
+    return ferror(out) ? -1 : 0;
+}
+
+bool put_json(FILE *out, json_t *json) {
+    bool good = json_dump_callback(json, put_escaped, out, JSON_INDENT(2)) == 0;
+
+    json_decref(json);
+    fputc('\n', out);
+    return good;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ * What the subcommands of stint share: options and what is wrong with them, progress, text that is
+ * safe to print, JSON. */
+#ifndef STINT_TOOL_COMMON_H
+#define STINT_TOOL_COMMON_H
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit codes. */
+enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* The subcommands. argv[0] is the subcommand's name. Each returns an exit code. */
+int tool_replay(int argc, char **argv);
+
+/* What tool_option returns when there is something wrong, or no option left. */
+enum { OPTION_WRONG = '?', OPTIONS_END = -1 };
+
+/* Reads the next option as getopt_long does, with -h beside the options given. If something is
+ * wrong with it, a message names it. */
+int tool_option(const char *command, int argc, char **argv, const struct option *options);
+
+/* Prints "stint COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
+int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret
+ * under the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
+int limit_error(const char *command, const char *text, const char *wrong);
+
+/* Reads the value of an option that is one of the words: its index, or n if it is none. */
+size_t parse_word(const char *text, const char *const *words, size_t n);
+
+/* Reads a count such as 1000, 1k, 10M (k, M, G are powers of 1000). Returns false unless all of it
+ * is a number in [low, high]. */
+bool parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *value);
+
+/* A bar on stderr while it is a terminal; otherwise nothing is printed. */
+struct progress {
+    const char *label;
+    uint64_t total;
+    uint64_t shown_ns; /* when it was last drawn */
+    bool on;
+};
+void progress_start(struct progress *progress, const char *label, uint64_t total);
+void progress_update(struct progress *progress, uint64_t done);
+void progress_end(struct progress *progress); /* wipes the bar */
+
+/* Bytes made safe for a terminal: printable ASCII stays, all else becomes \xHH; what does not fit
+ * in `size` is cut, which "..." at the end shows. Returns `buffer`. */
+char *printable(char *buffer, size_t size, const char *bytes, size_t length);
+
+/* A JSON string; each byte that is not UTF-8 becomes U+FFFD. */
+json_t *json_text(const char *bytes, size_t length);
+
+/* Writes it, and frees it; no terminal takes it for commands. Returns whether all was written. */
+bool put_json(FILE *out, json_t *json);
+
+/* CLOCK_MONOTONIC, ns. */
+uint64_t monotonic_ns(void);
+
+/* Returns `memory`, or ends the process if it is NULL. */
+void *must_have(void *memory);
+
+#endif
