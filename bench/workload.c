@@ -277,7 +277,7 @@ const struct workload_kind workloads[WORKLOADS] = {
                      .help = "a charge, which is never refused",
                      .run = path_decide,
                      PATH(FLOOR_PLAIN, .cost = 1, .flags = STINT_CHARGE, .parts = 1, .before = take,
-                          .locked = FLOOR_SWAP, .goal = {1.5, 1.2})},
+                          .locked = FLOOR_SWAP, .goal = {2, 1.6})},
 };
 
 /* ---- Floors ---- */

@@ -46,9 +46,8 @@ static NOINLINE bool decide_charge(struct stint_limiter *limiter,
 }
 
 /* Tokens by any policy of one slot a key. */
-static NOINLINE bool decide_policy(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict) {
+bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint64_t now, struct stint_verdict *verdict) {
     return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
 }
 
@@ -60,11 +59,11 @@ static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stin
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict) {
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
+    if (UNLIKELY(request->reserved != 0))
+        return stint_slot_decide(limiter, request, now, verdict);
     if (UNLIKELY(traits_striped(traits)))
         return stint_stripe_decide(limiter, request, now, verdict);
-    if ((request->flags | request->reserved) == 0)
-        return decide_policy(limiter, request, now, verdict);
-    if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && request->reserved == 0) {
+    if (traits == (TRAIT_EXISTS | TRAIT_PLAIN)) {
         if (request->flags == STINT_PEEK)
             return decide_look(limiter, request, now, verdict);
         if (request->flags == STINT_CHARGE)

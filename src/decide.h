@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * What take.c's short paths leave to the whole path. */
 #ifndef STINT_DECIDE_H
 #define STINT_DECIDE_H
 
@@ -8,9 +8,13 @@
 
 #include <stint.h>
 
-/* Any request but those of take.c's short paths, by a policy id below max_policies. `now` is no
- * STINT_NOW. */
+/* Any request with flags, by a policy id below max_policies. `now` is no STINT_NOW. */
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
+
+/* Likewise, a request without flags, and nothing in its reserved word, by a policy that has one
+ * slot a key. */
+bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
+                         uint64_t now, struct stint_verdict *verdict);
 
 #endif

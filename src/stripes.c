@@ -72,7 +72,7 @@ bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_reque
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
     if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
-        cost == 0 || (request->flags | request->limit | request->reserved) != 0)
+        cost == 0 || (request->flags | request->limit) != 0)
         return stint_slot_decide(limiter, request, now, verdict);
     uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
     uint64_t used = state - window + cost;

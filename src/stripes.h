@@ -12,7 +12,7 @@
 
 /* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the
  * steps of take.c, if there are enough and the request has no flags or limit of its own; else goes
- * the long way. */
+ * the long way. Its reserved word is 0. */
 bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
                          uint64_t now, struct stint_verdict *verdict);
 

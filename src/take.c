@@ -19,7 +19,7 @@
  *                   swap charges
  *     the batch     take, with the lines of the next requests on their way
  *
- * What they are not for goes to stint_decide_more (decide.c), and what finds no slot in the key's
+ * What they are not for goes to the whole path (decide.c), and what finds no slot in the key's
  * first two lines to stint_slot_decide, the long way (stripes.c, settle.c). Striped policies are
  * stripes.c's, several requests as one decide_all.c's. */
 #include "decide.h"
@@ -273,7 +273,7 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                        .cost = request->cost,
                                        .limit = request->limit};
     return traits_striped(traits) ? stint_stripe_decide(limiter, &same, now, verdict)
-                                  : stint_decide_more(limiter, &same, now, verdict);
+                                  : stint_decide_policy(limiter, &same, now, verdict);
 }
 
 /* One token by a policy that the hot path is not for, or whose hint is of another window. */
