@@ -465,7 +465,7 @@ static void refund_by_0(void) {
 /* ---- Stories: what was there, and who does what ---------------------------------------------- */
 
 /* clang-format off */
-#define ACTS(...) (const struct act[]){__VA_ARGS__, {.verb = LAST}}
+#define ACTS(...) (const struct act[]){__VA_ARGS__, done}
 #define hold(n)               {HOLD, .times = n}
 #define take(id, who)         {TAKE, .policy = id, .key = who, .times = 1}
 #define takes(n, id, who)     {TAKE, .policy = id, .key = who, .times = n}
@@ -478,6 +478,7 @@ static void refund_by_0(void) {
     {BOTH, .policy = id, .key = who, .other_policy = id2, .other = who2}
 #define refund(id, who, end)  {REFUND, .policy = id, .key = who, .tick = end}
 #define reset(id, who)        {RESET, .policy = id, .key = who}
+#define done                  {.verb = LAST}
 #define turn(at)              {TURN, .tick = at}
 #define tell(id)              {TELL, .policy = id}
 #define die(id, who, at) \
@@ -486,16 +487,16 @@ static void refund_by_0(void) {
 #define placed(text)          {PLACED, .promise = text}
 #define call(function)        {CALL, .call = function}
 
-static const struct act key_once[] = {take(TWO, KEY), {LAST}};
-static const struct act striped_once[] = {take(STRIPED, KEY), {LAST}};
-static const struct act other_once[] = {take(TWO, OTHER), {LAST}};
+static const struct act key_once[] = {take(TWO, KEY), done};
+static const struct act striped_once[] = {take(STRIPED, KEY), done};
+static const struct act other_once[] = {take(TWO, OTHER), done};
 
 /* ---- What is found at once ------------------------------------------------------------------- */
 
 /* A key's slot goes to another key between the search for its tag and the load of the state: that
  * shows room, the other key's. */
 static const struct act slot_is_over[] = {
-    hold(3), take(TWO, KEY), turn(WINDOW), tell(TWO), {LAST}};
+    hold(3), take(TWO, KEY), turn(WINDOW), tell(TWO), done};
 static const struct play take_tag = {
     .before = slot_is_over, .thread = key_once, .meanwhile = other_once};
 
@@ -506,8 +507,8 @@ static const struct play stripe_tag = {
 
 /* Likewise, and the other key is full and refused. */
 static const struct act full_slot_is_over[] = {
-    hold(3), take(ONE, KEY), turn(WINDOW), tell(ONE), {LAST}};
-static const struct act other_is_refused[] = {takes(2, ONE, OTHER), {LAST}};
+    hold(3), take(ONE, KEY), turn(WINDOW), tell(ONE), done};
+static const struct act other_is_refused[] = {takes(2, ONE, OTHER), done};
 static const struct play refused_tag = {
     .before = full_slot_is_over, .thread = ACTS(take(ONE, KEY)), .meanwhile = other_is_refused};
 static const struct play found_tag = {
@@ -516,7 +517,7 @@ static const struct play found_tag = {
 
 /* The slot goes to another key, which is full and refused when the state is loaded, and comes back
  * before the second look at the tag, in a later window. */
-static const struct act key_is_back[] = {turn(2 * WINDOW), take(ONE, KEY), {LAST}};
+static const struct act key_is_back[] = {turn(2 * WINDOW), take(ONE, KEY), done};
 static const struct play refused_state = {
     .before = full_slot_is_over, .thread = ACTS(take(ONE, KEY)), .meanwhile = other_is_refused,
     .later = key_is_back};
@@ -531,7 +532,7 @@ static const struct play last_token_striped = {
     .before = striped_once, .thread = striped_once, .meanwhile = striped_once};
 
 /* A key's first request in a window finds its slot in the last one. */
-static const struct act used_before[] = {take(TWO, KEY), turn(WINDOW), tell(TWO), {LAST}};
+static const struct act used_before[] = {take(TWO, KEY), turn(WINDOW), tell(TWO), done};
 static const struct play new_window = {.before = used_before, .thread = key_once};
 static const struct play new_window_cost = {
     .before = used_before, .thread = ACTS(decide(TWO, KEY, 2, 0))};
@@ -539,13 +540,13 @@ static const struct play new_window_striped = {
     .before = ACTS(take(STRIPED, KEY), turn(WINDOW), tell(STRIPED)), .thread = striped_once};
 
 /* Nobody has decided in the present window yet. */
-static const struct act window_is_over[] = {take(TWO, KEY), turn(WINDOW), {LAST}};
+static const struct act window_is_over[] = {take(TWO, KEY), turn(WINDOW), done};
 static const struct play old_window = {.before = window_is_over, .thread = key_once};
 static const struct play old_window_striped = {
     .before = ACTS(take(STRIPED, KEY), turn(WINDOW)), .thread = striped_once};
 
 /* Likewise, by the second; and a cost. */
-static const struct act next_has_begun[] = {take(TWO, KEY), turn(WINDOW + 1), {LAST}};
+static const struct act next_has_begun[] = {take(TWO, KEY), turn(WINDOW + 1), done};
 static const struct play old_window_any = {
     .before = next_has_begun, .thread = ACTS(take_long(TWO, KEY))};
 static const struct play old_window_cost = {
@@ -564,7 +565,7 @@ static const struct play overshot = {
 /* ---- Fetch-adds that come too late ----------------------------------------------------------- */
 
 /* Room was seen; then the slot goes to another key, which has one token left. */
-static const struct act slot_has_room[] = {hold(3), take(TWO, KEY), tell(TWO), {LAST}};
+static const struct act slot_has_room[] = {hold(3), take(TWO, KEY), tell(TWO), done};
 static const struct play added_tag = {
     .before = slot_has_room, .thread = key_once, .meanwhile = ACTS(turn(WINDOW), take(TWO, OTHER))};
 
@@ -598,7 +599,7 @@ static const struct play taken_back = {
 
 /* ---- Claims ---------------------------------------------------------------------------------- */
 
-static const struct act falls_free[] = {call(line_falls_free), {LAST}};
+static const struct act falls_free[] = {call(line_falls_free), done};
 
 /* A thread is killed with a claim of the first slot, which falls free at the very instant: a late
  * thread has the key in the second by then. The next one meets the claim first. */
@@ -621,9 +622,9 @@ static const struct play two_claims = {
  * committed yet. */
 static const struct act two_fall_free[] = {
     take(ONE, OTHER), hold(2), take(ONE, HOLDER + 2), turn(WINDOW), take(ONE, OTHER),
-    turn(2 * WINDOW - 1), {LAST}};
-static const struct act ahead[] = {decide_at(ONCE, KEY, 1, STINT_PARTIAL, 2 * WINDOW), {LAST}};
-static const struct act claim_and_die[] = {die(TWO, THIRD, 2 * WINDOW - 1), {LAST}};
+    turn(2 * WINDOW - 1), done};
+static const struct act ahead[] = {decide_at(ONCE, KEY, 1, STINT_PARTIAL, 2 * WINDOW), done};
+static const struct act claim_and_die[] = {die(TWO, THIRD, 2 * WINDOW - 1), done};
 static const struct play two_looks = {
     .before = two_fall_free, .thread = ACTS(take(ONCE, KEY)), .meanwhile = ahead};
 
@@ -730,7 +731,7 @@ static const struct play replace_free = {
 
 /* ---- Refunds --------------------------------------------------------------------------------- */
 
-static const struct act refund_first[] = {refund(ONE, KEY, WINDOW), {LAST}};
+static const struct act refund_first[] = {refund(ONE, KEY, WINDOW), done};
 
 /* A refused request has counted past the limit, and its thread was killed. */
 static const struct play refund_most = {
@@ -758,7 +759,7 @@ static const struct play parts_earlier = {
     .thread = ACTS(both(TWO, KEY, TWO, KEY)), .meanwhile = other_once};
 
 /* What goes wrong where one token is taken (above), for a part of a group. */
-static const struct act with_holder[] = {both(TWO, KEY, LONG, HOLDER), {LAST}};
+static const struct act with_holder[] = {both(TWO, KEY, LONG, HOLDER), done};
 static const struct play part_tag = {
     .before = slot_is_over, .thread = with_holder, .meanwhile = other_once};
 static const struct play part_new_window = {.before = used_before, .thread = with_holder};
