@@ -3,7 +3,7 @@
  * those of several parts stand beside. As in workload.c, answers are added up in a register. */
 #include <ck_cc.h>
 
-#include "workload.h"
+#include "paths.h"
 
 enum { PARTS_MAX = 3, GROUP_REQUESTS = 64 /* in a call */ };
 

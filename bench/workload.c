@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "keys.h"
+#include "paths.h"
 #include "ticks.h"
 
 _Thread_local uint64_t bench_now;
