@@ -859,7 +859,7 @@ const struct mistake mistakes[] = {
     {"window of the last request, a group", WITHOUT(TAKE_WINDOW), 0, &part_old_window},
     {"two threads and one token, a group", WITHOUT(PARTS_ADDED), 1, &parts_added},
     {"group keeps what it took", WITHOUT(PARTS_BACK), 1, &parts_back},
-    {"token of the next window, given back", PATCHED("stripes-here"), 2, &stripes_here},
+    {"token of the next window, given back", PATCHED("stripes-same-window"), 2, &stripes_here},
     {"stripes keep what they gave", WITHOUT(STRIPES_BACK), 1, &stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);

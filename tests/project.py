@@ -549,6 +549,12 @@ class Mistakes(Case):
         self.assertEqual({name.strip("`"): mistake for name, mistake, *_ in mutants.committed()},
                          mutants.mistakes())
 
+    def test_stories_are_of_mistakes(self):
+        stories = (SOURCE / "tests" / "mistakes.c").read_text()
+        named = set(re.findall(r'PATCHED\("([^"]+)"\)', stories))
+        self.assertTrue(named)
+        self.assertLessEqual(named, set(mutants.mistakes()))
+
     def test_patches_apply(self):
         """Where they were made for: the lines about the change are the same."""
         for patch in sorted((SOURCE / "tests" / "mutants").glob("*.patch")):
