@@ -247,9 +247,7 @@ static void untracked(struct decision *whole) {
     struct charge *charge = &whole->charge;
 
     *charge = judge(terms, 0, 0);
-    if (is_charge(terms))
-        *charge = (struct charge){.fits = true};
-    else if (whole->limiter->on_full == STINT_FULL_REFUSE || !charge->fits)
+    if (whole->limiter->on_full == STINT_FULL_REFUSE || !charge->fits)
         *charge = (struct charge){.fits = false};
     whole->flags = STINT_UNTRACKED;
 }

@@ -253,9 +253,7 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
         /* Else it is raised before such a limit counts (M10). */
         LIKELY(request->limit <= atomic_load_relaxed(&policy->largest))) {
         const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
-        struct slot *slot = line_find(home, tag);
-        if (UNLIKELY(slot == NULL))
-            slot = line_find(table_next(&limiter->table, request->key, home), tag);
+        struct slot *slot = slot_near_home(&limiter->table, request->key, home, tag);
         if (LIKELY(slot != NULL)) {
             const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
             const uint64_t used = state - state_of(end, 0) + cost;

@@ -16,15 +16,6 @@ enum {
     MOST = STINT_LIMIT_MAX,
 };
 
-static void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,
-                           int line) {
-    if (same_verdict(got, expected))
-        return;
-    print_verdict("expected", expected);
-    print_verdict("got     ", got);
-    fail_msg("line %d", line);
-}
-
 /* The counts of a policy are so many more than `before`, which becomes what they are. */
 struct counted {
     uint64_t allowed, refused, shadowed, first_refusals, untracked, charged, refunded;

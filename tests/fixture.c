@@ -134,3 +134,12 @@ void print_verdict(const char *label, const struct stint_verdict *v) {
                 label, v->allowed, v->flags, v->capacity, v->used, v->remaining, v->granted,
                 v->window, v->reset_after, v->retry_after);
 }
+
+void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,
+                    int line) {
+    if (same_verdict(got, expected))
+        return;
+    print_verdict("expected", expected);
+    print_verdict("got     ", got);
+    fail_msg("line %d", line);
+}

@@ -82,5 +82,8 @@ uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
 
 bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
 void print_verdict(const char *label, const struct stint_verdict *v);
+/* Fails, and prints both, unless they are the same. */
+void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,
+                    int line);
 
 #endif

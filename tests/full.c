@@ -21,15 +21,6 @@ static struct stint_verdict look(struct stint_limiter *limiter, uint32_t id, uin
     return ask(limiter, id, number_key(limiter, key), cost, STINT_PEEK);
 }
 
-static void assert_same(const struct stint_verdict *got, const struct stint_verdict *expected,
-                        int line) {
-    if (same_verdict(got, expected))
-        return;
-    print_verdict("expected", expected);
-    print_verdict("got     ", got);
-    fail_msg("line %d", line);
-}
-
 /* ---- A table of one line ------------------------------------------------------------------- */
 
 enum { LINE = 4 };
@@ -73,11 +64,11 @@ TEST(test_line_admit) {
                                          .granted = 4,
                                          .reset_after = MINUTE - 7};
         struct stint_verdict v = take(limiter, id, 100, 4);
-        assert_same(&v, &expected, __LINE__);
+        assert_verdict(&v, &expected, __LINE__);
         expected.used = expected.granted = 0;
         expected.remaining = 10;
         v = look(limiter, id, 100, 4);
-        assert_same(&v, &expected, __LINE__);
+        assert_verdict(&v, &expected, __LINE__);
     }
     /* There is nothing to give back or to reset. */
     assert_int_equal(stint_refund(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);
@@ -109,9 +100,9 @@ TEST(test_line_refuse) {
                                          .reset_after = MINUTE - 7,
                                          .retry_after = MINUTE - 7};
         struct stint_verdict v = take(limiter, id, 100, 4);
-        assert_same(&v, &expected, __LINE__);
+        assert_verdict(&v, &expected, __LINE__);
         v = look(limiter, id, 100, 4);
-        assert_same(&v, &expected, __LINE__);
+        assert_verdict(&v, &expected, __LINE__);
     }
     assert_line_kept(limiter, id);
     struct stint_stats stats = get_stats(limiter);
@@ -143,13 +134,13 @@ TEST(test_line_replace) {
                                      .window = T0 + MINUTE,
                                      .reset_after = MINUTE};
     v = take(limiter, id, 100, 9);
-    assert_same(&v, &expected, __LINE__);
+    assert_verdict(&v, &expected, __LINE__);
     expected.flags = 0;
     expected.used = 10;
     expected.remaining = 0;
     expected.granted = 1;
     v = take(limiter, id, 100, 1);
-    assert_same(&v, &expected, __LINE__);
+    assert_verdict(&v, &expected, __LINE__);
     assert_int_equal(look(limiter, id, 0, 1).used, 5);
     assert_int_equal(look(limiter, id, 1, 1).used, 0);
     assert_int_equal(look(limiter, id, 2, 1).used, 4);
@@ -279,7 +270,7 @@ TEST(test_untracked_stripes) {
                             print_error("cost %" PRIu32 ", flags %" PRIu32 ", limit %" PRIu32
                                         ", on_full %d, shadow %" PRIu32 "\n",
                                         costs[c], flags, limit, (int)on_full, shadow);
-                        assert_same(&got, &expected, __LINE__);
+                        assert_verdict(&got, &expected, __LINE__);
                     }
                 }
             }
