@@ -34,7 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "atomic.h"
+#include "line_scan.h"
 
 struct slot {
     uint64_t tag; /* 0: never used */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "atomic.h"
+#include "line_scan.h"
 #include "random.h"
 
 enum { LINES = 26, LINE_WORDS = 8 };
