@@ -59,10 +59,8 @@ static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stin
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict) {
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
-    if (UNLIKELY(request->reserved != 0))
+    if (UNLIKELY(request->reserved != 0) || UNLIKELY(traits_striped(traits)))
         return stint_slot_decide(limiter, request, now, verdict);
-    if (UNLIKELY(traits_striped(traits)))
-        return stint_stripe_decide(limiter, request, now, verdict);
     if (traits == (TRAIT_EXISTS | TRAIT_PLAIN)) {
         if (request->flags == STINT_PEEK)
             return decide_look(limiter, request, now, verdict);

@@ -41,63 +41,78 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
 
 /* ---- The thread's own stripe ----------------------------------------------------------------- */
 
+/* What a fetch-add has returned of a slot. */
+struct added {
+    struct slot *slot;
+    uint64_t state;
+};
+
 /* A fetch-add on the own stripe met another window, or no room. Returns whether it took a token all
- * the same. `end` receives the end of that window. */
-static bool own_added(struct stint_limiter *limiter, const struct stint_request *request,
-                      uint64_t now, struct slot *slot, uint64_t added, tick_t *end) {
+ * the same. `end` is that of the window in which it was to count, and receives the end of the one
+ * in which it did. */
+static NOINLINE bool own_added(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                               uint64_t now, struct added added, tick_t *end) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     struct decision whole;
-    if (decision_begin(&whole, limiter, request, now, nothing_known) != 0)
+    if (decision_begin(&whole, limiter, &request, now, nothing_known) != 0)
         return false; /* nobody takes a policy away */
     uint32_t stripe = stint_limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
     struct decision part = stripe_decision(&whole, stripe, 1, 0, 0);
-    if (!stint_slot_added_ours(&part, slot, state_of(*end, 0), added) ||
-        GUARD(STRIPES_ADDED, state_used(added) >= part.terms.capacity))
+    if (!stint_slot_added_ours(&part, added.slot, state_of(*end, 0), added.state) ||
+        GUARD(STRIPES_ADDED, state_used(added.state) >= part.terms.capacity))
         return false;
-    *end = end_of(state_id(added), tick_of(now));
+    *end = end_of(state_id(added.state), tick_of(now));
     return true;
 }
 
-bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                         uint64_t now, struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[request->policy];
+/* The own stripe has not what is asked for, or cannot be charged by these few steps. */
+static NOINLINE bool own_left(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                              uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
+    return stint_slot_decide(limiter, &request, now, verdict);
+}
+
+bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
     const uint64_t word = policy_traits(policy), capacity = word >> 32;
     const uint32_t stripes = traits_stripes((uint32_t)word);
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
-    const uint64_t hash = stripe_key(request->key, stripe), cost = request->cost;
-    const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
+    const uint64_t hash = stripe_key(key, stripe);
+    const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
     const uint64_t share =
         (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
     /* A hint, whose begin latest_begin has (I7). */
     tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
     struct slot *slot = slot_near(&limiter->table, hash, tag);
 
-    if (GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window) || slot == NULL ||
-        cost == 0 || (request->flags | request->limit) != 0)
-        return stint_slot_decide(limiter, request, now, verdict);
+    if (UNLIKELY(GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
+        UNLIKELY(slot == NULL) || UNLIKELY(cost == 0))
+        return own_left(limiter, policy_id, key, cost, now, verdict);
     uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
     uint64_t used = state - window + cost;
-    if (GUARD(STRIPE_ROOM, state - window > share || used > share) ||
-        GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag))
-        return stint_slot_decide(limiter, request, now, verdict);
-    if (cost != 1) {
+    if (UNLIKELY(GUARD(STRIPE_ROOM, state - window > share || used > share)) ||
+        UNLIKELY(GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag)))
+        return own_left(limiter, policy_id, key, cost, now, verdict);
+    if (UNLIKELY(cost != 1)) {
         if (!slot_swap(slot, tag, state, state + cost))
-            return stint_slot_decide(limiter, request, now, verdict);
+            return own_left(limiter, policy_id, key, cost, now, verdict);
     } else {
         INSTANT(INSTANT_LOADED);
         uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
-            if (!own_added(limiter, request, now, slot, added, &end))
-                return stint_slot_decide(limiter, request, now, verdict);
+            if (!own_added(limiter, policy_id, key, now, (struct added){slot, added}, &end))
+                return own_left(limiter, policy_id, key, cost, now, verdict);
             used = state_used(added) + 1;
         }
     }
     used = stripe_estimate(used, capacity, stripes);
     if (used < cost)
         used = cost;
-    struct decision whole = plain_decision(limiter, request->policy, now, end, capacity);
+    struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
     whole.terms.traits = (uint32_t)word;
-    whole.charge = (struct charge){used, used, used, request->cost, true};
+    whole.charge = (struct charge){used, used, used, cost, true};
     return decision_end(&whole, verdict);
 }
 

@@ -10,11 +10,10 @@
 
 #include "slot.h"
 
-/* Decides on a request by a striped policy: takes the tokens from this thread's own stripe, by the
- * steps of take.c, if there are enough and the request has no flags or limit of its own; else goes
- * the long way. Its reserved word is 0. */
-bool stint_stripe_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                         uint64_t now, struct stint_verdict *verdict);
+/* Takes tokens of a key of a striped policy: from this thread's own stripe, by the steps of take.c,
+ * if there are enough; else it goes the long way. */
+bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint32_t cost, uint64_t now, struct stint_verdict *verdict);
 
 /* The long way of any request, striped or not, and its end. */
 bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);

@@ -48,7 +48,7 @@ static bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stin
 static bool take_overshot(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                           uint64_t now, struct stint_verdict *verdict, const struct found *found);
 static bool take_tokens(struct stint_limiter *limiter, const struct stint_request *request,
-                        uint64_t now, struct stint_verdict *verdict, struct line *home);
+                        uint64_t now, struct stint_verdict *verdict, uint64_t word);
 static bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t cost, uint64_t now, struct stint_verdict *verdict);
 static uint64_t now_fetching(const struct stint_limiter *limiter, const struct line *home,
@@ -71,11 +71,11 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
     if (UNLIKELY(request->policy >= limiter->max_policies))
         return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
-    struct line *home = home_of(&limiter->table, request->key);
-    now = now_fetching(limiter, home, now);
-    return (request->flags | request->reserved) == 0
-               ? take_tokens(limiter, request, now, verdict, home)
-               : stint_decide_more(limiter, request, now, verdict);
+    now = now_fetching(limiter, home_of(&limiter->table, request->key), now);
+    if ((request->flags | request->reserved) != 0)
+        return stint_decide_more(limiter, request, now, verdict);
+    return take_tokens(limiter, request, now, verdict,
+                       policy_traits(&limiter->policies[request->policy]));
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -239,9 +239,9 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
  * there, so that the path keeps its registers. */
 static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict, struct line *home) {
+                                      struct stint_verdict *verdict, uint64_t word) {
     const struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t word = policy_traits(policy), cost = request->cost;
+    const uint64_t cost = request->cost;
     const uint64_t capacity = request->limit != 0 ? request->limit : word >> 32;
     const uint32_t traits = (uint32_t)word;
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
@@ -253,6 +253,7 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
         /* Else it is raised before such a limit counts (M10). */
         LIKELY(request->limit <= atomic_load_relaxed(&policy->largest))) {
         const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+        struct line *home = home_of(&limiter->table, request->key);
         struct slot *slot = slot_near_home(&limiter->table, request->key, home, tag);
         if (LIKELY(slot != NULL)) {
             const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
@@ -270,20 +271,27 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                        .policy = request->policy,
                                        .cost = request->cost,
                                        .limit = request->limit};
-    return traits_striped(traits) ? stint_stripe_decide(limiter, &same, now, verdict)
+    return traits_striped(traits) ? stint_slot_decide(limiter, &same, now, verdict)
                                   : stint_decide_policy(limiter, &same, now, verdict);
 }
 
-/* One token by a policy that the hot path is not for, or whose hint is of another window. */
+/* One token by a policy that the hot path is not for, or whose hint is of another window. A striped
+ * one leaves first, with its arguments in their registers. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                 uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return take_tokens(limiter, &request, now, verdict, home_of(&limiter->table, key));
+    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
+    if (traits_striped((uint32_t)word))
+        return stint_stripe_take(limiter, policy_id, key, 1, now, verdict);
+    return take_tokens(limiter, &request, now, verdict, word);
 }
 
 static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    struct line *home = home_of(&limiter->table, key);
-    return take_tokens(limiter, &request, now_fetching(limiter, home, now), verdict, home);
+    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
+    now = now_fetching(limiter, home_of(&limiter->table, key), now);
+    if (traits_striped((uint32_t)word))
+        return stint_stripe_take(limiter, policy_id, key, cost, now, verdict);
+    return take_tokens(limiter, &request, now, verdict, word);
 }
