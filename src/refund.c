@@ -39,6 +39,20 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     return back;
 }
 
+/* What slot_near is, for a line that the caller has most likely just charged. It compares one tag
+ * after the other: a load of 16 bytes that the last atomic add wrote 8 of would wait until that is
+ * in the cache. */
+static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, uint64_t hash,
+                                                    uint64_t tag) {
+    struct line *home = home_of(table, hash);
+    uint32_t match = 0;
+
+    for (uint32_t i = 0; i < LINE_SLOTS; i++) /* the tag is confirmed by the swap: M2 */
+        match |= (uint32_t)!atomic_differs(&home->slots[i].tag, tag) << i;
+    return LIKELY(match != 0) ? &home->slots[__builtin_ctz(match)]
+                              : line_find(table_next(table, hash, home), tag);
+}
+
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t tokens, uint64_t window) {
     if (UNLIKELY(policy_id >= limiter->max_policies) ||
@@ -47,7 +61,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     const struct policy *policy = &limiter->policies[policy_id];
     const uint32_t traits = (uint32_t)policy_traits(policy);
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    struct slot *slot = slot_near(&limiter->table, key, tag);
+    struct slot *slot = slot_near_charged(&limiter->table, key, tag);
     uint32_t back = tokens;
 
     INSTANT(INSTANT_REFUND);
