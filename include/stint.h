@@ -42,10 +42,10 @@
  *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
  *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
  *     STINT_DRAIN ask otherwise.)
- *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each of
- *     options.labels. A table in a file takes at least 1.5 KB for each value of the policy part of
- *     a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots tell
- *     their keys. A decision looks at a bounded number of cache lines, whatever the keys are.
+ *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
+ *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
+ *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
+ *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
@@ -100,8 +100,8 @@
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
  * stint_open_in does the same in memory that the caller shares.
  *
- *  - The file is made whole or not at all, with options.mode and all its blocks reserved. Put it on a
- *    tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
+ *  - The file is made whole or not at all, with options.mode and all its blocks reserved. Put it
+ *    on a tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
  *    directory that only the server's user may write to. The file system must know O_TMPFILE
  *    (tmpfs, ext4, xfs, btrfs do).
  *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
@@ -122,16 +122,16 @@
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
  *
- * READERS. stint_attach with STINT_READ_ONLY maps the table for reading: no permission to write is
- * needed, no lock is taken, nothing is ever stored, and those who write notice nothing. Who may read
- * the file learns the table's secret (and can then make keys that collide), which keys were asked
- * for, as hashes, and the labels. He can also hold the file's lock (flock), which keeps others from
- * opening it: let only those read whom you trust with that. By such a limiter
+ * READERS. stint_attach with STINT_READ_ONLY maps the table for reading. No permission to write is
+ * needed, no lock is taken, nothing is ever stored, and those who write notice nothing. Who may
+ * read the file learns the table's secret (and can then make keys that collide), which keys were
+ * asked for, as hashes, and the labels. He can also hold the file's lock (flock), which keeps
+ * others from opening it: let only those read whom you trust with that. By such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
- *  - stint_policy_find, _get, stint_stats_get, stint_policy_stats_get, stint_metrics, stint_headers,
- *    stint_each and all that makes keys work as ever;
+ *  - stint_policy_find and _get, stint_stats_get, stint_policy_stats_get, stint_metrics,
+ *    stint_headers, stint_each and all that makes keys work as ever;
  *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
@@ -767,9 +767,11 @@ enum stint_entry_flags {
     /* The top bits of `key` are 0 because they are not known, and there is no label: a table in
      * memory of fewer than 6,144 keys, or 96 for each of max_policies (I). */
     STINT_ENTRY_KEY_PART = 1 << 1,
-    /* One of the slots of a striped key: `used` is what that slot holds, and `key` is the hash by
-     * which it is found. */
-    STINT_ENTRY_STRIPE = 1 << 2,
+    /* A striped key of which too few slots are in use to tell what it is: `key` is the hash of one
+     * of them, and no request finds it. (A key that was refused in the window is always told, and
+     * so is one that has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key:
+     * `used` is what that slot holds. */
+    STINT_ENTRY_KEY_STRIPE = 1 << 2,
 };
 
 /* A key that has used tokens of a policy, or owes them, or was refused. */
@@ -787,21 +789,23 @@ struct stint_entry {
     uint64_t reserved[4];     /* 0 */
 };
 
-/* Tells of every live slot of the table, in no order. What others do meanwhile is seen or not; a key
- * that stays where it is is told once. Windows that are over are left out, unless they leave a debt.
+/* Tells of every live key of the table, by each of its policies, in no order. What others do
+ * meanwhile is seen or not; a key that stays where it is is told once. Windows that are over are
+ * left out, unless they leave a debt. Of a striped key the slots are added up, and told last.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
- * Returns 0; -EINVAL.
- * Cost: reads every slot, as stint_stats_get does; with labels a cache miss more for each entry. */
+ * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).
+ * Cost: reads every slot, as stint_stats_get does; with labels a cache miss more for each entry;
+ * slots of striped keys are sorted. */
 STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
 /* Leaves a key's name for those who look at the table, and counts one more window in which it was
- * refused: to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are kept
- * in sets of four, by key; in a full set the key that was refused in the fewest windows makes room,
- * where each day since its last one halves them. A torn name is never shown: a thread that is killed
- * in this call leaves the key without one until it is named again.
+ * refused: to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are
+ * kept in sets of four, by key; in a full set the key that was refused in the fewest windows makes
+ * room, where each day since its last one halves them. A torn name is never shown: a thread that is
+ * killed in this call leaves the key without one until it is named again.
  *   key    as it was decided
  *   bytes  [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: who prints them
  *          escapes control bytes. NULL only if length is 0, which counts only, and forgets the name

@@ -260,10 +260,10 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         decision->terms.most =
             is_charge(&decision->terms) ? charge_most(&rule) : decision->terms.room;
     }
-    /* Before it is charged (M10). */
+    /* Before it is charged (M10). A read-only handle charges nothing. */
     if ((request->limit != 0 || (flags & (STINT_RESERVE | STINT_CHARGE)) != 0) &&
         UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)) &&
-        !limiter->memory.read_only)
+        !limiter->memory.read_only) /* M10 */
         atomic_raise(&policy->largest, decision->terms.most);
     decision->end = window_of(decision);
     return 0;
@@ -287,8 +287,8 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
     };
 }
 
-/* Ends a decision that could not begin, and tells why: of a read-only handle, which begins none, that
- * the request makes no sense. Returns false. */
+/* Ends a decision that could not begin, and tells why: of a read-only handle, which begins none,
+ * that the request makes no sense. Returns false. */
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict);
 

@@ -118,8 +118,8 @@ static inline uint64_t table_tombstone(const struct table *table) {
     return table->tag_unit;
 }
 
-/* Whether line and tag of a slot are the whole hash of its key. Hashes that differ in their top bits
- * alone are then so far apart in the table that a line stands for one of them only. */
+/* Whether line and tag of a slot are the whole hash of its key. Hashes that differ in their top
+ * bits alone are then so far apart in the table that a line stands for one of them only. */
 static inline bool table_hashes_whole(const struct table *table) {
     return table->line_count / table->tag_unit >= table->probe_lines;
 }

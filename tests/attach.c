@@ -187,6 +187,206 @@ TEST(test_each) {
     stint_close(limiter);
 }
 
+/* Slots tell their keys in every table that is a file, also those that were displaced, over the end
+ * of a shard too. */
+TEST(test_each_tells_keys) {
+    const struct {
+        uint32_t shards, max_policies, keys;
+    } shapes[] = {{1, 3, 700}, {4, 3, 700}, {64, 3, 600}, {2, 1, 400}, {256, 2, 300}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct stint_options options = shared_options(700);
+        options.shards = shapes[i].shards;
+        options.max_policies = shapes[i].max_policies;
+        options.on_full = STINT_FULL_REFUSE;
+        options.secret = test_secret();
+        struct stint_limiter *limiter = open_with(&options);
+        const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
+        const struct table *table = &limiter->table;
+        assert_true(table_hashes_whole(table));
+        uint64_t found = 0, asked = 0;
+        for (uint64_t number = 0; asked < shapes[i].keys && number < 1000000; number++) {
+            /* Most of them in the last lines of the first shard, so that they go round. */
+            const stint_key key = number_key(limiter, number);
+            const uint64_t home = table_home(table, key);
+            if (number % 64 != 0 && (home >= table->shard_lines || home + 4 < table->shard_lines))
+                continue;
+            asked += stint_take(limiter, minute, key, 1, STINT_NOW, NULL);
+        }
+        for (uint64_t line = 0; line < table->line_count; line++) {
+            for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+                const struct slot *slot = &table->lines[line].slots[j];
+                uint64_t hash;
+                if (slot->tag == 0)
+                    continue;
+                assert_true(table_hash(table, line, slot->tag, &hash));
+                assert_int_equal(used_of(limiter, minute, hash), 1);
+                assert_int_equal(table_tag(table, hash, minute), slot->tag);
+                found++;
+            }
+        }
+        assert_int_equal(found, asked);
+        /* What cannot be there is told as nothing. */
+        uint64_t hash, none = 0;
+        for (uint64_t line = 0; line < table->line_count; line++)
+            none += !table_hash(table, line, table_tag(table, number_key(limiter, line), 0), &hash);
+        assert_true(table->line_count / table->tag_unit == table->probe_lines || none != 0);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+TEST(test_each_in_small_memory) {
+    struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 2;
+    uint32_t striped = add_made(limiter, &policy);
+    const stint_key key = number_key(limiter, 1);
+    take_times(limiter, minute, key, 2);
+    take_times(limiter, striped, key, 8);
+    struct told told = {0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 3);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        assert_true((entry->flags & STINT_ENTRY_KEY_PART) != 0);
+        if (entry->policy == minute)
+            assert_int_equal(entry->key, key & (UINT64_MAX >> 7));
+        else
+            assert_true((entry->flags & STINT_ENTRY_KEY_STRIPE) != 0 && entry->used == 4);
+    }
+    stint_close(limiter);
+}
+
+/* A debt is told, by the window of now; a smooth count, as a look tells it. */
+TEST(test_each_carried) {
+    struct stint_limiter *limiter = make_table(1000, 0, 0);
+    struct stint_policy policy = make_policy("debts", 5, MINUTE, 0, 0);
+    policy.max_reserved = 20;
+    uint32_t debts = add_made(limiter, &policy),
+             smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH),
+             plain = add_policy(limiter, "plain", 10, MINUTE, 0, 0),
+             own = add_policy(limiter, "own", 10, HOUR, 0, STINT_START_PER_KEY);
+    const stint_key key = number_key(limiter, 1);
+    (void)ask(limiter, debts, key, 19, STINT_RESERVE);
+    (void)ask(limiter, smooth, key, 9, 0);
+    (void)ask(limiter, plain, key, 9, 0);
+    (void)ask(limiter, own, key, 9, 0);
+    for (uint32_t step = 0; step < 12; step++) {
+        struct told told = {0};
+        assert_int_equal(stint_each(limiter, tell, &told), 0);
+        uint32_t seen = 0;
+        for (size_t i = 0; i < told.count; i++) {
+            const struct stint_entry *entry = &told.entries[i];
+            const struct stint_verdict verdict = ask(limiter, entry->policy, key, 0, STINT_PEEK);
+            assert_int_equal(entry->used, verdict.used);
+            assert_int_equal(entry->end, verdict.window);
+            seen |= 1u << entry->policy;
+        }
+        for (uint32_t id = 0; id < 4; id++) /* what is not told has used nothing */
+            assert_true((seen >> id & 1) != 0 || used_of(limiter, id, key) == 0);
+        assert_int_equal(seen >> debts & 1, step < 8);
+        test_time += 30 * SECOND;
+    }
+    stint_close(limiter);
+}
+
+/* Puts tokens in some stripes of a key, by their own slots. */
+static void take_stripes(struct stint_limiter *limiter, uint32_t striped, uint32_t plain,
+                         stint_key key, uint64_t which) {
+    struct table *table = &limiter->table;
+    for (uint32_t i = 0; i < 64; i++) {
+        if ((which >> i & 1) == 0)
+            continue;
+        const stint_key hash = stripe_key(key, i);
+        take_times(limiter, plain, hash, 1); /* of another policy, whose slot is turned over */
+        for (uint32_t j = 0; j < 2 * LINE_SLOTS; j++) {
+            struct line *line = &table->lines[table_home(table, hash)];
+            struct slot *slot =
+                &(j < LINE_SLOTS ? line : table_next(table, hash, line))->slots[j % LINE_SLOTS];
+            if (slot->tag == table_tag(table, hash, plain))
+                slot->tag = table_tag(table, hash, striped);
+        }
+    }
+}
+
+TEST(test_each_striped) {
+    struct stint_limiter *limiter = make_table(20000, 0, 16);
+    struct stint_policy policy = make_policy("striped", 64, MINUTE, 0, 0);
+    policy.stripes = 8;
+    uint32_t striped = add_made(limiter, &policy);
+    policy = make_policy("other", 128, MINUTE, 0, 0);
+    policy.stripes = 64;
+    uint32_t other = add_made(limiter, &policy),
+             plain = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
+    const struct {
+        uint64_t which;
+        bool known; /* the key can be told */
+    } keys[] = {{0x03, true},  {0x01, false}, {0x81, true}, {0xff, true}, {0xfe, true},
+                {0x7e, false}, {0x40, false}, {0x82, true}, {0x11, true}, {0x80, false}};
+    struct told told = {0};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        take_stripes(limiter, striped, plain, number_key(limiter, i), keys[i].which);
+    take_stripes(limiter, other, plain, number_key(limiter, 3), UINT64_MAX);
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, sizeof keys / sizeof keys[0] + 1);
+    uint64_t seen = 0;
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        if (entry->policy == other) {
+            assert_int_equal(entry->key, number_key(limiter, 3));
+            assert_int_equal(entry->used, 64);
+            continue;
+        }
+        for (size_t j = 0; j < sizeof keys / sizeof keys[0]; j++) {
+            bool is = false;
+            for (uint32_t stripe = 0; stripe < 8; stripe++)
+                is |= entry->key == stripe_key(number_key(limiter, j), stripe);
+            if (!is)
+                continue;
+            assert_int_equal(entry->flags, keys[j].known ? 0 : STINT_ENTRY_KEY_STRIPE);
+            assert_true(!keys[j].known || entry->key == number_key(limiter, j));
+            assert_int_equal(entry->used, __builtin_popcountll(keys[j].which));
+            seen |= UINT64_C(1) << j;
+        }
+    }
+    assert_int_equal(seen, (UINT64_C(1) << sizeof keys / sizeof keys[0]) - 1);
+    /* Labels tell the others. */
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!keys[i].known)
+            assert_int_equal(stint_label(limiter, number_key(limiter, i), "name", 4), 0);
+    told = (struct told){0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    for (size_t i = 0; i < told.count; i++)
+        assert_int_equal(told.entries[i].flags, 0);
+    told = (struct told){.stop = 2};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 2);
+    stint_close(limiter);
+}
+
+/* One thread alone, a refusal that took nothing: stripe 0. */
+TEST(test_each_striped_refused) {
+    struct stint_limiter *limiter = make_table(1000, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 4;
+    uint32_t striped = add_made(limiter, &policy);
+    const stint_key key = number_key(limiter, 1), drained = number_key(limiter, 2);
+    assert_false(ask(limiter, striped, key, 9, 0).allowed);
+    assert_false(ask(limiter, striped, drained, 9, STINT_DRAIN).allowed);
+    struct told told = {0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const bool is = told.entries[i].key == drained;
+        assert_true(is || told.entries[i].key == key);
+        assert_int_equal(told.entries[i].used, is ? 8 : 0);
+        assert_int_equal(told.entries[i].flags, STINT_ENTRY_REFUSED);
+    }
+    stint_close(limiter);
+}
+
 int main(void) {
 #define IN_DIRECTORY(function)                                                                     \
     cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
@@ -194,6 +394,11 @@ int main(void) {
         IN_DIRECTORY(test_attach),
         IN_DIRECTORY(test_attach_options),
         IN_DIRECTORY(test_each),
+        IN_DIRECTORY(test_each_tells_keys),
+        cmocka_unit_test(test_each_in_small_memory),
+        IN_DIRECTORY(test_each_carried),
+        IN_DIRECTORY(test_each_striped),
+        IN_DIRECTORY(test_each_striped_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
