@@ -42,8 +42,10 @@
  *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
  *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
  *     STINT_DRAIN ask otherwise.)
- *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header. A decision looks
- *     at a bounded number of cache lines, whatever the keys are.
+ *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
+ *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
+ *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
+ *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
@@ -56,8 +58,9 @@
  *     backward step cannot freeze a key for longer than its window plus 60 s.
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
  *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
- *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64; in
- *     smaller ones the top bits, 7 of the 64 or as many as max_policies has, count for little.)
+ *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or
+ *     one in a file; in smaller ones the top bits, 7 of the 64 or as many as max_policies has,
+ *     count for little.)
  *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
@@ -97,12 +100,13 @@
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
  * stint_open_in does the same in memory that the caller shares.
  *
- *  - The file is made whole or not at all, with mode 0600 and all its blocks reserved. Put it on a
- *    tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
+ *  - The file is made whole or not at all, with options.mode and all its blocks reserved. Put it
+ *    on a tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
  *    directory that only the server's user may write to. The file system must know O_TMPFILE
  *    (tmpfs, ext4, xfs, btrfs do).
- *  - Options that shape the table (max_keys, shards, max_policies, and a secret if one is given)
- *    must be those that it was made with; on_full, flags and clock are each process's own. Anything
+ *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
+ *    given) must be those that it was made with; on_full, flags and clock are each process's own.
+ *    stint_attach takes the table's shape, whatever it is. Anything
  *    that is not a whole table for these options, of this version's layout and this machine's byte
  *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
  *    never written to.
@@ -117,6 +121,18 @@
  *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
+ *
+ * READERS. stint_attach with STINT_READ_ONLY maps the table for reading. No permission to write is
+ * needed, no lock is taken, nothing is ever stored, and those who write notice nothing. Who may
+ * read the file learns the table's secret (and can then make keys that collide), which keys were
+ * asked for, as hashes, and the labels. He can also hold the file's lock (flock), which keeps
+ * others from opening it: let only those read whom you trust with that. By such a limiter
+ *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
+ *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
+ *    back nothing, and a reset does nothing;
+ *  - stint_policy_find and _get, stint_stats_get, stint_policy_stats_get, stint_metrics,
+ *    stint_headers, stint_each and all that makes keys work as ever;
+ *  - calls that would change the table are -EROFS.
  *
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
  * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
@@ -133,15 +149,17 @@
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
  *    ENOSPC   max_policies policies exist, or the file system of options.path has no room
- *    ENOENT   no such policy, or no such directory
+ *    ENOENT   no such policy, no such directory, no table to attach to, or no labels in it
  *    EAGAIN   the system has no random bytes to give for the secret
  *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
  *             options
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
  *             middle), or is making a table for other options in that memory
+ *    EROFS    the limiter was attached with STINT_READ_ONLY; or, with a path, the file system may
+ *             only be read
  *    ELOOP    options.path is a symbolic link, which is not followed
  *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
- *             options.path, such as EACCES, EROFS, EMFILE, ENAMETOOLONG, EOPNOTSUPP
+ *             options.path, such as EACCES, EMFILE, ENAMETOOLONG, EOPNOTSUPP
  *
  * Out pointers are written only on success. A struct with a `size` grows at its end in later
  * versions: the _INIT macro sets it, and bytes that this version does not know must be 0. Requests
@@ -199,9 +217,11 @@ typedef uint64_t stint_key;
 #define STINT_KEYS_MAX     1099511627776ULL     /* 2^40 */
 #define STINT_POLICIES_MAX 65535U
 #define STINT_SHARDS_MAX   65536U
-#define STINT_ALL_MAX      64  /* requests that stint_decide_all decides as one */
-#define STINT_SECRET_SIZE  192 /* bytes */
-#define STINT_NAME_SIZE    64  /* bytes, the terminating NUL included */
+#define STINT_ALL_MAX      64        /* requests that stint_decide_all decides as one */
+#define STINT_SECRET_SIZE  192       /* bytes */
+#define STINT_NAME_SIZE    64        /* bytes, the terminating NUL included */
+#define STINT_LABEL_SIZE   40        /* bytes of a key's label that are kept; no NUL */
+#define STINT_LABELS_MAX   16777216U /* 2^24 */
 
 /* ---- Opening ------------------------------------------------------------------------------- */
 
@@ -229,6 +249,8 @@ enum stint_options_flags {
      * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
      * kernel tick behind, 1 to 10 ms. */
     STINT_PRECISE_CLOCK = 1 << 2,
+    /* stint_attach only: read the table, and never write to it (READERS above). */
+    STINT_READ_ONLY = 1 << 3,
 };
 
 struct stint_options {
@@ -237,7 +259,8 @@ struct stint_options {
     uint32_t shards;       /* a power of two, at most 2^16 and at most max_keys; 0: chosen */
     uint32_t max_policies; /* 0: 64; at most 65,535 */
     uint32_t on_full;      /* enum stint_on_full */
-    uint32_t flags;        /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK */
+    uint32_t flags;        /* STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
+                            * STINT_READ_ONLY */
     const char *path;      /* NULL: private memory. Else the file of a table that processes share */
     uint64_t (*clock)(void); /* ns since the Unix epoch; NULL: the realtime clock. It is called by
                               * every thread that decides, so it must be as thread-safe and
@@ -246,10 +269,14 @@ struct stint_options {
     const void *secret;      /* NULL: random, or that of the table which is attached to. Else
                               * [secret, secret+192) is copied: for tests, and for those who want
                               * the same hashes in several tables */
+    uint32_t mode;   /* permission bits of a file that is made, whatever the umask; 0: 0600. Who may
+                      * read it learns a lot (READERS above); who may write is trusted with all */
+    uint32_t labels; /* names of keys that the table has room for (stint_label), 64 bytes each; 0:
+                      * none; at most 2^24. Names of keys may be personal data */
 };
 
 #define STINT_OPTIONS_INIT                                                                         \
-    { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+    { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
 /* Opens a limiter and takes all the memory that it will ever use.
  *   options  as above; copied
@@ -260,8 +287,18 @@ struct stint_options {
 STINT_API STINT_CHECKED int stint_open(const struct stint_options *options,
                                        struct stint_limiter **limiter);
 
-/* Bytes that a limiter with these options takes: what stint_open_in must be given. options.path
- * does not count. 0 if the options are wrong (see stint_reason). */
+/* Opens the table of a file that is there, whatever its shape: for tools, and for processes that
+ * leave the shape to another. With STINT_READ_ONLY see READERS above.
+ *   options  path is required; max_keys, shards, max_policies and labels must be 0; mode does not
+ *            count; the rest as for stint_open
+ *   limiter  receives the limiter
+ * Returns 0; -ENOENT if there is no file; else as stint_open.
+ * Cost: that of stint_open of a table that is there. */
+STINT_API STINT_CHECKED int stint_attach(const struct stint_options *options,
+                                         struct stint_limiter **limiter);
+
+/* Bytes that a limiter with these options takes: what stint_open_in must be given; with
+ * options.path, the size of the file. 0 if the options are wrong (see stint_reason). */
 STINT_API size_t stint_memory_size(const struct stint_options *options);
 
 /* Opens a limiter in memory that the caller gives: a server's own shared zone, or a MAP_SHARED
@@ -686,10 +723,13 @@ struct stint_stats {
     uint32_t shards;
     uint32_t policies;     /* policies added */
     uint64_t bad_requests; /* requests refused because they made no sense */
+    uint32_t processes;    /* that decide by the table and have counters of their own; those that
+                            * died since the last set-up call too. 0 in private memory */
+    uint32_t reserved;     /* 0 */
 };
 
 #define STINT_STATS_INIT                                                                           \
-    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
  * decision, nor is a look, but for the one before a charge. */
@@ -719,6 +759,60 @@ STINT_API int stint_stats_get(struct stint_limiter *limiter, struct stint_stats 
  * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
                                      struct stint_policy_stats *stats);
+
+/* stint_entry.flags, or-ed together */
+enum stint_entry_flags {
+    /* The key was refused in the window of the entry: its FIRST_REFUSAL has been told. */
+    STINT_ENTRY_REFUSED = 1 << 0,
+    /* The top bits of `key` are 0 because they are not known, and there is no label: a table in
+     * memory of fewer than 6,144 keys, or 96 for each of max_policies (I). */
+    STINT_ENTRY_KEY_PART = 1 << 1,
+    /* A striped key of which too few slots are in use to tell what it is: `key` is the hash of one
+     * of them, and no request finds it. (A key that was refused in the window is always told, and
+     * so is one that has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key:
+     * `used` is what that slot holds. */
+    STINT_ENTRY_KEY_STRIPE = 1 << 2,
+};
+
+/* A key that has used tokens of a policy, or owes them, or was refused. */
+struct stint_entry {
+    stint_key key;
+    uint32_t policy; /* its id */
+    uint32_t flags;  /* enum stint_entry_flags */
+    uint64_t used;   /* tokens, as a look at the key tells now */
+    uint64_t end;    /* of the window, ns since the epoch. Of a key that has only a debt, the window
+                      * of now */
+    const char *label; /* [label, label+label_length): any bytes, no NUL at the end; NULL: none is
+                            * known. Valid during the callback */
+    uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
+    uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
+    uint64_t reserved[4];     /* 0 */
+};
+
+/* Tells of every live key of the table, by each of its policies, in no order. What others do
+ * meanwhile is seen or not; a key that stays where it is is told once. Windows that are over are
+ * left out, unless they leave a debt. Of a striped key the slots are added up, and told last.
+ *   callback  is given `context` and an entry, which is valid until it returns; returns false to
+ *             stop. It may call any function that decides
+ * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).
+ * Cost: reads every slot, as stint_stats_get does; with labels a cache miss more for each entry;
+ * slots of striped keys are sorted. */
+STINT_API int stint_each(struct stint_limiter *limiter,
+                         bool (*callback)(void *context, const struct stint_entry *entry),
+                         void *context);
+
+/* Leaves a key's name for those who look at the table, and counts one more window in which it was
+ * refused: to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are
+ * kept in sets of four, by key; in a full set the key that was refused in the fewest windows makes
+ * room, where each day since its last one halves them. A torn name is never shown: a thread that is
+ * killed in this call leaves the key without one until it is named again.
+ *   key    as it was decided
+ *   bytes  [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: who prints them
+ *          escapes control bytes. NULL only if length is 0, which counts only, and forgets the name
+ * Returns 0; -EINVAL, -ENOENT (the table has no room for labels), -EROFS.
+ * Cost: five cache lines, one of which is written. */
+STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
+                          size_t length);
 
 /* stint_metrics_options.flags, or-ed together */
 enum stint_metrics_flags {

@@ -303,6 +303,29 @@ static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
 }
 
+/* From the hash of a stripe other than 0, its key's stripe_base and its number, added up. So the
+ * stripes of a key are told by hashes alone: they are close together, which others are not. */
+static inline uint64_t stripe_place(stint_key hash) {
+    uint64_t x = hash;
+    static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
+                      UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&
+                      UINT64_C(0x9E3779B97F4A7C15) * UINT64_C(0xF1DE83E19937733D) == 1,
+                  "the steps of mix, backwards");
+    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642B2D24D8EC3);
+    x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96DE1B173F119089);
+    x = x ^ x >> 30 ^ x >> 60;
+    return x * UINT64_C(0xF1DE83E19937733D) - 1;
+}
+
+/* Likewise, of stripe 0. */
+static inline uint64_t stripe_base(stint_key key) {
+    return key * UINT64_C(0xF1DE83E19937733D);
+}
+
+static inline stint_key stripe_base_key(uint64_t base) {
+    return base * UINT64_C(0x9E3779B97F4A7C15);
+}
+
 /* A part of `whole` that a hash picks: uniform in [0, whole). */
 static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
     __extension__ typedef unsigned __int128 wide;

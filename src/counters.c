@@ -118,7 +118,8 @@ bool stint_limiter_lanes_map(struct stint_limiter *limiter) {
     if (own == MAP_FAILED)
         return false;
     /* Where the kernel cannot (before 4.14), all threads share a lane. */
-    if (limiter->memory.shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
+    if (limiter->memory.read_only ||
+        (limiter->memory.shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0))
         own->left = LANES_GIVEN;
     limiter->own = own;
     return true;
@@ -129,6 +130,8 @@ void stint_limiter_lanes_unmap(struct stint_limiter *limiter) {
 }
 
 void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.read_only)
+        return; /* which counts nothing */
     if (limiter->memory.shared) {
         (void)pthread_mutex_lock(&sharing_lock);
         limiter->next = sharing;
@@ -191,7 +194,7 @@ uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
 }
 
 void stint_limiter_lanes_release(struct stint_limiter *limiter) {
-    if (!limiter->memory.shared)
+    if (!limiter->memory.shared || limiter->memory.read_only)
         return;
     (void)pthread_mutex_lock(&sharing_lock);
     struct stint_limiter **link = &sharing;
@@ -218,8 +221,25 @@ void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
     (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
 }
 
+uint32_t stint_limiter_processes(const struct stint_limiter *limiter) {
+    uint64_t owners[LANES_MAX];
+    uint32_t found = 0;
+
+    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
+        uint32_t i = 0;
+        owners[found] = atomic_load_relaxed(&limiter->header->lane_owners[lane]);
+        while (owners[i] != owners[found])
+            i++;
+        if (owners[found] != 0 && i == found)
+            found++;
+    }
+    return found;
+}
+
 void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
                                 uint64_t count) {
+    if (limiter->memory.read_only)
+        return;
     uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
     struct counters *rows = own_rows(limiter, number);
 

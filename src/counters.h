@@ -54,6 +54,9 @@ void stint_limiter_lanes_release(struct stint_limiter *limiter);
  * `alone`. */
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 
+/* Processes that have lanes in a shared table. */
+uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
+
 /* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
  * lanes, each read at an instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);

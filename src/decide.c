@@ -69,3 +69,11 @@ bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request
     }
     return decide_any(limiter, request, now, verdict);
 }
+
+bool stint_decide_unknown(struct stint_limiter *limiter, const struct stint_request *request,
+                          uint64_t now, struct stint_verdict *verdict) {
+    if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    return stint_slot_decide(limiter->looking, request,
+                             now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+}

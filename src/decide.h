@@ -8,7 +8,12 @@
 
 #include <stint.h>
 
-/* Any request with flags, by a policy id below max_policies. `now` is no STINT_NOW. */
+/* Any request by a policy id that requests may not name: there is none, or the handle is read-only
+ * and the request may only be a look. */
+bool stint_decide_unknown(struct stint_limiter *limiter, const struct stint_request *request,
+                          uint64_t now, struct stint_verdict *verdict);
+
+/* Any request with flags, by a policy id that requests may name. `now` is no STINT_NOW. */
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 

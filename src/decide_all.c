@@ -182,7 +182,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     struct decision decision;
 
     if (LIKELY(request->cost == 1 && (request->flags | request->limit | request->reserved) == 0) &&
-        LIKELY(request->policy < limiter->max_policies) &&
+        LIKELY(request->policy < limiter->deciding) &&
         LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
         return true;
     *part = (struct part){.how = PART_LONG};

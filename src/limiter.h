@@ -182,17 +182,24 @@ struct stint_limiter {
     struct policy_record *records; /* of policies */
     struct own_lanes *own;
     struct counters *counters;
-    uint32_t max_policies;
+    uint32_t deciding; /* ids that requests may name are below: max_policies; read-only: 0, so that
+                        * no decision begins */
     uint32_t lanes;
     uint64_t (*clock)(void);
     clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
     uint32_t on_full;
+    uint32_t max_policies;
+    struct label *labels; /* NULL: there are none */
+    uint64_t label_sets;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
     struct header *header;
 
     /* Set-up and monitoring. */
     struct memory memory;
-    struct names *names;        /* of policies (policy.c) */
+    struct names *names; /* of policies (policy.c) */
+    /* Of a read-only handle: the same, but that requests may name all policies. It is asked by
+     * looks, which store nothing. Else NULL. */
+    struct stint_limiter *looking;
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
 
@@ -225,7 +232,8 @@ static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing
 static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
     uint64_t *latest = &limiter->header->latest_begin;
     /* I7: raised, or seen high enough, then the window is opened (M7). */
-    if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE))
+    if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
+        !limiter->memory.read_only) /* who opens none */
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 

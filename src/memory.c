@@ -19,7 +19,7 @@
 
 /* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or
  * a file's. */
-static char *map(size_t size, size_t lines, uint32_t flags, int file) {
+static char *map(size_t size, size_t lines, uint32_t flags, int file, int access) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
@@ -34,8 +34,7 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file) {
         munmap(start + whole, slack - (size_t)(start - base));
         base = start;
     }
-    if (file >= 0 &&
-        mmap(base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    if (file >= 0 && mmap(base, size, access, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
         munmap(base, size);
         return NULL;
     }
@@ -47,7 +46,8 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file) {
 }
 
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
-    char *start = map(size, lines, flags, memory->file);
+    int access = memory->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    char *start = map(size, lines, flags, memory->file, access);
     if (start == NULL)
         return stint_failed(ENOMEM,
                             "no memory for the table: 32 bytes for each of options.max_keys");
@@ -58,6 +58,13 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
 }
 
 bool stint_memory_prefault(const struct memory *memory) {
+    if (memory->read_only) {
+#ifdef MADV_POPULATE_READ
+        /* A reader who meets a page fault later is slower, and that is all. */
+        (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
+#endif
+        return true;
+    }
 #ifdef MADV_POPULATE_WRITE
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
     if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
@@ -120,24 +127,45 @@ static int reserve(int file, size_t size) {
     return error;
 }
 
-int stint_memory_file_open(struct memory *memory, const char *path, size_t *size) {
+/* Opens a file that is there, and locks it unless it is to be read only. */
+static int open_locked(struct memory *memory, const char *path, bool read_only, size_t *size) {
     struct stat about;
-    int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int file = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+                              O_NOCTTY);
 
     if (file < 0 && errno == ELOOP && lstat(path, &about) == 0 && S_ISLNK(about.st_mode))
         return stint_failed(ELOOP, "options.path is a symbolic link, which is not followed: give "
                                    "the path of the file itself");
     if (file < 0)
         return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened");
-    *memory = (struct memory){.file = file, .shared = true};
+    *memory = (struct memory){.file = file, .shared = true, .read_only = read_only};
     if (fstat(file, &about) != 0)
         return failed_file("the table cannot be looked at");
     if (!S_ISREG(about.st_mode))
         return stint_failed(EPROTO, "this is no table of stint: it is not even a file");
+    *size = (size_t)about.st_size;
+    if (read_only)
+        return 0;
     /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
     memory->alone = flock(file, LOCK_EX | LOCK_NB) == 0;
-    *size = (size_t)about.st_size;
     return memory->alone ? 0 : lock_shared(file);
+}
+
+/* Whether a file that was opened still has its name: while it was waited for, another may have been
+ * put in its place (stint_resize does). */
+static bool still_named(int file, const char *path) {
+    struct stat opened, named;
+    return fstat(file, &opened) == 0 && lstat(path, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size) {
+    for (;;) {
+        int error = open_locked(memory, path, read_only, size);
+        if (error != 0 || read_only || still_named(memory->file, path))
+            return error;
+        stint_memory_free(memory);
+    }
 }
 
 int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length) {
@@ -158,7 +186,7 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     return reserve(memory->file, size); /* a copy with holes */
 }
 
-int stint_memory_file_make(struct memory *memory, const char *path, size_t size) {
+int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
     const char *slash = strrchr(path, '/');
     char directory[PATH_MAX] = ".";
     size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
@@ -174,6 +202,8 @@ int stint_memory_file_make(struct memory *memory, const char *path, size_t size)
     if (file < 0)
         return failed_file("no table can be made there");
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
+    if (fchmod(file, (mode_t)mode) != 0) /* whatever the umask */
+        return failed_file("the table cannot be given options.mode");
     if (flock(file, LOCK_EX | LOCK_NB) != 0)
         return failed_file("the table cannot be locked");
     return reserve(file, size);

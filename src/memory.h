@@ -30,6 +30,7 @@ struct memory {
     bool mapped; /* it is ours to unmap */
     bool shared; /* other processes may use it */
     bool alone;  /* nobody else does before stint_memory_file_share */
+    bool read_only;
 };
 
 /* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on
@@ -43,8 +44,9 @@ bool stint_memory_prefault(const struct memory *memory);
 void stint_memory_free(struct memory *memory);
 
 /* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a
- * reason: there is none. `size` receives its size. */
-int stint_memory_file_open(struct memory *memory, const char *path, size_t *size);
+ * reason: there is none. `size` receives its size. The file is the one that has the name once it is
+ * locked. To be read only, it is not locked. */
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size);
 
 /* Reads the first bytes of a file of `size` bytes. */
 int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length);
@@ -52,8 +54,9 @@ int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
 
-/* Makes a file without a name beside `path`, with all its blocks reserved, and locks it. */
-int stint_memory_file_make(struct memory *memory, const char *path, size_t size);
+/* Makes a file without a name beside `path`, of just this mode, with all its blocks reserved, and
+ * locks it. */
+int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
 /* Gives the file that was made its name. -EEXIST, without a reason: another has it by now. */
 int stint_memory_file_publish(struct memory *memory, const char *path);

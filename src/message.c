@@ -89,8 +89,10 @@ const char *stint_strerror(int error) {
         return "the file system cannot hold the table's file";
     case EACCES:
     case EPERM:
-    case EROFS:
         return "the table's file may not be opened for reading and writing";
+    case EROFS:
+        return "the table may only be read: its file system is so, or STINT_READ_ONLY was asked "
+               "for";
     default:
         return "an error of the system: see errno(3)";
     }

@@ -18,6 +18,10 @@ int stint_failed_at(int error, const char *path);
  * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
 int stint_struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
 
+/* What a handle that may not write says to a call that would. */
+#define READ_ONLY                                                                                  \
+    "the limiter was attached with STINT_READ_ONLY: attach without it, or open the table"
+
 #define WRONG_SIZE                                                                                 \
     "start from the _INIT macro, and compile with the stint.h of this library or an older one"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "labels.h"
 #include "memory.h"
 #include "message.h"
 #include "policy.h"
@@ -22,11 +23,31 @@
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 
-static int check(const struct stint_options *options) {
+/* Of a table's file, unless options.mode says another. */
+#define FILE_MODE 0600
+
+/* What is the same whether a table is made or attached to. `flags` are those that go with it. */
+static int check_given(const struct stint_options *options, uint32_t flags) {
     if (options == NULL)
         return stint_failed(EINVAL, "options is NULL");
     int error = stint_struct_check(options, options->size, sizeof(*options),
                                    "options.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
+    if (options->path != NULL && options->path[0] == '\0')
+        return stint_failed(EINVAL, "options.path is empty");
+    if (options->on_full > STINT_FULL_REPLACE)
+        return stint_failed(EINVAL,
+                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
+    if ((options->flags & ~flags) == STINT_READ_ONLY)
+        return stint_failed(EINVAL, "options.flags has STINT_READ_ONLY, which is stint_attach's");
+    if ((options->flags & ~flags) != 0)
+        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+    return 0;
+}
+
+static int check(const struct stint_options *options) {
+    int error = check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK);
     if (error != 0)
         return error;
     if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
@@ -37,14 +58,10 @@ static int check(const struct stint_options *options) {
         return stint_failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
     if (options->max_policies > STINT_POLICIES_MAX)
         return stint_failed(EINVAL, "options.max_policies must be at most 65,535");
-    if (options->path != NULL && options->path[0] == '\0')
-        return stint_failed(EINVAL, "options.path is empty");
-    if (options->on_full > STINT_FULL_REPLACE)
-        return stint_failed(EINVAL,
-                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
-    if ((options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK)) !=
-        0)
-        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+    if (options->mode > 0777)
+        return stint_failed(EINVAL, "options.mode must be permission bits, at most 0777");
+    if (options->labels > STINT_LABELS_MAX)
+        return stint_failed(EINVAL, "options.labels must be at most 2^24");
     return 0;
 }
 
@@ -60,6 +77,8 @@ struct shape {
     size_t counters;
     size_t shards;
     size_t lines;
+    size_t labels; /* 0: there are none */
+    uint64_t labels_count;
     size_t size;
 };
 
@@ -71,7 +90,7 @@ static size_t round_up(size_t number, size_t to) {
     return (number + to - 1) / to * to;
 }
 
-/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28. */
+/* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options) {
     struct shape shape = {.max_policies = options->max_policies};
     uint64_t lines =
@@ -82,6 +101,8 @@ static struct shape shape_of(const struct stint_options *options) {
     shape.tag_unit = 1;
     while (shape.tag_unit <= shape.max_policies)
         shape.tag_unit *= 2;
+    if (options->path != NULL && lines < shape.tag_unit * PROBE_LINES)
+        lines = shape.tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
     while (options->shards != 0 ? UINT32_C(1) << shape.shard_bits < options->shards
                                 : UINT32_C(1) << shape.shard_bits < SHARDS_AUTO &&
                                       lines >> (shape.shard_bits + 1) >= SHARD_LINES)
@@ -100,6 +121,11 @@ static struct shape shape_of(const struct stint_options *options) {
     size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
     shape.size = shape.lines + round_up(lines_size, SMALL_PAGE);
+    if (options->labels != 0) {
+        shape.labels = shape.size;
+        shape.labels_count = round_up(options->labels, LABELS_IN_SET);
+        shape.size += round_up(shape.labels_count * sizeof(struct label), SMALL_PAGE);
+    }
     return shape;
 }
 
@@ -161,6 +187,8 @@ static int table_make(struct header *header, const struct stint_options *options
     made.max_policies = shape->max_policies;
     made.lanes = shape->lanes;
     made.size = shape->size;
+    made.labels = shape->labels;
+    made.labels_count = shape->labels_count;
     stint_limiter_lock_make(&made.lock);
     memcpy(words, &made, sizeof(words));
 
@@ -192,9 +220,8 @@ static bool lock_whole(const pthread_mutex_t *lock) {
 #endif
 }
 
-/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
-static int header_check(const struct header *header, size_t size,
-                        const struct stint_options *options, const struct shape *shape) {
+/* Checks that a header is one that this version reads. 0, or -EPROTO. */
+static int header_known(const struct header *header) {
     uint64_t magic = atomic_load_acquire(&header->magic); /* M15 */
 
     if (magic == __builtin_bswap64(HEADER_MAGIC))
@@ -208,8 +235,17 @@ static int header_check(const struct header *header, size_t size,
             "the table has layout %u, and this version of stint reads layout %u: use the "
             "version that made it, " BEGIN_ANEW,
             (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
-    if ((header->features | header->labels | header->labels_count) != 0)
-        return stint_failed(EPROTO, "the table has features, or labels: " LATER_TABLE);
+    if (header->features != 0)
+        return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
+    return 0;
+}
+
+/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
+static int header_check(const struct header *header, size_t size,
+                        const struct stint_options *options, const struct shape *shape) {
+    int error = header_known(header);
+    if (error != 0)
+        return error;
     if (header->max_keys != options->max_keys)
         return stint_failed_with(
             EPROTO,
@@ -225,7 +261,13 @@ static int header_check(const struct header *header, size_t size,
                                  "the table was made with %u shards, not %u: use that number in "
                                  "options.shards, " BEGIN_ANEW,
                                  (unsigned)header->shards, 1u << shape->shard_bits);
-    if (header->size != shape->size || header->lanes != shape->lanes)
+    if (header->labels_count != shape->labels_count)
+        return stint_failed_with(
+            EPROTO,
+            "the table was made with options.labels %llu, not %llu: use that number, " BEGIN_ANEW,
+            (unsigned long long)header->labels_count, (unsigned long long)shape->labels_count);
+    if (header->size != shape->size || header->lanes != shape->lanes ||
+        header->labels != shape->labels)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < shape->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
@@ -234,6 +276,24 @@ static int header_check(const struct header *header, size_t size,
         return stint_failed(EPROTO, "the table was made with another secret than options.secret");
     if (!lock_whole(&header->lock))
         return stint_failed(EPROTO, "the table is damaged: its lock is none");
+    return 0;
+}
+
+/* The options by which a table of this header was made, but for what is each process's own. 0, or
+ * -EPROTO. */
+static int header_options(const struct header *header, struct stint_options *options) {
+    int error = header_known(header);
+    if (error != 0)
+        return error;
+    if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
+        (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
+        header->max_policies == 0 || header->max_policies > STINT_POLICIES_MAX ||
+        header->labels_count > STINT_LABELS_MAX)
+        return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
+    options->max_keys = header->max_keys;
+    options->shards = header->shards;
+    options->max_policies = header->max_policies;
+    options->labels = (uint32_t)header->labels_count;
     return 0;
 }
 
@@ -324,12 +384,29 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
+/* How often a reader, who takes no lock, looks at policies that others may be changing at that
+ * instant. */
+#define READ_TRIES 100
+
+/* Likewise, of a table that is only read. */
+static int table_look(struct stint_limiter *limiter) {
+    int error = table_check(limiter);
+
+    for (unsigned tries = 0; error != 0 && tries < READ_TRIES; tries++) {
+        set_up_pause();
+        error = table_check(limiter);
+    }
+    return error;
+}
+
 /* ---- Handles --------------------------------------------------------------------------------- */
 
 /* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
                        const struct memory *memory, struct stint_limiter **made) {
-    struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, sizeof(*limiter));
+    /* Of a read-only handle two: the caller's, and the one by which it looks. */
+    const size_t handles = memory->read_only ? 2 : 1;
+    struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
     char *start = memory->start;
 
     if (limiter == NULL)
@@ -352,7 +429,10 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .policies = (struct policy *)(void *)(start + shape->policies),
         .records = (struct policy_record *)(void *)(start + shape->records),
         .counters = (struct counters *)(void *)(start + shape->counters),
+        .deciding = shape->max_policies,
         .max_policies = shape->max_policies,
+        .labels = shape->labels == 0 ? NULL : (struct label *)(void *)(start + shape->labels),
+        .label_sets = shape->labels_count / LABELS_IN_SET,
         .lanes = shape->lanes,
         .clock = options->clock,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
@@ -370,6 +450,11 @@ static int handle_make(const struct stint_options *options, const struct shape *
     }
     stint_limiter_thread_numbers_begin();
     stint_limiter_lanes_begin(limiter);
+    if (memory->read_only) {
+        limiter[1] = limiter[0];
+        limiter->looking = &limiter[1];
+        limiter->deciding = 0;
+    }
     *made = limiter;
     return 0;
 }
@@ -390,7 +475,7 @@ static int handle_attach(const struct stint_options *options, const struct shape
 
     if (error != 0)
         return error;
-    error = table_attach(limiter, memory->alone);
+    error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
     if (error != 0) {
         handle_free(limiter);
         return error;
@@ -427,7 +512,7 @@ static int open_file(const struct stint_options *options, const struct shape *sh
     for (;;) {
         struct header header;
         size_t size;
-        int error = stint_memory_file_open(memory, options->path, &size);
+        int error = stint_memory_file_open(memory, options->path, false, &size);
         if (error == 0) {
             error = stint_memory_file_read(memory, size, &header, sizeof(header));
             if (error == 0)
@@ -440,7 +525,8 @@ static int open_file(const struct stint_options *options, const struct shape *sh
         }
         if (error != -ENOENT)
             return error;
-        error = stint_memory_file_make(memory, options->path, shape->size);
+        error = stint_memory_file_make(memory, options->path,
+                                       options->mode == 0 ? FILE_MODE : options->mode, shape->size);
         if (error == 0)
             error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
         if (error == 0)
@@ -451,6 +537,21 @@ static int open_file(const struct stint_options *options, const struct shape *sh
             return error;
         stint_memory_free(memory); /* another process was faster */
     }
+}
+
+/* Ends what opens: lets others in, or gives back what there is. */
+static int opened_end(int error, const char *path, struct memory *memory,
+                      struct stint_limiter *limiter, struct stint_limiter **opened) {
+    if (error == 0 && !memory->read_only)
+        error = stint_memory_file_share(&limiter->memory);
+    if (error == 0) {
+        *opened = limiter;
+        return 0;
+    }
+    if (limiter != NULL)
+        handle_free(limiter);
+    stint_memory_free(memory);
+    return path == NULL ? error : stint_failed_at(error, path);
 }
 
 int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
@@ -467,16 +568,62 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
                                   : open_file(options, &shape, &memory);
     if (error == 0)
         error = handle_attach(options, &shape, &memory, &limiter);
+    return opened_end(error, options->path, &memory, limiter, opened);
+}
+
+/* Opens the table at options->path, and finds its shape. */
+static int attach_file(struct stint_options *options, struct shape *shape, struct memory *memory) {
+    const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
+    struct header header;
+    size_t size;
+    int error = stint_memory_file_open(memory, options->path, read_only, &size);
+
+    if (error == -ENOENT)
+        return stint_failed(ENOENT, "there is no table: stint_open makes one");
     if (error == 0)
-        error = stint_memory_file_share(&limiter->memory);
-    if (error != 0) {
-        if (limiter != NULL)
-            handle_free(limiter);
-        stint_memory_free(&memory);
-        return options->path == NULL ? error : stint_failed_at(error, options->path);
-    }
-    *opened = limiter;
+        error = stint_memory_file_read(memory, size, &header, sizeof(header));
+    if (error == 0)
+        error = header_options(&header, options);
+    if (error != 0)
+        return error;
+    *shape = shape_of(options);
+    error = header_check(&header, size, options, shape);
+    if (error == 0 && !read_only)
+        error = stint_memory_file_reserve(memory, shape->size);
+    if (error == 0)
+        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    return error != 0 ? error : prefault(memory, options);
+}
+
+static int attach_check(const struct stint_options *options) {
+    int error = check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
+                                         STINT_READ_ONLY);
+    if (error != 0)
+        return error;
+    if (options->path == NULL)
+        return stint_failed(EINVAL, "options.path is NULL: which table is to be attached to?");
+    if (options->max_keys != 0 || options->shards != 0 || options->max_policies != 0 ||
+        options->labels != 0)
+        return stint_failed(EINVAL, "options.max_keys, shards, max_policies and labels must be 0: "
+                                    "the table has its shape");
     return 0;
+}
+
+int stint_attach(const struct stint_options *options, struct stint_limiter **opened) {
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = attach_check(options);
+    if (error != 0)
+        return error;
+    struct stint_options whole = *options;
+    struct memory memory = {.file = -1};
+    struct stint_limiter *limiter = NULL;
+    struct shape shape;
+
+    error = attach_file(&whole, &shape, &memory);
+    if (error == 0)
+        error = handle_attach(&whole, &shape, &memory, &limiter);
+    return opened_end(error, options->path, &memory, limiter, opened);
 }
 
 size_t stint_memory_size(const struct stint_options *options) {

@@ -198,6 +198,8 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
 
 /* Takes the lock, and on the way takes lanes of the dead back. */
 static int set_up_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.read_only)
+        return stint_failed(EROFS, READ_ONLY);
     int error = stint_policies_lock(limiter);
     if (error == 0)
         stint_limiter_lanes_reclaim(limiter, false);

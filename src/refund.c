@@ -27,8 +27,7 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                           uint32_t tokens, uint64_t window) {
-    if (policy_id >= limiter->max_policies ||
-        GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
+    if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
     uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
@@ -55,7 +54,7 @@ static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, u
 
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t tokens, uint64_t window) {
-    if (UNLIKELY(policy_id >= limiter->max_policies) ||
+    if (UNLIKELY(policy_id >= limiter->deciding) ||
         GUARD(REFUND_NONE, window == 0)) /* 0: nothing was counted */
         return 0;
     const struct policy *policy = &limiter->policies[policy_id];
@@ -96,7 +95,7 @@ static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
 
 void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
     const struct policy *policy = limiter_policy(limiter, policy_id);
-    if (policy == NULL)
+    if (policy == NULL || policy_id >= limiter->deciding)
         return;
     uint32_t stripes = policy_rule(policy).stripes;
     bool found = false;

@@ -92,7 +92,7 @@ static bool latest_recover(struct decision *decision) {
     uint64_t clock = limiter_now(decision->limiter);
     tick_t most = tick_of(clock) + ALLOWANCE_TICKS;
 
-    if ((tick_t)latest > most)
+    if ((tick_t)latest > most && !decision->limiter->memory.read_only)
         latest_sweep(decision->limiter, latest, tick_of(clock));
     if (most - tick_of(decision->now) <= 2 * ALLOWANCE_TICKS)
         return false;

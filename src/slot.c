@@ -29,7 +29,7 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     if ((flags & STINT_START_PER_KEY) == 0 && end >= policy->length &&
         end <= (tick_t)(UINT64_MAX / STINT_TICK_NS) &&
         /* I7: latest_begin first, then the hint (M7). */
-        (uint64_t)end != atomic_load_relaxed(&policy->current_end))
+        (uint64_t)end != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
         atomic_store_release(&policy->current_end, (uint64_t)end);
     return end;
 }
@@ -55,6 +55,8 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
 
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict) {
+    if (limiter->looking != NULL)
+        why = STINT_BAD_REQUEST;
     limiter_count_table(limiter,
                         why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
     if (verdict != NULL)
@@ -74,4 +76,17 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
         wait = wait_add(wait, part_of(mix(waiting->hash, (uint64_t)waiting->end),
                                       waiting->terms.window / 100 * rule.jitter));
     return wait;
+}
+
+/* ---- Watching -------------------------------------------------------------------------------- */
+
+bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                     tick_t now) {
+    if (tag == 0 || tag == table_tombstone(&limiter->table) || state_pending(state))
+        return false;
+    const struct policy *policy = limiter_tag_policy(limiter, tag);
+    const tick_t ahead = end_of(state_id(state), now) - now;
+    if (ahead > 0)
+        return policy != NULL && ahead <= policy->length + ALLOWANCE_TICKS;
+    return slot_carries(policy, state, now);
 }

@@ -211,7 +211,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                                              struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
                                              struct known known) {
-    if (UNLIKELY(request->policy >= limiter->max_policies))
+    if (UNLIKELY(request->policy >= limiter->deciding))
         return STINT_UNKNOWN_POLICY;
     const uint32_t flags = known.flags ? known.of_request : request->flags;
     const uint64_t reserved = known.flags ? 0 : request->reserved;
@@ -260,9 +260,10 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         decision->terms.most =
             is_charge(&decision->terms) ? charge_most(&rule) : decision->terms.room;
     }
-    /* Before it is charged (M10). */
+    /* Before it is charged (M10). A read-only handle charges nothing. */
     if ((request->limit != 0 || (flags & (STINT_RESERVE | STINT_CHARGE)) != 0) &&
-        UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)))
+        UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)) &&
+        !limiter->memory.read_only) /* M10 */
         atomic_raise(&policy->largest, decision->terms.most);
     decision->end = window_of(decision);
     return 0;
@@ -286,7 +287,8 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
     };
 }
 
-/* Ends a decision that could not begin, and tells why. Returns false. */
+/* Ends a decision that could not begin, and tells why: of a read-only handle, which begins none,
+ * that the request makes no sense. Returns false. */
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict);
 
@@ -710,5 +712,9 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     tick_t over = now - end_of(state_id(state), now);
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy->length) + 1) != 0;
 }
+
+/* Whether a slot that was seen so counts for its key: it is committed, and neither over nor so far
+ * ahead of the clock, which says `now`, that it counts as over. */
+bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state, tick_t now);
 
 #endif

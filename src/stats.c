@@ -6,15 +6,6 @@
 #include "slot.h"
 #include "stats.h"
 
-static bool slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
-                      tick_t now) {
-    const struct table *table = &limiter->table;
-    if (tag == 0 || tag == table_tombstone(table) || state_pending(state))
-        return false;
-    return end_of(state_id(state), now) > now ||
-           slot_carries(limiter_tag_policy(limiter, tag), state, now);
-}
-
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
     const struct table *table = &limiter->table;
     uint32_t row = limiter->max_policies;
@@ -30,6 +21,7 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
         .policies = limiter_policy_count(limiter),
+        .processes = stint_limiter_processes(limiter),
     };
     for (uint32_t id = 0; id < stats->policies; id++)
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
@@ -42,7 +34,7 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
             uint64_t tag = atomic_load_acquire(&slot->tag);
             uint64_t state = atomic_load_relaxed(&slot->state);
             stats->used += tag != 0;
-            stats->live += slot_live(limiter, tag, state, now);
+            stats->live += stint_slot_live(limiter, tag, state, now);
         }
     }
 }

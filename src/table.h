@@ -26,7 +26,8 @@
  * hash that the tag lacks are its top ones, which the line stands for: as soon as the table has
  * 2^policy_bits * PROBE_LINES lines (at the default of 64 policies: from 6,144 keys on), line and
  * tag together are the full 64 bits of the hash, and two keys share a slot only if their hashes are
- * equal (promise I). Below that, 57 bits and the line remain. */
+ * equal (promise I). Below that, 57 bits and the line remain. A table in a file always has so many
+ * (open.c, shape_of): its slots tell their keys (table_hash). */
 #ifndef STINT_TABLE_H
 #define STINT_TABLE_H
 
@@ -115,6 +116,42 @@ static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
  * never-used again (searches stop there). */
 static inline uint64_t table_tombstone(const struct table *table) {
     return table->tag_unit;
+}
+
+/* Whether line and tag of a slot are the whole hash of its key. Hashes that differ in their top
+ * bits alone are then so far apart in the table that a line stands for one of them only. */
+static inline bool table_hashes_whole(const struct table *table) {
+    return table->line_count / table->tag_unit >= table->probe_lines;
+}
+
+/* The hash by which a slot in this line got its tag. In a table of whole hashes, false if there is
+ * none: the slot is nonsense. Else its top bits are 0, and not known. */
+static inline bool table_hash(const struct table *table, uint64_t line, uint64_t tag,
+                              uint64_t *hash) {
+    const uint32_t bits = (uint32_t)__builtin_ctzll(table->tag_unit);
+    const uint64_t low = tag >> bits; /* no overflow below: 2^40 lines, 16 bits */
+    const uint64_t shard = line / table->shard_lines;
+
+    *hash = low;
+    if (!table_hashes_whole(table))
+        return true;
+    /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
+     * of the shard's last. Top bits that lead to a line are those of its place in the table, or one
+     * less. */
+    for (uint32_t wrapped = 0; wrapped < 2; wrapped++) {
+        const uint64_t from = line + wrapped * table->shard_lines;
+        const uint64_t top = (from << bits) / table->line_count;
+        for (uint32_t less = 0; less < 2 && less <= top; less++) {
+            const uint64_t asked = (top - less) << (64 - bits) | low,
+                           home = table_home(table, asked);
+            if (top - less < table->tag_unit && table_shard(table, asked) == shard &&
+                home <= from && from - home < table->probe_lines) {
+                *hash = asked;
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 #endif

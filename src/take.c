@@ -58,19 +58,18 @@ static uint64_t now_fetching(const struct stint_limiter *limiter, const struct l
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    if (LIKELY(cost == 1 && policy < limiter->max_policies))
+    if (LIKELY(cost == 1 && policy < limiter->deciding))
         return take(limiter, policy, key, now, verdict);
-    return policy < limiter->max_policies
-               ? take_cost(limiter, policy, key, cost, now, verdict)
-               : stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    return policy < limiter->deciding ? take_cost(limiter, policy, key, cost, now, verdict)
+                                      : stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
     if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    if (UNLIKELY(request->policy >= limiter->max_policies))
-        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    if (UNLIKELY(request->policy >= limiter->deciding))
+        return stint_decide_unknown(limiter, request, now, verdict);
     now = now_fetching(limiter, home_of(&limiter->table, request->key), now);
     if ((request->flags | request->reserved) != 0)
         return stint_decide_more(limiter, request, now, verdict);
@@ -104,7 +103,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         /* Requests by one policy after the other find its window once. */
         if (UNLIKELY(request->policy != policy)) {
             policy = request->policy;
-            hot = policy < limiter->max_policies &&
+            hot = policy < limiter->deciding &&
                   window_hot(&limiter->policies[policy], now, &found.end);
         }
         if (LIKELY(hot) && LIKELY((request->flags | request->limit | request->reserved) == 0 &&
