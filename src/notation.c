@@ -416,8 +416,7 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     unsigned seen = 0;
 
     skip_spaces(reader);
-    if (!read_count(reader, &policy->limit) || !read_per(reader) ||
-        !read_window(reader, policy))
+    if (!read_count(reader, &policy->limit) || !read_per(reader) || !read_window(reader, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
         return refuse(reader, reader->at, "expected a space or the end");

@@ -39,8 +39,8 @@ static uint64_t traits_of(const struct rule *rule, uint32_t of_policy) {
     const bool plain = !carries && of_policy == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
                        rule->stripes == 1 && rule->flags == 0;
     return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
-           (carries ? TRAIT_CARRIES : 0) | of_policy |
-           (rule->near_limit != 0 ? TRAIT_NEAR : 0) | (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+           (carries ? TRAIT_CARRIES : 0) | of_policy | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
            (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
 }
 
@@ -72,7 +72,8 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
 static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
-               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) && rule->near_limit == 0;
+               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
+               rule->near_limit == 0;
     /* M10: the largest limit was raised before. */
     atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
@@ -349,8 +350,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     rule_pack(&rule, words);
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] = traits_of(
-        &right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) | calendar_trait(limiter, id));
+    right_words[RULE_TRAITS] = traits_of(&right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) |
+                                                     calendar_trait(limiter, id));
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 

@@ -98,9 +98,8 @@ static int check_window(const struct stint_policy *policy) {
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
         return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");
     if (policy->calendar > STINT_CALENDAR_YEAR)
-        return stint_failed(EINVAL,
-                            "policy.calendar must be 0, STINT_CALENDAR_MONTH or "
-                            "STINT_CALENDAR_YEAR");
+        return stint_failed(EINVAL, "policy.calendar must be 0, STINT_CALENDAR_MONTH or "
+                                    "STINT_CALENDAR_YEAR");
     if (policy->calendar != 0) {
         if (policy->window != 0)
             return stint_failed(EINVAL,
