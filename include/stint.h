@@ -55,7 +55,8 @@
  *  H  Time is an argument. The core reads a clock only if told to (STINT_NOW), or to check a time:
  *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
  *     that another has used. A slot's window never goes back because of a late thread; a real
- *     backward step cannot freeze a key for longer than its window plus 60 s.
+ *     backward step cannot freeze a key for longer than its window plus 60 s (a calendar policy's:
+ *     31 or 366 days plus 60 s).
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
  *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
  *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or
@@ -331,17 +332,43 @@ enum stint_policy_flags {
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
-     * of this one. No burst of twice the limit at a boundary. limit at most 16,383; not with
-     * capacity, max_reserved, stripes or STINT_COUNT_REFUSED. */
+     * of this one. No burst of twice the limit at a boundary. limit at most 16,383. */
     STINT_SMOOTH = 1 << 3,
+    /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
+     * begins with a tick): the recipes of INCR and EXPIRE. What takes nothing and is not refused
+     * begins none. After it the next request begins another. */
+    STINT_START_FIRST = 1 << 4,
 };
 
-/* Windows are [start + k * window, start + (k + 1) * window) for every integer k.
+/* stint_policy.calendar: windows that are not all of one length. The end of each is its id, as ever
+ * (struct stint_verdict). */
+enum stint_calendar {
+    STINT_CALENDAR_MONTH = 1,
+    STINT_CALENDAR_YEAR = 2,
+};
+
+/* Windows are [start + k * window, start + (k + 1) * window) for every integer k, or those of
+ * STINT_START_FIRST, or of the calendar.
  *
  * A plain policy (capacity <= limit, max_reserved 0) begins every window with nothing used. With a
  * capacity above the limit, or with max_reserved, what is used is paid back by `limit` tokens in
  * every new window: used = max(0, used - limit * windows passed). So unused tokens roll over up to
- * the capacity, and debts are paid. A key that was never seen has used nothing. */
+ * the capacity, and debts are paid. A key that was never seen has used nothing.
+ *
+ * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
+ * all, and so do all flags of requests.
+ *
+ *                          capacity
+ *                        below  above  reserved  stripes  refused  smooth  start  per-key  first
+ *     capacity above       -
+ *     max_reserved         +      +
+ *     stripes              +      -       -
+ *     STINT_COUNT_REFUSED  +      -       -         -
+ *     STINT_SMOOTH         -      -       -         -        -
+ *     start                +      +       +         +        +       +
+ *     STINT_START_PER_KEY  +      +       +         -        +       +       -
+ *     STINT_START_FIRST    +      -       -         -        +       -       -       -
+ *     calendar             +      -       -         -        +       -       +       -       - */
 struct stint_policy {
     size_t size;                /* sizeof(struct stint_policy) */
     char name[STINT_NAME_SIZE]; /* unique in the limiter; printable ASCII (the letters of a
@@ -354,38 +381,47 @@ struct stint_policy {
                                  * rate limiter the same field left out means without bound);
                                  * capacity + max_reserved <= 2^28 */
     uint32_t stripes;           /* split each key over so many slots, so that a hot key scales with
-                                 * the cores; a power of two <= 64; 0 or 1: off. Plain policies
-                                 * only, without STINT_START_PER_KEY and STINT_COUNT_REFUSED; at
-                                 * most `limit` */
-    uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms */
+                                 * the cores; a power of two <= 64; 0 or 1: off. At most `limit` */
+    uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms; 0 with `calendar` */
     int64_t start;              /* ns since the epoch at which one window starts, a multiple of
                                  * 10 ms; 0: aligned to the epoch, so to UTC minutes and days, or
-                                 * with STINT_START_PER_KEY, which goes with 0 only */
+                                 * where each key's windows start at an instant of their own. With
+                                 * `calendar`, by the clock of `offset`: months begin on this day of
+                                 * the month (1 .. 28) at this time of day, years in this month,
+                                 * too; 0: on the first (of January) at 00:00 there */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                 * STINT_SMOOTH */
+                                 * STINT_SMOOTH | STINT_START_FIRST */
     uint32_t near_limit; /* percent of the capacity, 1 .. 100: verdicts of keys that have used
                           * more are marked STINT_NEAR_LIMIT; 0: off */
     uint32_t jitter;     /* percent of the window, 0 .. 100: retry_after of a refusal is later
                           * by a part of this, computed from key and window, so that clients
                           * do not all come back at once; 0: exact */
+    uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
+    int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
     uint32_t reserved;   /* 0 */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *
  *     COUNT / [N] UNIT  [OPTION ...]        100/minute   5/s   100/15m   10r/s   1M/day
  *     COUNT per [N] UNIT  [OPTION ...]      100 per 15 minutes
+ *     COUNT / month  [OPTION ...]           10000/month   1M per year
  *
  * COUNT is 1 to 2^28, with an optional K (thousand) or M (million). UNIT is ms, s, m, h, d, w or a
  * longer form: millisecond(s), sec(s), second(s), min(s), minute(s), hr(s), hour(s), day(s),
- * week(s), in any case. Options, in any order, each at most once:
+ * week(s), in any case. A month and a year are the calendar's, and have no N. Options, in any
+ * order, each at most once:
  *     name=NAME or name="NAME"     start=2024-01-01T05:00:00Z (RFC 3339; or a date, at 00:00 UTC)
- *     start=per-key                shadow                  count-refused
+ *     start=per-key                start=first             count-refused
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
  *     smooth                       near=80%                jitter=10%
+ *     shadow
+ *
+ * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
+ * at nine by a clock two hours ahead of UTC.
  *
  *   text    NUL-terminated
  *   policy  receives all fields; its `size` must be set, the rest is overwritten
@@ -413,9 +449,9 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * batch too, so a lowered limit is obeyed from the next request on. A lowered limit of a striped
  * policy is exact from the next window on: until then, a request for one token is granted by any
  * stripe that is below its new share.
- *   policy  name (or empty), window, start, stripes, STINT_START_PER_KEY and STINT_SMOOTH must be
- *           what they are. All else may change, but a policy that has ever counted refusals cannot
- *           come to carry tokens over
+ *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
+ *           STINT_START_FIRST and STINT_SMOOTH must be what they are. All else may change, but a
+ *           policy that has ever counted refusals cannot come to carry tokens over
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
@@ -873,7 +909,7 @@ enum stint_headers_style {
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
- * are no key's.
+ * are no key's. Of a calendar policy, whose windows have no one length, w is left out.
  *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
  *   policies  [policies, policies+n): their ids; verdicts likewise
  *   buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be

@@ -102,8 +102,12 @@ enum trait {
     TRAIT_REFUSALS = 1 << 17, /* it has counted refusals (STINT_COUNT_REFUSED) at some time */
     TRAIT_NEAR = 1 << 18,     /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
+    TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
 };
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
+
+/* Policies whose windows are each key's own: a slot's end is that of its key's window. */
+#define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST))
 
 /* Stripes of a key at most. */
 #define STRIPES_OF_KEY_MAX 64

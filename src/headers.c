@@ -94,7 +94,8 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
-        add_parameter(text, ";w=", seconds_up(policy.window));
+        if (policy.calendar == 0) /* else no one length */
+            add_parameter(text, ";w=", seconds_up(policy.window));
     }
     if (told == 0)
         return;

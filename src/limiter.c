@@ -56,12 +56,21 @@ int stint_limiter_shards_check(const struct stint_limiter *limiter) {
     return 0;
 }
 
+uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
+                                  const struct policy *policy) {
+    if (limiter_record(limiter, policy)->calendar != 0) {
+        struct span window = limiter_calendar_window(limiter, policy, 0);
+        return hint_of(limiter_calendar_window(limiter, policy, window.end), true);
+    }
+    return (uint64_t)(window_end(0, policy->start, policy->length) + policy->length);
+}
+
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         struct policy *policy = &limiter->policies[id];
-        tick_t first = window_end(0, policy->start, policy->length) + policy->length;
+        uint64_t first = stint_limiter_hint_first(limiter, policy);
         /* I7: before latest_begin is lowered. */
-        if ((tick_t)atomic_load_relaxed(&policy->current_end) - policy->length > latest)
-            atomic_store_relaxed(&policy->current_end, (uint64_t)first); /* as of a new policy */
+        if (hint_begin(policy, atomic_load_relaxed(&policy->current_end)) > latest)
+            atomic_store_relaxed(&policy->current_end, first); /* as of a new policy */
     }
 }

@@ -12,6 +12,7 @@
 #include <stint.h>
 
 #include "atomic.h"
+#include "calendar.h"
 #include "charge.h"
 #include "memory.h"
 #include "table.h"
@@ -26,7 +27,8 @@
 struct policy {
     /* The end (tick) of the window that somebody last decided in: a hint that saves the division. A
      * subtraction tells whether that window holds now. Any end of the policy's is safe if
-     * latest_begin has its begin (I7). */
+     * latest_begin has its begin (I7). Of a calendar policy, the window's days stand above the end
+     * (HINT_DAYS): a hint of February must not be taken for the window of 30 January. */
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot path is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
@@ -36,8 +38,9 @@ struct policy {
     uint64_t largest;
     uint64_t window;     /* ns */
     uint64_t reciprocal; /* of the window (reciprocal_of) */
-    tick_t length;       /* of the window */
-    tick_t start;        /* a tick at which a window starts, but for a key's own phase */
+    tick_t length;       /* of the window; calendar: of the longest. `window`: likewise */
+    tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: likewise,
+                   * by the clock of the offset */
     /* Second line: the rule, which may change. It is there twice, so that a reader always has a
      * whole one: rules[version % 2]. Version 0: there is no such policy. The version is written
      * last. */
@@ -52,11 +55,11 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint32_t flags;          /* enum record_flags */
-    /* What this version does not know yet: 0. */
+    /* What this version does not know yet, but for the calendar: 0. */
     uint32_t alias;     /* the policy in whose place this one is asked for: its id + 1; 0: none */
     uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
                          * id + 1; 0: none */
-    uint32_t calendar;  /* windows are months or years; 0: all are of one length */
+    uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
     uint32_t ban_after; /* windows in which a key was refused, until it is banned */
     uint64_t ban;       /* ns; 0: none */
@@ -237,6 +240,35 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
+/* ---- Hints (policy.current_end) -------------------------------------------------------------- */
+
+/* No end of ns since the epoch has more bits. */
+#define HINT_DAYS 48 /* shift */
+static_assert(UINT64_MAX / STINT_TICK_NS < UINT64_C(1) << HINT_DAYS, "days stand above an end");
+
+static ALWAYS_INLINE tick_t hint_end(uint64_t hint) {
+    return (tick_t)(hint & ((UINT64_C(1) << HINT_DAYS) - 1));
+}
+
+/* The length of a calendar window, ns. */
+static ALWAYS_INLINE uint64_t hint_window(uint64_t hint) {
+    return (hint >> HINT_DAYS) * (uint64_t)TICKS_IN_DAY * STINT_TICK_NS;
+}
+
+static inline uint64_t hint_of(struct span window, bool calendar) {
+    uint64_t days = (uint64_t)((window.end - window.begin) / TICKS_IN_DAY);
+    return (uint64_t)window.end | (calendar ? days << HINT_DAYS : 0);
+}
+
+static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
+    uint64_t days = hint >> HINT_DAYS;
+    return hint_end(hint) - (days == 0 ? policy->length : (tick_t)days * TICKS_IN_DAY);
+}
+
+/* The hint of a policy in which nobody has decided: a window that begins after 0. One that does not
+ * would be taken for the last window of 64 bits of ns, whose end is beyond them. */
+uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
+
 /* Makes hints begin at a tick at the latest. */
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
@@ -253,6 +285,18 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
         return NULL;
     struct policy *policy = &limiter->policies[id];
     return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
+}
+
+static inline const struct policy_record *limiter_record(const struct stint_limiter *limiter,
+                                                         const struct policy *policy) {
+    return &limiter->records[policy - limiter->policies];
+}
+
+/* The window of a calendar policy that holds a tick. */
+static inline struct span limiter_calendar_window(const struct stint_limiter *limiter,
+                                                  const struct policy *policy, tick_t tick) {
+    const struct policy_record *record = limiter_record(limiter, policy);
+    return calendar_window(tick, policy->start, record->calendar, record->offset);
 }
 
 /* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table

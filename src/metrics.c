@@ -72,7 +72,7 @@ static const struct {
 static const struct family limit_family = {"stint_policy_limit", GAUGE, NULL,
                                            "Tokens granted per window."};
 static const struct family window_family = {"stint_policy_window_seconds", GAUGE, "seconds",
-                                            "Length of a window."};
+                                            "Length of a window, where all are alike."};
 static const struct family decisions_family = {
     "stint_decisions", COUNTER, NULL,
     "Decisions. Shadowed: let through, but would have been refused."};
@@ -251,6 +251,8 @@ static void add_policies(struct metrics *metrics, const struct stint_limiter *li
     add_family(metrics, &window_family);
     for (uint32_t id = 0; id < count; id++) {
         (void)stint_policy_get(limiter, id, &policy);
+        if (policy.calendar != 0)
+            continue;
         add_sample(metrics, &window_family, policy.name, NULL);
         add_window(&metrics->text, policy.window);
     }

@@ -138,7 +138,14 @@ static const struct unit {
 };
 #define UNITS (sizeof(units) / sizeof(units[0]))
 
-static bool read_window(struct reader *reader, uint64_t *window) {
+/* They have no number, and are no unit of another. */
+static const char *const calendar_words[] = {
+    [STINT_CALENDAR_MONTH] = "month",
+    [STINT_CALENDAR_YEAR] = "year",
+};
+
+static bool read_window(struct reader *reader, struct stint_policy *policy) {
+    uint64_t *window = &policy->window;
     const char *start = reader->at;
     uint64_t number = 1;
     if (is_digit(*start)) {
@@ -154,8 +161,18 @@ static bool read_window(struct reader *reader, uint64_t *window) {
         if (skip_word(&copy, units[i].name) && copy.at == reader->at)
             unit = &units[i];
     }
+    for (uint32_t i = STINT_CALENDAR_MONTH; i <= STINT_CALENDAR_YEAR; i++) {
+        struct reader copy = {.at = word};
+        if (!skip_word(&copy, calendar_words[i]) || copy.at != reader->at)
+            continue;
+        if (word != start)
+            return refuse(reader, start, "a month or a year has no number before it");
+        policy->calendar = i;
+        return true;
+    }
     if (unit == NULL)
-        return refuse(reader, word, "expected ms, s, m, h, d, w or a longer form of these");
+        return refuse(reader, word,
+                      "expected ms, s, m, h, d, w or a longer form of these, month or year");
     if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
         return refuse(reader, start, "the window must be 10 ms to 366 days");
     *window = number * unit->ns;
@@ -198,8 +215,10 @@ static int days_of_month(int year, int month) {
 #define YEAR_FIRST 1677
 #define YEAR_LAST  2262
 
-/* RFC 3339: full-date, or date-time. Leap seconds have no Unix time and are refused. */
-static bool read_start(struct reader *reader, int64_t *start) {
+/* RFC 3339: full-date, or date-time. Leap seconds have no Unix time and are refused. Of a calendar
+ * policy the start is by the clock of its offset. */
+static bool read_start(struct reader *reader, struct stint_policy *policy) {
+    const bool calendar = policy->calendar != 0;
     const char *text = reader->at;
     int year, month, day, hour = 0, minute = 0, second = 0, offset_hour = 0, offset_minute = 0;
     int64_t fraction = 0;
@@ -244,13 +263,15 @@ static bool read_start(struct reader *reader, int64_t *start) {
                       .tm_hour = hour,
                       .tm_min = minute,
                       .tm_sec = second};
-    int64_t seconds = timegm(&time) - sign * (offset_hour * 60 + offset_minute) * 60;
+    const int offset = sign * (offset_hour * 60 + offset_minute);
+    int64_t seconds = timegm(&time) - (calendar ? 0 : offset * 60);
+    policy->offset = calendar ? offset : 0;
     if (!whole_ticks)
         return refuse(reader, text, "the start must be a multiple of 10 ms");
     /* Seconds before the epoch have their fraction after them, so the product alone may overflow
      * where the sum does not. */
     int64_t ticks = seconds * (int64_t)(SECOND / STINT_TICK_NS) + fraction / (int64_t)STINT_TICK_NS;
-    if (__builtin_mul_overflow(ticks, (int64_t)STINT_TICK_NS, start))
+    if (__builtin_mul_overflow(ticks, (int64_t)STINT_TICK_NS, &policy->start))
         return refuse(reader, text, "the start must be in the years 1678 to 2261");
     return true;
 }
@@ -341,7 +362,11 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
             policy->flags |= STINT_START_PER_KEY;
             return true;
         }
-        return read_start(reader, &policy->start);
+        if (skip_word(reader, "first")) {
+            policy->flags |= STINT_START_FIRST;
+            return true;
+        }
+        return read_start(reader, policy);
     case OPTION_CAPACITY:
         return read_number(reader, STINT_LIMIT_MAX, "the capacity must be 1 to 2^28 (268,435,456)",
                            &policy->capacity);
@@ -391,8 +416,7 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     unsigned seen = 0;
 
     skip_spaces(reader);
-    if (!read_count(reader, &policy->limit) || !read_per(reader) ||
-        !read_window(reader, &policy->window))
+    if (!read_count(reader, &policy->limit) || !read_per(reader) || !read_window(reader, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
         return refuse(reader, reader->at, "expected a space or the end");
@@ -430,6 +454,8 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
 }
 
 int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
+    if (policy->calendar != 0)
+        return snprintf(buffer, size, "%u/%s", policy->limit, calendar_words[policy->calendar]);
     const struct unit *unit = units;
     while (policy->window % unit->ns != 0)
         unit++; /* ends: a window is a multiple of a millisecond */
@@ -449,7 +475,7 @@ static void add_option(struct text *text, const char *before, uint32_t number, c
     add_text(text, after);
 }
 
-static void add_start(struct text *text, int64_t start) {
+static void add_start(struct text *text, int64_t start, int32_t offset) {
     int64_t ns = start % (int64_t)SECOND;
     time_t seconds = start / (int64_t)SECOND;
     if (ns < 0) {
@@ -466,7 +492,14 @@ static void add_start(struct text *text, int64_t start) {
         (void)snprintf(piece, sizeof(piece), ".%02d", (int)(ns / (int64_t)STINT_TICK_NS));
         add_text(text, piece);
     }
-    add_text(text, "Z");
+    if (offset == 0) {
+        add_text(text, "Z");
+        return;
+    }
+    const unsigned minutes = (unsigned)(offset < 0 ? -offset : offset);
+    (void)snprintf(piece, sizeof(piece), "%c%02u:%02u", offset < 0 ? '-' : '+', minutes / 60,
+                   minutes % 60);
+    add_text(text, piece);
 }
 
 int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size) {
@@ -484,10 +517,12 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
         add_text(&text, " name=");
         add_quoted(&text, policy->name);
     }
-    if (policy->start != 0)
-        add_start(&text, policy->start);
+    if (policy->start != 0 || policy->offset != 0)
+        add_start(&text, policy->start, policy->offset);
     if ((policy->flags & STINT_START_PER_KEY) != 0)
         add_text(&text, " start=per-key");
+    if ((policy->flags & STINT_START_FIRST) != 0)
+        add_text(&text, " start=first");
     add_option(&text, " capacity=", policy->capacity, "");
     add_option(&text, " reserve=", policy->max_reserved, "");
     add_option(&text, " stripes=", policy->stripes, "");

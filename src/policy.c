@@ -26,21 +26,32 @@ static struct rule rule_of(const struct stint_policy *policy) {
     };
 }
 
-/* What must be known of a rule at a glance; `refusals`: the policy has counted some, at some
- * time. */
-static uint64_t traits_of(const struct rule *rule, bool refusals) {
+/* The longest window, in ticks. */
+static tick_t longest_of(const struct stint_policy *policy) {
+    return policy->calendar != 0 ? calendar_longest(policy->calendar)
+                                 : (tick_t)(policy->window / STINT_TICK_NS);
+}
+
+/* What must be known of a rule at a glance. `of_policy` are those of its traits that no rule has:
+ * TRAIT_REFUSALS and TRAIT_CALENDAR. */
+static uint64_t traits_of(const struct rule *rule, uint32_t of_policy) {
     const bool carries = rule_carries(rule);
-    const bool plain = !carries && !refusals && rule->near_limit == 0 && rule->jitter == 0 &&
+    const bool plain = !carries && of_policy == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
                        rule->stripes == 1 && rule->flags == 0;
     return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
-           (carries ? TRAIT_CARRIES : 0) | (refusals ? TRAIT_REFUSALS : 0) |
-           (rule->near_limit != 0 ? TRAIT_NEAR : 0) | (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+           (carries ? TRAIT_CARRIES : 0) | of_policy | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
            (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
 }
 
-/* Raises what charges, and bulk checks of a full table, are compared with (M10). Returns whether
- * the policy has ever counted refusals, or does so by this rule. */
-static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id) {
+    return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
+}
+
+/* Raises what charges, and bulk checks of a full table, are compared with (M10). Returns the traits
+ * that no rule has: whether windows are of the calendar, and whether the policy has ever counted
+ * refusals, or does so by this rule. */
+static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
 
@@ -51,15 +62,18 @@ static bool policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
     /* M10 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
-    return atomic_load_relaxed(refusals) != 0; /* M10 */
+    /* M10 */
+    return calendar_trait(limiter, id) | (atomic_load_relaxed(refusals) != 0 ? TRAIT_REFUSALS : 0);
 }
 
 /* Lets the hot path decide, if the rule is for it. It is not if each key has a window of its own,
- * two counts in one, or several slots. Nor if a count past the capacity would be carried over, or
- * if the verdict says more. */
-static void policy_heat(struct policy *policy, const struct rule *rule) {
-    bool hot = (rule->flags & (STINT_START_PER_KEY | STINT_SMOOTH)) == 0 && rule->stripes == 1 &&
-               !rule_carries(rule) && rule->near_limit == 0;
+ * two counts in one, or several slots, or windows are of different lengths. Nor if a count past the
+ * capacity would be carried over, or if the verdict says more. */
+static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
+               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
+               rule->near_limit == 0;
     /* M10: the largest limit was raised before. */
     atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
     atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
@@ -82,7 +96,7 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     for (uint32_t i = 0; i < RULE_WORDS; i++)
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
     atomic_store_release(&policy->version, version);                    /* M12 */
-    policy_heat(policy, rule);
+    policy_heat(limiter, id, rule);
 }
 
 /* The name that the policy will have: its own, or its rate in the text notation. */
@@ -153,6 +167,7 @@ static int find_name(const struct stint_limiter *limiter, uint32_t count, const 
 /* What a policy is, by its parts in the table. */
 static struct stint_policy policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
     struct rule rule = policy_rule(policy);
     struct stint_policy read = {
         .size = sizeof(read),
@@ -160,13 +175,15 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
         .capacity = rule.capacity_given ? rule.capacity : 0,
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
-        .window = tick_ns(policy->length),
+        .window = record->calendar != 0 ? 0 : tick_ns(policy->length),
         .start = policy->start * (int64_t)STINT_TICK_NS,
         .flags = rule.flags,
         .near_limit = rule.near_limit,
         .jitter = rule.jitter,
+        .calendar = record->calendar,
+        .offset = record->offset,
     };
-    memcpy(read.name, limiter->records[id].name, sizeof(read.name));
+    memcpy(read.name, record->name, sizeof(read.name));
     return read;
 }
 
@@ -186,6 +203,8 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
 
     return rule.limit != old_rule.limit                 ? "limit"
            : policy->window != old.window               ? "window"
+           : policy->calendar != old.calendar           ? "calendar"
+           : policy->offset != old.offset               ? "offset"
            : policy->start != old.start                 ? "start"
            : rule.capacity != old_rule.capacity         ? "capacity"
            : rule.max_reserved != old_rule.max_reserved ? "max_reserved"
@@ -231,16 +250,16 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
         (struct policy_record){0}; /* whoever died here may have left something */
     memcpy(limiter->records[id].name, name, sizeof(name));
     limiter->records[id].flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
-    added->length = (tick_t)(policy->window / STINT_TICK_NS);
+    limiter->records[id].calendar = policy->calendar;
+    limiter->records[id].offset = policy->offset;
+    added->length = longest_of(policy);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
-    added->window = policy->window;
-    added->reciprocal = reciprocal_of(policy->window);
+    added->window = tick_ns(added->length);
+    added->reciprocal = reciprocal_of(added->window);
     added->largest = 0;
     added->reserved = 0;
-    /* A window that begins after 0. One that does not would be taken for the last window of 64 bits
-     * of ns, whose end is beyond them. */
-    added->current_end = (uint64_t)(window_end(0, added->start, added->length) + added->length);
-    limiter_raise_latest_begin(limiter, (tick_t)added->current_end - added->length);
+    added->current_end = stint_limiter_hint_first(limiter, added);
+    limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
     rule_write(limiter, id, &rule);
     atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
     *added_id = id;
@@ -267,10 +286,10 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
 static int change_check(const struct rule *old, const struct rule *rule, bool refusals_counted) {
     if (rule->stripes != old->stripes)
         return stint_failed(EINVAL, "policy.stripes cannot change: add another policy");
-    if (((rule->flags ^ old->flags) & (STINT_START_PER_KEY | STINT_SMOOTH)) != 0)
+    if (((rule->flags ^ old->flags) & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) != 0)
         return stint_failed(EINVAL,
-                            "STINT_START_PER_KEY and STINT_SMOOTH cannot change: add another "
-                            "policy");
+                            "STINT_START_PER_KEY, STINT_START_FIRST and STINT_SMOOTH cannot "
+                            "change: add another policy");
     if (refusals_counted && rule_carries(rule))
         return stint_failed(EINVAL,
                             "policy.capacity above the limit, and max_reserved, cannot come to a "
@@ -291,7 +310,11 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
         return stint_failed(ENOENT, "there is no policy of that id");
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
         return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    if (policy->window / STINT_TICK_NS != (uint64_t)changed->length)
+    if (policy->calendar != limiter->records[id].calendar ||
+        policy->offset != limiter->records[id].offset)
+        return stint_failed(EINVAL,
+                            "policy.calendar and policy.offset cannot change: add another policy");
+    if (longest_of(policy) != changed->length)
         return stint_failed(EINVAL, "policy.window cannot change: add another policy");
     if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
         return stint_failed(EINVAL, "policy.start cannot change: add another policy");
@@ -322,12 +345,15 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
         policy->reciprocal != reciprocal_of(policy->window))
         return false;
     const struct stint_policy read = policy_read(limiter, id);
+    if (longest_of(&read) != policy->length)
+        return false;
     struct rule rule = policy_rule(policy), right = rule_of(&read);
     uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
     rule_pack(&rule, words);
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] = traits_of(&right, (words[RULE_TRAITS] & TRAIT_REFUSALS) != 0);
+    right_words[RULE_TRAITS] = traits_of(&right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) |
+                                                     calendar_trait(limiter, id));
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
@@ -336,8 +362,7 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = limiter->policies[id].reserved |
                        (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->alias |
-                       record->companion | record->calendar | (uint32_t)record->offset |
-                       record->ban_after | record->ban;
+                       record->companion | record->ban_after | record->ban;
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
         unknown |= record->reserved[i];
@@ -370,7 +395,7 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         /* M10: after what policy_raise raises. */
         atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
                              traits_of(&rule, policy_raise(limiter, id, &rule)));
-        policy_heat(policy, &rule);
+        policy_heat(limiter, id, &rule);
     }
     for (uint32_t id = count; id < limiter->max_policies; id++) {
         /* Under the lock, as its writer (M12). */

@@ -11,27 +11,42 @@ uint64_t stint_test_removed;
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
 
-tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
-                       uint32_t flags, uint64_t hash, tick_t tick) {
+/* The window that holds a tick. One that begins with a key's first request begins with the tick
+ * itself: whoever asks has seen that no window of the key's holds it. */
+static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                             uint32_t flags, uint64_t hash, tick_t tick) {
     tick_t start = policy->start, length = policy->length;
+    if ((flags & TRAIT_CALENDAR) != 0)
+        return limiter_calendar_window(limiter, policy, tick);
+    if ((flags & STINT_START_FIRST) != 0)
+        return (struct span){tick, tick + length};
     if ((flags & STINT_START_PER_KEY) != 0) /* whole ticks later, from the hash alone */
         start += (tick_t)part_of(mix(hash, 1), (uint64_t)length);
     tick_t end = window_end(tick, start, length);
-    limiter_raise_latest_begin(limiter, end - length);
-    return end;
+    return (struct span){end - length, end};
+}
+
+tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                       uint32_t flags, uint64_t hash, tick_t tick) {
+    const struct span window = window_at(limiter, policy, flags, hash, tick);
+    limiter_raise_latest_begin(limiter, window.begin);
+    return window.end;
 }
 
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now) {
-    tick_t end = stint_window_at(limiter, policy, flags, hash, tick_of(now));
+    const struct span window = window_at(limiter, policy, flags, hash, tick_of(now));
+    limiter_raise_latest_begin(limiter, window.begin);
     /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
      * other. */
-    if ((flags & STINT_START_PER_KEY) == 0 && end >= policy->length &&
-        end <= (tick_t)(UINT64_MAX / STINT_TICK_NS) &&
+    if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 &&
+        window.end <= (tick_t)(UINT64_MAX / STINT_TICK_NS)) {
+        const uint64_t hint = hint_of(window, (flags & TRAIT_CALENDAR) != 0);
         /* I7: latest_begin first, then the hint (M7). */
-        (uint64_t)end != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
-        atomic_store_release(&policy->current_end, (uint64_t)end);
-    return end;
+        if (hint != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
+            atomic_store_release(&policy->current_end, hint);
+    }
+    return window.end;
 }
 
 /* ---- 5  Charge: what a fetch-add was that met something else --------------------------------- */
@@ -64,6 +79,15 @@ bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
     return false;
 }
 
+/* The length of the window that is waited for, ns. */
+static uint64_t waiting_window(const struct waiting *waiting) {
+    if (limiter_record(waiting->limiter, waiting->policy)->calendar == 0)
+        return waiting->terms.window;
+    struct span window =
+        limiter_calendar_window(waiting->limiter, waiting->policy, waiting->end - 1);
+    return tick_ns(window.end - window.begin);
+}
+
 uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
     uint64_t wait = charge_wait(&waiting->terms, &rule, &waiting->charge, waiting->left);
@@ -74,7 +98,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
         wait = waiting->left; /* of nothing that this key could be given */
     if (rule.jitter != 0 && wait != STINT_NEVER)
         wait = wait_add(wait, part_of(mix(waiting->hash, (uint64_t)waiting->end),
-                                      waiting->terms.window / 100 * rule.jitter));
+                                      waiting_window(waiting) / 100 * rule.jitter));
     return wait;
 }
 

@@ -171,13 +171,23 @@ static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
                                 decision->hash, decision->now);
 }
 
+/* Likewise by a calendar policy's hint, which has the length of its window. */
+static ALWAYS_INLINE tick_t window_of_calendar(const struct decision *decision, uint64_t hint) {
+    const tick_t end = hint_end(hint);
+    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= hint_window(hint))))
+        return end;
+    return window_anew(decision);
+}
+
 /* Finds the end of the window of now by the policy's hint. A window of the key's own has no hint:
  * 0. */
 static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
+    const uint32_t traits = decision->terms.traits;
     /* A hint, whose begin latest_begin has (I7). */
-    tick_t end = (tick_t)atomic_load_relaxed(&decision->policy->current_end);
-    if ((decision->terms.traits & STINT_START_PER_KEY) != 0)
-        return 0;
+    const uint64_t hint = atomic_load_relaxed(&decision->policy->current_end);
+    if ((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)
+        return (traits & TRAIT_CALENDAR) != 0 ? window_of_calendar(decision, hint) : 0;
+    const tick_t end = (tick_t)hint;
     /* end > now >= end - length, or the hint is of another window. */
     if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= decision->terms.window)))
         return end;
@@ -431,7 +441,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
     if (UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&slot->tag) != decision->tag)))
         return LOOK_STALE;
 
-    if ((terms->traits & STINT_START_PER_KEY) != 0 && decision->end == 0) {
+    if ((terms->traits & TRAITS_OWN_WINDOW) != 0 && decision->end == 0) {
         if (UNLIKELY(GUARD(KEY_PENDING, state_pending(state))))
             return LOOK_PENDING; /* the end is the claim's */
         tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
@@ -536,6 +546,7 @@ static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, ui
 
 /* What retry_after is computed from, where it is not simply the end of the window. */
 struct waiting {
+    const struct stint_limiter *limiter;
     const struct policy *policy;
     struct terms terms;
     struct charge charge;
@@ -591,6 +602,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
                  charge->total <=
                      terms->capacity)) { /* built here, so that the path keeps its registers */
         const struct waiting waiting = {
+            .limiter = decision->limiter,
             .policy = decision->policy,
             .terms = {.cost = terms->cost,
                       .capacity = terms->capacity,

@@ -69,6 +69,11 @@ static inline tick_t window_end(tick_t now, tick_t start, tick_t length) {
     return now - into + length;
 }
 
+/* A window: [begin, end). */
+struct span {
+    tick_t begin, end;
+};
+
 static inline uint64_t id_of(tick_t end) {
     return (uint64_t)end & ID_MASK;
 }

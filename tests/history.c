@@ -16,11 +16,14 @@
  *  - A call is decided at the time that it was given, or that it read; that time is in its verdict.
  *    One that is later than the allowance may be decided at the time that the clock said during the
  *    call.
+ *    So may any where windows are months: others' are of milliseconds, and a slot that goes from
+ *    one of these to one of those while a thread looks may seem to be far ahead.
  *  - A window that is over by the time of another key's call that had begun may be lost, the slot
  *    having gone to that key (or to another claim of this one, by a call that overlaps others).
  *    What comes after is in a later window, never again in the lost one (A, H).
  *  - A key without a slot may begin in any window from that of the call's time to that of the
- *    latest time of a call that had begun.
+ *    latest time of a call that had begun. A window that begins with a key's first request may
+ *    begin at any tick between the two, but not in a window of the key's that was lost.
  *  - A request of one token that saw room, by its window and time, may count past the capacity when
  *    it is refused after all, once; the count is cut off at the largest limit that there was ("up
  *    to one for each thread that was refused at the same instant"). Where refusals count, this is
@@ -118,6 +121,7 @@ static struct {
     struct thread threads[THREADS_MAX];
     unsigned thread_count;
     unsigned stopped; /* a thread; THREADS_MAX: none */
+    bool months;      /* windows are those of the calendar */
     uint64_t time;    /* what the clock says, ns */
     uint64_t shown;   /* the latest time that a call before all others has shown */
     uint64_t events;  /* beginnings and ends of calls */
@@ -184,14 +188,17 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
     if (now->tag == tombstone && state_pending(now->state))
         return "a tombstone is pending";
     if (now->tag != tombstone && now->tag != 0 && !state_pending(now->state)) {
-        tick_t length = limiter_tag_policy(h.limiter, now->tag)->length;
+        const struct policy *policy = limiter_tag_policy(h.limiter, now->tag);
         tick_t latest = (tick_t)h.limiter->header->latest_begin;
-        if (end_of(end, tick_of(h.time)) - length > latest)
+        tick_t over = end_of(end, tick_of(h.time)), begin = over - policy->length;
+        if (limiter_record(h.limiter, policy)->calendar != 0)
+            begin = limiter_calendar_window(h.limiter, policy, over - 1).begin;
+        if (begin > latest)
             return "I7: a slot's window begins later than was told";
     }
     if (h.on_full == STINT_FULL_REPLACE) /* ends may fall */
         return NULL;
-    if (end < end_before)
+    if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";
     if (now->tag != before->tag && end == end_before && now->tag != tombstone)
         return "I1: a slot has changed hands within its window";
@@ -238,6 +245,12 @@ static uint64_t next_event(void) {
     return __atomic_fetch_add(&h.events, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Late by as much at most: a year ago is beyond what an id can tell. */
+static uint64_t late_by(struct random *random, unsigned windows,
+                        const struct stint_policy *policy) {
+    return random_below(random, h.months ? 200 * DAY : windows * policy->window);
+}
+
 static void turn_clock(struct random *random) {
     const struct stint_policy *policy = &h.policies[random_below(random, h.policy_count)];
     unsigned id = (unsigned)(policy - h.policies),
@@ -253,11 +266,13 @@ static void turn_clock(struct random *random) {
         later = end - random_below(random, 2);
         break;
     case 3: /* windows later */
-        later = end + random_below(random, 3) * policy->window;
+        later = end + random_below(random, 3) * longest_window(policy);
         break;
     default:
         later += steps[random_below(random, 4)];
     }
+    if (h.months && later > T0 + 400 * DAY) /* as in late_by */
+        return;
     while (time < later && !__atomic_compare_exchange_n(&h.time, &time, later, false,
                                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         ;
@@ -272,12 +287,12 @@ static uint64_t pick_now(struct thread *thread, const struct stint_policy *polic
     case 2:
         return thread->remembered; /* late, by what it has read */
     case 3:
-        return time - random_below(random, 3 * policy->window);
+        return time - late_by(random, 3, policy);
     case 4:
         if (random_below(random, 20) == 0) /* very late */
-            return time - ALLOWANCE - random_below(random, 20 * policy->window);
+            return time - ALLOWANCE - late_by(random, 20, policy);
         if (random_below(random, 2) == 0) /* ahead of the clock */
-            return time + random_below(random, 2 * policy->window);
+            return time + random_below(random, 2 * (h.months ? MINUTE / 4 : policy->window));
         /* fall through */
     case 5:
     case 6:
@@ -438,7 +453,16 @@ static struct stint_policy pick_policy(struct random *random, unsigned number) {
     policy.limit = 1 + (uint32_t)random_below(random, 4);
     policy.window = window;
     policy.start = (int64_t)(random_below(random, window / STINT_TICK_NS) * STINT_TICK_NS);
-    switch (random_below(random, 10)) {
+    if (h.months) {
+        static const int32_t offsets[] = {0, -720, 840, -90};
+        policy.window = 0;
+        policy.calendar = STINT_CALENDAR_MONTH;
+        policy.offset = offsets[random_below(random, 4)];
+        policy.start = (int64_t)(random_below(random, 28) * DAY +
+                                 random_below(random, DAY / STINT_TICK_NS) * STINT_TICK_NS);
+        return policy;
+    }
+    switch (random_below(random, 12)) {
     case 0:
     case 1:
         policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
@@ -461,6 +485,12 @@ static struct stint_policy pick_policy(struct random *random, unsigned number) {
     case 6:
         policy.near_limit = 50;
         break;
+    case 7:
+    case 8:
+        policy.flags |= STINT_START_FIRST;
+        policy.flags |= random_below(random, 4) == 0 ? STINT_COUNT_REFUSED : 0;
+        policy.start = 0;
+        return policy;
     default:
         break;
     }
@@ -512,6 +542,9 @@ static void start(uint64_t seed, struct random *random) {
     options.clock = history_clock;
     options.secret = test_secret();
     h.time = T0 + random_below(random, 1000) * STINT_TICK_NS + random_below(random, STINT_TICK_NS);
+    h.months = random_below(random, 20) == 0;
+    if (h.months) /* not only January */
+        h.time += random_below(random, 60) * DAY;
     h.events = 0;
     if (stint_open(&options, &h.limiter) != 0)
         abort();
@@ -603,7 +636,7 @@ static uint64_t first_now(const struct call *call) {
 }
 
 static bool very_late(const struct call *call) {
-    return call->argument != STINT_NOW && call->argument + ALLOWANCE < h.time + STINT_TICK_NS;
+    return h.months || first_now(call) + ALLOWANCE < h.time + STINT_TICK_NS;
 }
 
 /* The latest time that a decision has shown. */
@@ -649,7 +682,8 @@ static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = &h.policies[call->policy];
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
            call->request.flags == 0 && !is_smooth(policy) && !carries(policy) &&
-           policy->near_limit == 0 && (policy->flags & STINT_START_PER_KEY) == 0;
+           policy->near_limit == 0 && !is_calendar(policy) &&
+           (policy->flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0;
 }
 
 /* ---- The model ------------------------------------------------------------------------------- */
@@ -848,6 +882,22 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
     }
 }
 
+/* The end of the next window that a key may begin with. Of those that may begin at any tick, the
+ * next one that some verdict on the key has told; others would show in none. */
+static uint64_t next_end(uint64_t end) {
+    uint64_t next = end_at(end);
+    if (!is_first(v.policy))
+        return next;
+    next = UINT64_MAX;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        uint64_t told = call->kind == REFUND ? call->window : call->verdict.window;
+        if (told > end && told < next)
+            next = told;
+    }
+    return next;
+}
+
 static void stint_decide_absent(unsigned index, const struct node *from, uint64_t now,
                                 struct nexts *nexts) {
     const struct call *call = v.calls[index];
@@ -867,9 +917,11 @@ static void stint_decide_absent(unsigned index, const struct node *from, uint64_
             add_next(nexts, &next);
         return;
     }
-    uint64_t last = end_at(max_of(now, v.latest[index]));
-    for (uint64_t end = end_at(now); end <= last; end += v.policy->window) {
-        if (end <= from->lost || (ended && end != call->verdict.window))
+    uint64_t last = end_at(max_of(now, v.latest[index])), lost = from->lost;
+    if (is_first(v.policy) && lost != 0) /* windows have no tick in common */
+        lost += v.policy->window - 1;
+    for (uint64_t end = end_at(now); end <= last; end = next_end(end)) {
+        if (end <= lost || (ended && end != call->verdict.window))
             continue;
         struct node fresh = next;
         fresh.known = true;
@@ -1324,10 +1376,11 @@ static bool wrong(const char *what, bool of_key) {
         if (!of_key || p == v.policy_id)
             fprintf(h.report,
                     "  policy %u: limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                    " stripes %" PRIu32 " window %" PRIu64 " start %" PRId64 " flags %#" PRIx32
-                    " near %" PRIu32 "\n",
+                    " stripes %" PRIu32 " window %" PRIu64 " calendar %" PRIu32 " offset %" PRId32
+                    " start %" PRId64 " flags %#" PRIx32 " near %" PRIu32 "\n",
                     p, policy->limit, policy->capacity, policy->max_reserved, policy->stripes,
-                    policy->window, policy->start, policy->flags, policy->near_limit);
+                    policy->window, policy->calendar, policy->offset, policy->start, policy->flags,
+                    policy->near_limit);
     }
     fprintf(h.report, "  Times are ns since %" PRIu64 ".\n", T0);
     for (unsigned i = 0; i < all_count; i++)
@@ -1356,7 +1409,7 @@ static void sum_up(void) {
             continue;
         totals->refusals += !call->verdict.allowed;
         totals->untracked += (call->verdict.flags & STINT_UNTRACKED) != 0;
-        totals->late += call->verdict.reset_after > h.policies[call->policy].window;
+        totals->late += call->verdict.reset_after > longest_window(&h.policies[call->policy]);
     }
 }
 

@@ -13,6 +13,8 @@
 #include "policy_id.h"
 #include "slot.h"
 
+#include "naive.h"
+
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
 
 enum {
@@ -27,7 +29,7 @@ enum {
 enum { KEY = 77, OTHER = 78, THIRD = 79, HOLDER = 100 };
 
 /* Policies. */
-enum { ONE, TWO, NEAR, STRIPED, DEBT, LATER_END, HALF, ONCE, LONG, OWN, POLICIES };
+enum { ONE, TWO, NEAR, STRIPED, DEBT, LATER_END, HALF, ONCE, LONG, OWN, BY_FIRST, MONTH, POLICIES };
 
 static const struct stint_policy policies[POLICIES] = {
     [ONE] = {.name = "one", .limit = 1, .window = WINDOW * STINT_TICK_NS},
@@ -43,7 +45,15 @@ static const struct stint_policy policies[POLICIES] = {
              .limit = 2,
              .window = 1000 * WINDOW * STINT_TICK_NS,
              .flags = STINT_START_PER_KEY},
+    [BY_FIRST] = {.name = "first",
+                  .limit = 1,
+                  .window = WINDOW * STINT_TICK_NS,
+                  .flags = STINT_START_FIRST},
+    [MONTH] = {.name = "month", .limit = 1, .calendar = STINT_CALENDAR_MONTH},
 };
+
+/* 2024-02-01, by the clock of all. */
+#define FEBRUARY 674560000
 
 struct play {
     const struct act *before;    /* what was there */
@@ -237,6 +247,27 @@ static unsigned first_refusals(const struct logged *which) {
     return count;
 }
 
+/* Whether a window can be one of the policy's, and of a key: what first requests begin has no tick
+ * in common. */
+static bool window_may_be(const struct logged *logged) {
+    const struct stint_policy *policy = &policies[logged->policy];
+    const uint64_t window = logged->verdict.window;
+
+    if (is_calendar(policy))
+        return calendar_edge(policy, window - 1, true) == window;
+    if (!is_first(policy))
+        return (policy->flags & STINT_START_PER_KEY) != 0 || (window - EPOCH) % policy->window == 0;
+    for (unsigned i = 0; i < p.logged; i++) {
+        const struct logged *other = &p.log[i];
+        uint64_t apart = other->verdict.window > window ? other->verdict.window - window
+                                                        : window - other->verdict.window;
+        if (other->key == logged->key && other->policy == logged->policy && tracked(other) &&
+            apart != 0 && apart < policy->window)
+            return false;
+    }
+    return true;
+}
+
 /* Everybody takes all that is left; then the promises are held against the log. */
 static void judge_log(void) {
     struct stint_stats stats = STINT_STATS_INIT;
@@ -255,12 +286,12 @@ static void judge_log(void) {
     for (unsigned i = 0; i < p.logged; i++) {
         const struct logged *logged = &p.log[i];
         const struct stint_policy *policy = &policies[logged->policy];
-        uint64_t window = logged->verdict.window;
         if (!tracked(logged))
             continue;
-        expect((policy->flags & STINT_START_PER_KEY) != 0 || (window - EPOCH) % policy->window == 0,
-               "A: a window that is none of the policy's");
-        expect(window > logged->now, "H: a window that is over");
+        expect(window_may_be(logged), is_first(policy)
+                                          ? "A: two windows of a key at once"
+                                          : "A: a window that is none of the policy's");
+        expect(logged->verdict.window > logged->now, "H: a window that is over");
         if (policy->max_reserved != 0 || (stats.replaced != 0 && (replaced || logged->key != KEY)))
             continue;
         int64_t tokens = tokens_in(logged);
@@ -420,6 +451,11 @@ static void use_line(void) {
 
 static void see_window_of_clock(void) {
     expect(p.log[p.logged - 1].verdict.window > p.time, "H: a window that is over by the clock");
+}
+
+static void see_january(void) {
+    expect(p.log[p.logged - 1].verdict.window == EPOCH + FEBRUARY * STINT_TICK_NS,
+           "H: the month after that of now");
 }
 
 static void see_untracked(void) {
@@ -669,6 +705,20 @@ static const struct play late_short = {
     .before = ACTS(take(ONE, KEY), turn(WINDOW), take(STRIPED, OTHER)),
     .thread = ACTS(take_at(ONE, KEY, WINDOW - 1))};
 
+/* Likewise, and the window began with the key's first request: no other may begin in it. */
+static const struct play late_first = {
+    .before = ACTS(call(use_line), take(BY_FIRST, KEY), turn(2 * WINDOW), take(LONG, HOLDER)),
+    .thread = ACTS(take_at(BY_FIRST, KEY, 2 * WINDOW - 1))};
+static const struct play late_first_short = {
+    .before = ACTS(take(BY_FIRST, KEY), turn(WINDOW), take(STRIPED, OTHER)),
+    .thread = ACTS(take_at(BY_FIRST, KEY, WINDOW - 1))};
+
+/* A late thread is in the last days of January, which are less than 31 before the end of
+ * February. */
+static const struct play late_month = {
+    .before = ACTS(turn(FEBRUARY + 5), tell(MONTH)),
+    .thread = ACTS(take_at(MONTH, KEY, FEBRUARY - 5), call(see_january))};
+
 /* A new key in a table that was never full, and a thread that is later than the allowance: its
  * window is the clock's. */
 static const struct play late_new = {
@@ -840,6 +890,9 @@ const struct mistake mistakes[] = {
     {"watermark not read", "watermark-read", BIT(SHORT_WATERMARK), "watermark-read", 0,
      &late_claim},
     {"watermark not read, short", WITHOUT(SHORT_WATERMARK), 0, &late_short},
+    {"watermark not raised, first request", WITHOUT(WATERMARK_RAISE), 0, &late_first},
+    {"watermark not read, first request", WITHOUT(SHORT_WATERMARK), 0, &late_first_short},
+    {"month of the last request", PATCHED("hint-days"), 0, &late_month},
     {"late new key", WITHOUT(SHORT_LATEST), 0, &late_new},
     {"watermark read before the look", PATCHED("watermark-last"), 2, &late_look},
     {"slot of a key in debt", WITHOUT(REUSE_CARRIES), 0, &debt},

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "stint.h"
 
@@ -21,6 +22,15 @@ static inline bool is_smooth(const struct stint_policy *policy) {
 
 static inline bool is_striped(const struct stint_policy *policy) {
     return policy->stripes > 1;
+}
+
+/* A key's window begins with its first request. */
+static inline bool is_first(const struct stint_policy *policy) {
+    return policy->flags & STINT_START_FIRST;
+}
+
+static inline bool is_calendar(const struct stint_policy *policy) {
+    return policy->calendar != 0;
 }
 
 /* What is used is paid back by new windows, instead of forgotten. */
@@ -58,9 +68,67 @@ static inline bool makes_charge(const struct stint_request *request) {
     return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
 }
 
-/* The end of the window that holds `now`, for a key whose windows start `phase` later. */
+/* The date and time at which one window starts, by the policy's clock. */
+static inline struct tm calendar_start(const struct stint_policy *policy) {
+    time_t seconds = policy->start / 1000000000 - (policy->start % 1000000000 < 0);
+    struct tm start;
+    gmtime_r(&seconds, &start);
+    return start;
+}
+
+/* When a calendar policy's window begins in that month of that year (both as struct tm has them; a
+ * month may be any number), or would if each month began one. */
+static inline int64_t calendar_begin(const struct stint_policy *policy, int year, int month) {
+    struct tm start = calendar_start(policy), begin = {.tm_year = year, .tm_mon = month};
+    int64_t ns = policy->start % 1000000000;
+    if (ns < 0)
+        ns += 1000000000;
+    begin.tm_mday = start.tm_mday;
+    begin.tm_hour = start.tm_hour;
+    begin.tm_min = start.tm_min;
+    begin.tm_sec = start.tm_sec;
+    return (timegm(&begin) - policy->offset * 60) * 1000000000 + ns;
+}
+
+/* When the window of `now` ends, or when it began. */
+static inline uint64_t calendar_edge(const struct stint_policy *policy, uint64_t now, bool end) {
+    bool yearly = policy->calendar == STINT_CALENDAR_YEAR;
+    int start_month = calendar_start(policy).tm_mon;
+    time_t seconds = (time_t)(now / 1000000000);
+    int64_t last = 0;
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    for (int month = tm.tm_mon - (yearly ? 24 : 3);; month++) {
+        if (yearly && (month - start_month) % 12 != 0)
+            continue;
+        int64_t begin = calendar_begin(policy, tm.tm_year, month);
+        if (begin > (int64_t)now)
+            return (uint64_t)(end ? begin : last);
+        last = begin;
+    }
+}
+
+/* How long its windows are at most, by which a step of the clock is told. */
+static inline uint64_t longest_window(const struct stint_policy *policy) {
+    const uint64_t day = UINT64_C(86400000000000);
+    if (!is_calendar(policy))
+        return policy->window;
+    return policy->calendar == STINT_CALENDAR_YEAR ? 366 * day : 31 * day;
+}
+
+/* How long the window is that ends at `end`. */
+static inline uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
+    return is_calendar(policy) ? end - calendar_edge(policy, end - 1, false) : policy->window;
+}
+
+/* The end of the window that holds `now`, for a key whose windows start `phase` later; of the one
+ * that a first request begins then. */
 static inline uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase,
                                      uint64_t now) {
+    if (is_calendar(policy))
+        return calendar_edge(policy, now, true);
+    if (is_first(policy))
+        return now - now % STINT_TICK_NS + policy->window;
     int64_t window = (int64_t)policy->window;
     int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
     if (into < 0)
@@ -87,7 +155,8 @@ static inline uint64_t count_free_at(const struct stint_policy *policy, struct c
 /* The count in the window that ends at `end`, at or after its own. */
 static inline struct count count_passed_to(const struct stint_policy *policy, struct count count,
                                            uint64_t end) {
-    uint64_t passed = (end - count.window) / policy->window;
+    uint64_t passed =
+        is_calendar(policy) ? end != count.window : (end - count.window) / policy->window;
     uint64_t paid = carries(policy) ? passed * policy->limit : UINT64_MAX;
     if (passed == 0)
         return count;

@@ -60,6 +60,8 @@ bool is_valid(const struct stint_policy *policy) {
         return false;
     if (carries(policy) && (count_refused || is_striped(policy) || is_smooth(policy)))
         return false;
+    if (carries(policy) && (is_first(policy) || is_calendar(policy)))
+        return false;
     if (is_smooth(policy))
         return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
                !count_refused;
@@ -83,12 +85,12 @@ uint64_t free_at(const struct subject *s) {
 }
 
 bool far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
-    return window > now && window - now > policy->window + ALLOWANCE;
+    return window > now && window - now > longest_window(policy) + ALLOWANCE;
 }
 
 /* Within two ticks of the border, where rounding decides. */
 static bool about_far_ahead(const struct stint_policy *policy, uint64_t window, uint64_t now) {
-    int64_t over = (int64_t)(window - now - policy->window - ALLOWANCE);
+    int64_t over = (int64_t)(window - now - longest_window(policy) - ALLOWANCE);
     return over >= -(int64_t)(2 * STINT_TICK_NS) && over <= (int64_t)(2 * STINT_TICK_NS);
 }
 
@@ -226,6 +228,10 @@ static uint64_t started_window(const struct subject *s, uint64_t lost, uint64_t 
     if (latest < now)
         latest = now;
     bool is_an_end = got > 0 && window_end(s, got - 1) == got;
+    if (is_first(s->policy)) { /* at any tick, but two windows of a key have none in common */
+        is_an_end = got % STINT_TICK_NS == 0;
+        lost += lost != 0 ? s->policy->window - 1 : 0;
+    }
     if (is_an_end && got >= first && got <= window_end(s, latest) && got > lost)
         return got;
     return first;
@@ -246,19 +252,20 @@ static struct pair passed_to(const struct subject *s, uint64_t end) {
 /* A wait that 64 bits of ns cannot say is said to be a long one. */
 static void take_over_long_wait(const struct subject *s, struct stint_verdict *v,
                                 const struct stint_verdict *got) {
-    if (v->retry_after > UINT64_MAX - 8 * s->policy->window && got->retry_after > UINT64_MAX / 2)
+    if (v->retry_after > UINT64_MAX - 8 * longest_window(s->policy) &&
+        got->retry_after > UINT64_MAX / 2)
         v->retry_after = got->retry_after;
 }
 
 /* Takes the jitter of a refusal over from what was got, if it may be that. */
 static void add_jitter(const struct subject *s, struct stint_verdict *v,
                        const struct stint_verdict *got) {
-    if (!s->policy->jitter || v->retry_after > UINT64_MAX - 8 * s->policy->window)
+    if (!s->policy->jitter || v->retry_after > UINT64_MAX - 8 * longest_window(s->policy))
         return;
     uint64_t jitter = got->retry_after - v->retry_after;
     bool known = s->lesson->jitter_window == v->window;
     if (got->retry_after >= v->retry_after &&
-        (wide)jitter * 100 < (wide)s->policy->window * s->policy->jitter &&
+        (wide)jitter * 100 < (wide)window_length(s->policy, v->window) * s->policy->jitter &&
         (!known || jitter == s->lesson->jitter)) {
         s->lesson->jitter_window = v->window;
         s->lesson->jitter = jitter;
@@ -456,13 +463,14 @@ void explain(const struct stint_request *request, uint64_t now, const char *what
     print_error("%s: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64 ": policy %" PRIu32
                 " (limit %" PRIu32 ", capacity %" PRIu32 ", max_reserved %" PRIu32
                 ", stripes %" PRIu32 ", near %" PRIu32 ", jitter %" PRIu32 ", window %" PRIu64
-                ", start %" PRId64 ", flags %#" PRIx32 "), key %#" PRIx64 ", cost %" PRIu32
-                ", limit %" PRIu32 ", flags %#" PRIx32 ", now %" PRIu64 ", clock %" PRIu64
-                ", on_full %" PRIu32 "\n",
+                ", calendar %" PRIu32 ", offset %" PRId32 ", start %" PRId64 ", flags %#" PRIx32
+                "), key %#" PRIx64 ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32
+                ", now %" PRIu64 ", clock %" PRIu64 ", on_full %" PRIu32 "\n",
                 what, m.seed, m.round, m.operation, request->policy, policy->limit,
                 policy->capacity, policy->max_reserved, policy->stripes, policy->near_limit,
-                policy->jitter, policy->window, policy->start, policy->flags, request->key,
-                request->cost, request->limit, request->flags, now, test_time, m.on_full);
+                policy->jitter, policy->window, policy->calendar, policy->offset, policy->start,
+                policy->flags, request->key, request->cost, request->limit, request->flags, now,
+                test_time, m.on_full);
 }
 
 void show(uint64_t now) {

@@ -354,7 +354,7 @@ static void do_refund(void) {
         return;
     uint64_t window = pair->window;
     if (!pair->known || once_in(8))
-        window = window_end(&s, test_time) - s.policy->window * below(2);
+        window = window_end(&s, test_time) - longest_window(s.policy) * below(2);
     uint32_t tokens = pick_tokens(capacity_of(s.policy));
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
 
@@ -485,7 +485,7 @@ static void move_time(void) {
         test_time = window_end(&s, test_time) - 1 + below(3);
         break;
     case 3:
-        test_time += below(2 * policy->window);
+        test_time += below(2 * longest_window(policy));
         break;
     case 4:
         if (once_in(100))
@@ -503,7 +503,7 @@ static void move_time(void) {
         }
         break;
     default:
-        test_time += below(policy->window / 50 + 2);
+        test_time += below(longest_window(policy) / 50 + 2);
     }
     if (test_time > m.round_start + 60 * DAY)
         test_time = before;
@@ -563,7 +563,17 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
         if (once_in(3))
             policy.flags |= STINT_COUNT_REFUSED;
     }
-    if (!is_striped(&policy) && once_in(4)) {
+    bool plain = !is_striped(&policy) && !is_smooth(&policy) && !carries(&policy);
+    if (plain && once_in(3)) {
+        policy.flags |= STINT_START_FIRST;
+        policy.start = 0;
+    } else if (plain && once_in(3)) {
+        policy.window = 0;
+        policy.calendar = once_in(3) ? STINT_CALENDAR_YEAR : STINT_CALENDAR_MONTH;
+        policy.offset = once_in(3) ? 0 : (int32_t)below(840 + 720 + 1) - 720;
+        while (calendar_start(&policy).tm_mday > 28)
+            policy.start += (int64_t)DAY;
+    } else if (!is_striped(&policy) && once_in(4)) {
         policy.flags |= STINT_START_PER_KEY;
         policy.start = 0;
     }
@@ -637,7 +647,8 @@ void start_round(void) {
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }
-    test_time = window_end_at(&m.policies[0], 0, test_time) - below(m.policies[0].window) / 8 - 1;
+    test_time =
+        window_end_at(&m.policies[0], 0, test_time) - below(longest_window(&m.policies[0])) / 8 - 1;
     m.round_start = m.highest = m.highest_yet = test_time;
     for (uint32_t p = 0; p < m.policy_count; p++)
         for (uint32_t k = 0; k < m.key_count && (m.policies[p].flags & STINT_START_PER_KEY); k++)

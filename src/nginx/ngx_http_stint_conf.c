@@ -265,6 +265,7 @@ static ngx_int_t ngx_http_stint_name(ngx_conf_t *cf, struct stint_policy *policy
 
         rate.limit = policy->limit;
         rate.window = policy->window;
+        rate.calendar = policy->calendar;
         (void)stint_policy_format(&rate, policy->name, sizeof(policy->name));
     }
     name->len = ngx_strlen(policy->name);

@@ -60,10 +60,11 @@ static void ngx_http_stint_search(ngx_http_stint_zone_t *zone, void *data) {
 /* Why a policy of the table cannot become what the configuration says, or NULL. */
 static const char *ngx_http_stint_fixed(const struct stint_policy *old,
                                         const struct stint_policy *new) {
-    if (old->window != new->window) {
+    if (old->window != new->window || old->calendar != new->calendar) {
         return "window";
     }
-    if (old->start != new->start || ((old->flags ^ new->flags) & STINT_START_PER_KEY) != 0) {
+    if (old->start != new->start || old->offset != new->offset ||
+        ((old->flags ^ new->flags) & (STINT_START_PER_KEY | STINT_START_FIRST)) != 0) {
         return "start";
     }
     if (ngx_max(old->stripes, 1) != ngx_max(new->stripes, 1)) {
