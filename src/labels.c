@@ -111,8 +111,11 @@ int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
     if (bytes_load(label, key, there, &there_length) && there_length == length &&
         memcmp(words, there, sizeof(words)) == 0)
         return 0;
-    for (size_t i = 0; i < LABEL_WORDS; i++)
+    for (size_t i = 0; i < LABEL_WORDS; i++) {
+        STEP(&label->bytes[i]); /* stores are none of themselves */
         atomic_store_relaxed(&label->bytes[i], words[i]);
+    }
+    STEP(&label->seal);
     atomic_store_release(&label->seal, seal_of(key, words, length));
     return 0;
 }

@@ -136,11 +136,11 @@ static inline bool table_hash(const struct table *table, uint64_t line, uint64_t
     if (!table_hashes_whole(table))
         return true;
     /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
-     * of the shard's last. Top bits that lead to a line are those of its place in the table, or one
-     * less. */
+     * of the shard's last. Of the top bits that lead to one of these lines, the largest are those at
+     * the end of the line, and there is at most one less. */
     for (uint32_t wrapped = 0; wrapped < 2; wrapped++) {
         const uint64_t from = line + wrapped * table->shard_lines;
-        const uint64_t top = (from << bits) / table->line_count;
+        const uint64_t top = (((from + 1) << bits) - 1) / table->line_count;
         for (uint32_t less = 0; less < 2 && less <= top; less++) {
             const uint64_t asked = (top - less) << (64 - bits) | low,
                            home = table_home(table, asked);

@@ -110,6 +110,7 @@ extern uint64_t stint_test_removed;                              /* bits of enum
 #else
 
 #define INSTANT(instant)        ((void)0)
+#define STEP(word)              ((void)0)
 #define GUARDED(guard)          true
 #define GUARD(guard, condition) (condition)
 

@@ -192,9 +192,12 @@ TEST(test_each) {
 TEST(test_each_tells_keys) {
     const struct {
         uint32_t shards, max_policies, keys;
-    } shapes[] = {{1, 3, 700}, {4, 3, 700}, {64, 3, 600}, {2, 1, 400}, {256, 2, 300}};
+        bool spread; /* over the whole table */
+    } shapes[] = {{1, 3, 700, false},   {4, 3, 700, false},   {64, 3, 600, false},
+                  {2, 1, 400, false},   {256, 2, 300, false}, {1, 64, 8000, true},
+                  {16, 64, 8000, true}, {8, 5, 1000, true}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct stint_options options = shared_options(700);
+        struct stint_options options = shared_options(shapes[i].keys);
         options.shards = shapes[i].shards;
         options.max_policies = shapes[i].max_policies;
         options.on_full = STINT_FULL_REFUSE;
@@ -208,7 +211,8 @@ TEST(test_each_tells_keys) {
             /* Most of them in the last lines of the first shard, so that they go round. */
             const stint_key key = number_key(limiter, number);
             const uint64_t home = table_home(table, key);
-            if (number % 64 != 0 && (home >= table->shard_lines || home + 4 < table->shard_lines))
+            if (!shapes[i].spread && number % 64 != 0 &&
+                (home >= table->shard_lines || home + 4 < table->shard_lines))
                 continue;
             asked += stint_take(limiter, minute, key, 1, STINT_NOW, NULL);
         }
@@ -387,6 +391,404 @@ TEST(test_each_striped_refused) {
     stint_close(limiter);
 }
 
+/* ---- Read only ------------------------------------------------------------------------------- */
+
+enum { KINDS = 9 };
+
+/* A policy of each kind. */
+static void add_kinds(struct stint_limiter *limiter) {
+    static const char *const texts[KINDS] = {"5/minute name=plain",
+                                             "5/minute name=carries capacity=9 reserve=20",
+                                             "5/minute name=smooth",
+                                             "5/hour name=own start=per-key",
+                                             "8/minute name=striped stripes=4",
+                                             "5/minute name=near near=50% jitter=10%",
+                                             "5/minute name=shadow shadow",
+                                             "5/minute name=counting count-refused",
+                                             "5/d name=day"};
+    for (uint32_t id = 0; id < KINDS; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(texts[id], &policy, NULL), 0);
+        assert_int_equal(add_made(limiter, &policy), id);
+    }
+}
+
+static void assert_bad(const struct stint_verdict *verdict) {
+    const struct stint_verdict bad = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    assert_verdict(verdict, &bad, __LINE__);
+}
+
+/* Decides by a reader in every way; looks are those of the writer. */
+static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *writer,
+                            const struct stint_request *request, uint64_t now) {
+    const bool look = (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK &&
+                      request->policy < get_stats(reader).policies;
+    struct stint_verdict verdict, verdicts[3], same;
+    struct stint_request requests[3] = {*request, *request, *request};
+    const size_t ends[3] = {0, 1, 3};
+
+    (void)stint_decide(reader, request, now, NULL);
+    (void)stint_decide(reader, request, now, &verdict);
+    (void)stint_decide_batch(reader, requests, 3, now, NULL);
+    assert_int_equal(stint_decide_batch(reader, requests, 3, now, verdicts),
+                     verdict.allowed ? 3 : 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_verdict(&verdicts[i], &verdict, __LINE__);
+    assert_int_equal(stint_decide_all(reader, requests, 1, now, verdicts), verdict.allowed);
+    assert_verdict(&verdicts[0], &verdict, __LINE__);
+    assert_false(stint_decide_all(reader, requests, 2, now, NULL));
+    assert_false(stint_decide_all(reader, requests, 2, now, verdicts));
+    assert_bad(&verdicts[0]);
+    assert_bad(&verdicts[1]);
+    assert_int_equal(stint_decide_groups(reader, requests, ends, 3, now, verdicts),
+                     1u + verdict.allowed);
+    assert_bad(&verdicts[2]);
+    assert_int_equal(stint_refund_all(reader, requests, verdicts, 3), 0);
+    if (look) {
+        (void)stint_decide(writer, request, now, &same);
+        assert_verdict(&verdict, &same, __LINE__);
+    } else if ((request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK) {
+        assert_bad(&verdict);
+    }
+    assert_false(stint_take(reader, request->policy, request->key, request->cost, now, NULL));
+    assert_false(stint_take(reader, request->policy, request->key, request->cost, now, &verdict));
+    assert_bad(&verdict);
+    assert_int_equal(
+        stint_refund(reader, request->policy, request->key, 1, now / MINUTE * MINUTE + MINUTE), 0);
+    stint_reset(reader, request->policy, request->key);
+    stint_prefetch(reader, request->key);
+}
+
+/* All that is no decision. */
+static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *writer) {
+    struct stint_policy policy = make_policy("new", 5, MINUTE, 0, 0), got = STINT_POLICY_INIT;
+    struct stint_stats stats = get_stats(reader), others = get_stats(writer);
+    struct stint_verdict verdict = {.capacity = 5, .window = test_time + SECOND};
+    static char text[2][32768];
+    const uint32_t id = 0;
+    struct told told = {0};
+
+    assert_memory_equal(&stats, &others, sizeof stats);
+    assert_int_equal(policy_added(reader, &policy), -EROFS);
+    assert_non_null(strstr(stint_reason(), "STINT_READ_ONLY"));
+    assert_int_equal(stint_policy_get(reader, 0, &got), 0);
+    assert_string_equal(got.name, "plain");
+    assert_int_equal(policy_added(reader, &got), -EROFS); /* even if it is there */
+    assert_int_equal(stint_policy_change(reader, 0, &got), -EROFS);
+    assert_int_equal(policy_found(reader, "day"), KINDS - 1);
+    assert_int_equal(policy_found(reader, "none"), -ENOENT);
+    assert_int_equal(stint_label(reader, 1, "name", 4), -EROFS);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        struct stint_policy_stats counts = get_policy_stats(reader, i),
+                                  same = get_policy_stats(writer, i);
+        assert_memory_equal(&counts, &same, sizeof counts);
+    }
+    assert_true(stint_metrics(reader, NULL, text[0], sizeof text[0]) > 1000);
+    (void)stint_metrics(writer, NULL, text[1], sizeof text[1]);
+    assert_string_equal(text[0], text[1]);
+    assert_true(stint_headers(reader, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, &verdict, 1,
+                              text[0], sizeof text[0]) > 0);
+    assert_int_equal(stint_each(reader, tell, &told), 0);
+    assert_int_equal(stint_key_of(reader, "a", 1), stint_key_of(writer, "a", 1));
+    assert_int_equal(stint_key_join(reader, 7, "a", 1), stint_key_join(writer, 7, "a", 1));
+    assert_int_equal(stint_now(reader), test_time);
+}
+
+/* Whatever is asked, at whatever time, nothing is stored: the mapping could not be written to, and
+ * the table is what it was, to the byte. */
+TEST(test_read_only) {
+    static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
+                                     3 * MINUTE, 100 * DAY, 0};
+    struct stint_options options = shared_options(50);
+    options.max_policies = 10;
+    options.labels = 4;
+    options.on_full = STINT_FULL_REFUSE;
+    options.secret = test_secret();
+    struct stint_limiter *writer = open_with(&options);
+    add_kinds(writer);
+    struct stint_options readers = attach_options(STINT_READ_ONLY | STINT_PREFAULT);
+    readers.on_full = STINT_FULL_REFUSE;
+    struct stint_limiter *reader;
+    assert_int_equal(stint_attach(&readers, &reader), 0);
+    const size_t size = get_stats(writer).memory;
+    const struct table *table = &writer->table;
+    char *before = malloc(size);
+    assert_non_null(before);
+
+    for (size_t step = 0; step < sizeof steps / sizeof steps[0]; step++) {
+        test_time = step == 4 || step == 8 ? T0 : test_time + steps[step]; /* stepped back */
+        for (uint32_t id = 0; id < KINDS && step % 3 != 2; id++) {
+            (void)ask(writer, id, number_key(writer, 1), 1, 0);
+            (void)ask(writer, id, number_key(writer, 2), 9, STINT_DRAIN);
+            (void)ask(writer, id, number_key(writer, 3), 3, STINT_CHARGE);
+        }
+        for (uint64_t number = 100; step == 3 && number < 60000; number++) /* full lines */
+            if (table_home(table, number_key(writer, number)) < 40)
+                (void)ask(writer, KINDS - 1, number_key(writer, number), 1, 0);
+        (void)stint_label(writer, number_key(writer, 1), "one", 3);
+        memcpy(before, writer->header, size);
+        for (uint64_t number = 0; number < 8; number++) {
+            static const uint32_t limits[] = {0, 3, STINT_LIMIT_MAX}, costs[] = {0, 1, 6};
+            uint64_t key = number;
+            while (number > 5 && table_home(table, number_key(writer, key)) >= 20)
+                key++; /* a new one, where all is full */
+            for (uint32_t flags = 0; flags < 64; flags++) {
+                const struct stint_request request = {
+                    .key = number == 4 ? STINT_KEY_GLOBAL : number_key(writer, key),
+                    .policy = (uint32_t)(number + flags / 2 + step) % (KINDS + 2),
+                    .cost = costs[(flags + number) % 3],
+                    .limit = limits[(flags + number + step) / 3 % 3],
+                    .flags = flags};
+                decide_all_ways(reader, writer, &request, STINT_NOW);
+                decide_all_ways(reader, writer, &request, test_time - HOUR);
+                decide_all_ways(reader, writer, &request, test_time + 30 * SECOND);
+            }
+        }
+        struct told told = {.stop = 60}, same = {.stop = 60};
+        assert_int_equal(stint_each(reader, tell, &told), 0);
+        assert_int_equal(stint_each(writer, tell, &same), 0);
+        assert_int_equal(told.count, same.count);
+        for (size_t i = 0; i < told.count; i++)
+            told.entries[i].label = same.entries[i].label = NULL;
+        assert_memory_equal(&told, &same, sizeof told);
+        /* But for what the writer's own looks have stored: hints, and latest_begin. */
+        struct header *header = writer->header;
+        ((struct header *)(void *)before)->latest_begin = header->latest_begin;
+        ((struct header *)(void *)before)->swept = header->swept;
+        ((struct header *)(void *)before)->swept_from = header->swept_from;
+        ((struct header *)(void *)before)->strays = header->strays;
+        for (uint32_t id = 0; id < KINDS; id++) {
+            struct policy *policy =
+                (void *)(before + ((char *)&writer->policies[id] - (char *)header));
+            policy->current_end = writer->policies[id].current_end;
+            policy->largest = writer->policies[id].largest;
+        }
+        size_t counters = (size_t)((char *)writer->counters - (char *)header),
+               shards = (size_t)((char *)writer->table.shards - (char *)header);
+        assert_memory_equal(before, header, counters);
+        assert_memory_equal(before + shards, (char *)header + shards, size - shards);
+    }
+    struct stint_limiter *again = attach(STINT_READ_ONLY);
+    stint_close(again);
+    test_time += DAY;
+    call_the_rest(reader, writer);
+    free(before);
+    stint_close(reader);
+    stint_close(writer);
+}
+
+/* The same without a writer beside it: not a byte of the file changes. */
+TEST(test_read_only_file) {
+    struct stint_limiter *writer = make_table(1000, 0, 4);
+    add_kinds(writer);
+    for (uint32_t id = 0; id < KINDS; id++)
+        (void)ask(writer, id, number_key(writer, 1), 4, 0);
+    const size_t size = get_stats(writer).memory;
+    stint_close(writer);
+    assert_int_equal(chmod(path, 0400), 0);
+    int file = open(path, O_RDONLY);
+    assert_true(file >= 0);
+    char *before = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0), *copy = malloc(size);
+    assert_true(before != MAP_FAILED && copy != NULL);
+    memcpy(copy, before, size);
+    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0); /* which a reader does not wait for */
+
+    struct stint_limiter *reader = attach(STINT_READ_ONLY);
+    struct stat about, later;
+    assert_int_equal(fstat(file, &about), 0);
+    const uint64_t times[] = {T0, T0 + HOUR, T0 + 400 * DAY, T0 - 400 * DAY, T0 + 90 * SECOND};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        test_time = times[i];
+        for (uint32_t id = 0; id < KINDS + 1; id++)
+            for (uint32_t flags = 0; flags < 32; flags++)
+                for (uint64_t number = 0; number < 3; number++) {
+                    const struct stint_request request = {.key = number_key(reader, number),
+                                                          .policy = id,
+                                                          .cost = (uint32_t)number,
+                                                          .flags = flags};
+                    struct stint_verdict verdict;
+                    (void)stint_decide(reader, &request, STINT_NOW, &verdict);
+                    (void)stint_take(reader, id, request.key, 1, STINT_NOW, NULL);
+                    (void)stint_decide_all(reader, &request, 1, STINT_NOW, NULL);
+                    stint_reset(reader, id, request.key);
+                }
+        (void)get_stats(reader);
+        struct told told = {0};
+        assert_int_equal(stint_each(reader, tell, &told), 0);
+    }
+    pid_t child = fork(); /* which inherits the handle, and has no lane either */
+    if (child == 0) {
+        const stint_key key = number_key(reader, 1);
+        test_time = T0;
+        (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
+        _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(reader);
+    assert_memory_equal(before, copy, size);
+    assert_int_equal(fstat(file, &later), 0);
+    assert_int_equal(about.st_mtim.tv_nsec, later.st_mtim.tv_nsec);
+    munmap(before, size);
+    free(copy);
+    close(file);
+}
+
+/* Another user, who may only read. */
+TEST(test_read_only_rights) {
+    struct stint_options options = shared_options(100);
+    options.mode = 0644;
+    struct stint_limiter *writer = open_with(&options), *reader;
+    uint32_t minute = add_policy(writer, "minute", 10, MINUTE, 0, 0);
+    take_times(writer, minute, 1, 3);
+    pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && (chmod(directory, 0755) != 0 || setuid(65534) != 0))
+            _exit(2);
+        options = attach_options(0);
+        int error = stint_attach(&options, &reader);
+        if (geteuid() == 65534 && (error != -EACCES || strstr(stint_reason(), path) == NULL))
+            _exit(3);
+        options = attach_options(STINT_READ_ONLY);
+        if (stint_attach(&options, &reader) != 0)
+            _exit(4);
+        _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(writer);
+}
+
+/* What is no table is refused, and not written to. */
+TEST(test_read_only_damaged) {
+    struct stint_options options = attach_options(STINT_READ_ONLY);
+    struct stint_limiter *limiter = make_table(100, 0, 4);
+    add_kinds(limiter);
+    const size_t size = get_stats(limiter).memory;
+    const size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
+    stint_close(limiter);
+    const struct {
+        size_t at;
+        unsigned char flip;
+        const char *reason;
+    } damages[] = {
+        {offsetof(struct header, magic), 1, "does not begin as one"},
+        {offsetof(struct header, layout), 4, "layout"},
+        {offsetof(struct header, features), 1, "features"},
+        {offsetof(struct header, shards), 2, "shape is none"},
+        {offsetof(struct header, shards) + 3, 1, "shape is none"},
+        {offsetof(struct header, max_keys) + 6, 1, "shape is none"},
+        {offsetof(struct header, max_keys) + 3, 1, "sizes"},
+        {offsetof(struct header, max_policies) + 3, 1, "shape is none"},
+        {offsetof(struct header, max_policies), 1, "sizes"},
+        {offsetof(struct header, labels), 1, "sizes"},
+        {offsetof(struct header, labels_count), 1, "labels"},
+        {offsetof(struct header, labels_count), 4, "sizes"},
+        {offsetof(struct header, labels_count) + 7, 4, "shape is none"},
+        {offsetof(struct header, size), 1, "sizes"},
+        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        int file = open(path, O_RDWR);
+        unsigned char byte;
+        assert_int_equal(pread(file, &byte, 1, (off_t)damages[i].at), 1);
+        byte ^= damages[i].flip;
+        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
+        assert_refused(&options, EPROTO, damages[i].reason);
+        byte ^= damages[i].flip;
+        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
+        close(file);
+    }
+    stint_close(attach(STINT_READ_ONLY));
+    assert_int_equal(truncate(path, (off_t)size - 1), 0);
+    assert_refused(&options, EPROTO, "cut off");
+    assert_int_equal(truncate(path, 100), 0);
+    assert_refused(&options, EPROTO, "has 100 bytes");
+    assert_int_equal(unlink(path), 0);
+    assert_refused(&options, ENOENT, "there is no table");
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refused(&options, EPROTO, "not even a file");
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* ---- The file's mode, and its name ----------------------------------------------------------- */
+
+TEST(test_mode) {
+    static const uint32_t modes[] = {0, 0600, 0640, 0664, 0666, 0777, 0400};
+    struct stint_options options = shared_options(100);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        for (mode_t mask = 0; mask <= 0777; mask += 0777) {
+            const mode_t old = umask(mask);
+            struct stat about;
+            options.mode = modes[i];
+            stint_close(open_with(&options));
+            (void)umask(old);
+            assert_int_equal(stat(path, &about), 0);
+            assert_int_equal(about.st_mode & 07777, modes[i] == 0 ? 0600 : modes[i]);
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+}
+
+/* The clock of a limiter is asked by whoever opens a table alone, so it comes while he has it. */
+static char another[sizeof path + 8];
+
+/* Who waits for the lock of a file that is renamed over meanwhile has the new one. */
+TEST(test_renamed_while_waited_for) {
+    struct stint_limiter *new = make_table(2000, 0, 0);
+    (void)add_policy(new, "new", 10, MINUTE, 0, 0);
+    stint_close(new);
+    snprintf(another, sizeof another, "%s.new", path);
+    assert_int_equal(rename(path, another), 0);
+    stint_close(make_table(1000, 0, 0));
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
+    int tell_parent[2];
+    assert_int_equal(pipe(tell_parent), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct stint_options options = attach_options(0);
+        close(file);
+        if (write(tell_parent[1], "", 1) != 1 || stint_attach(&options, &new) != 0)
+            _exit(2);
+        _exit(policy_found(new, "new") == 0 ? 0 : 3);
+    }
+    char byte;
+    assert_int_equal(read(tell_parent[0], &byte, 1), 1);
+    usleep(20000); /* it most likely waits by now; if not, there is nothing to see */
+    assert_int_equal(rename(another, path), 0);
+    close(file);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(tell_parent[0]);
+    close(tell_parent[1]);
+}
+
+TEST(test_processes) {
+    struct stint_limiter *one = make_table(1000, 0, 0);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    assert_int_equal(get_stats(one).processes, 0);
+    take_times(one, minute, 1, 1);
+    struct stint_limiter *two = attach(0), *reader = attach(STINT_READ_ONLY);
+    take_times(two, minute, 1, 1); /* a lane more of the same process */
+    assert_int_equal(get_stats(reader).processes, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        take_times(one, minute, 1, 1);
+        _exit(get_stats(reader).processes == 2 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(reader);
+    stint_close(two);
+    stint_close(one);
+}
+
 int main(void) {
 #define IN_DIRECTORY(function)                                                                     \
     cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
@@ -399,6 +801,13 @@ int main(void) {
         IN_DIRECTORY(test_each_carried),
         IN_DIRECTORY(test_each_striped),
         IN_DIRECTORY(test_each_striped_refused),
+        IN_DIRECTORY(test_read_only),
+        IN_DIRECTORY(test_read_only_file),
+        IN_DIRECTORY(test_read_only_rights),
+        IN_DIRECTORY(test_read_only_damaged),
+        IN_DIRECTORY(test_mode),
+        IN_DIRECTORY(test_renamed_while_waited_for),
+        IN_DIRECTORY(test_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
