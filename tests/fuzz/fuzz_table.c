@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The stint authors
  *
  * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
- * memory or as a file, and cut off perhaps. It is refused and left as it is, or all that can be
+ * memory or as a file, and cut off perhaps; opened, attached to, or only read. It is refused and left as it is, or all that can be
  * done with it is safe: nothing beyond its memory is touched, and every call returns. What is
  * decided by nonsense may be nonsense. */
 #include "fuzz.h"
@@ -16,7 +16,7 @@
 #include "limiter.h"
 #include "policy_text.h"
 
-enum { MAX_POLICIES = 8, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4 };
+enum { MAX_POLICIES = 8, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
 #define DAY (UINT64_C(86400) * 1000000000)
 #define T0  (UINT64_C(19723) * DAY) /* 2024-01-01 */
@@ -55,6 +55,7 @@ static struct stint_options options_of(uint32_t on_full) {
     options.max_keys = 16;
     options.shards = 2;
     options.max_policies = MAX_POLICIES;
+    options.labels = LABELS;
     options.on_full = on_full;
     options.flags = STINT_SMALL_PAGES;
     options.clock = clock_of_test;
@@ -66,17 +67,18 @@ static stint_key key_of(const struct stint_limiter *limiter, uint64_t number) {
     return number == 0 ? STINT_KEY_GLOBAL : stint_key_of(limiter, &number, sizeof number);
 }
 
-/* Where the parts of a table begin; and where it ends. */
+/* Where the parts of a table begin; and where it ends. Labels stand behind the lines. */
 enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, PARTS };
 
-static struct {
+/* The table of a file, whose hashes are whole, is larger. */
+static struct whole {
     char *bytes;
     size_t size;
     size_t parts[PARTS + 1];
-} whole;
+} in_memory, in_file;
 
-/* Makes a table once, with a policy of each kind and keys that have used them. */
-static void make_whole(void) {
+/* Makes a table once, with a policy of each kind, keys that have used them, and names. */
+static void make_whole(struct whole *whole, bool file) {
     static const char *const texts[] = {"3/minute name=a",
                                         "5/s name=b capacity=9 reserve=4",
                                         "4/10s name=c smooth",
@@ -86,11 +88,20 @@ static void make_whole(void) {
     struct stint_options options = options_of(STINT_FULL_ADMIT);
     struct stint_limiter *limiter;
 
-    whole.size = stint_memory_size(&options);
-    whole.bytes = aligned_alloc(64, whole.size);
-    assert(whole.size != 0 && whole.size % 64 == 0 && whole.bytes != NULL);
-    memset(whole.bytes, 0, whole.size);
-    int error = stint_open_in(&options, whole.bytes, whole.size, &limiter);
+    char path[64] = "/dev/shm/stint-fuzz-XXXXXX";
+    if (file) {
+        int fd = mkstemp(path); /* a name that is free */
+        assert(fd >= 0);
+        close(fd);
+        unlink(path);
+        options.path = path;
+    }
+    whole->size = stint_memory_size(&options);
+    whole->bytes = aligned_alloc(64, whole->size);
+    assert(whole->size != 0 && whole->size % 64 == 0 && whole->bytes != NULL);
+    memset(whole->bytes, 0, whole->size);
+    int error = file ? stint_open(&options, &limiter)
+                     : stint_open_in(&options, whole->bytes, whole->size, &limiter);
     assert(error == 0);
     for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++) {
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -102,21 +113,28 @@ static void make_whole(void) {
             for (uint32_t i = 0; i < 4; i++)
                 stint_take(limiter, id, key_of(limiter, key + id), 1, STINT_NOW, NULL);
     }
+    for (uint64_t key = 0; key < LABELS + 2; key++)
+        (void)stint_label(limiter, key_of(limiter, key), "\033[31m of a terminal", 20);
     const void *const parts[PARTS] = {limiter->header,       limiter->policies,
                                       limiter->records,      limiter->counters,
                                       limiter->table.shards, limiter->table.lines};
     for (enum part part = HEADER; part < PARTS; part++)
-        whole.parts[part] = (size_t)((const char *)parts[part] - whole.bytes);
-    whole.parts[PARTS] = whole.size;
+        whole->parts[part] =
+            (size_t)((const char *)parts[part] - (const char *)(const void *)limiter->header);
+    whole->parts[PARTS] = whole->size;
+    if (file) {
+        memcpy(whole->bytes, limiter->header, whole->size);
+        unlink(path);
+    }
     stint_close(limiter);
 }
 
 /* ---- The damage ------------------------------------------------------------------------------ */
 
 /* Writes a few bytes of the input over a place in one of the parts, word by word or anywhere. */
-static void patch(struct input *input, char *table) {
+static void patch(struct input *input, const struct whole *whole, char *table) {
     enum part part = (enum part)input_below(input, PARTS);
-    size_t size = whole.parts[part + 1] - whole.parts[part];
+    size_t size = whole->parts[part + 1] - whole->parts[part];
     uint8_t form = (uint8_t)input_number(input, 1);
     size_t at = (size_t)(form & 1 ? input_below(input, size) : 8 * input_below(input, size / 8));
     size_t length = form & 2 ? 1 + (form >> 4) : 8;
@@ -125,9 +143,9 @@ static void patch(struct input *input, char *table) {
         length = (size_t)input_below(input, size) + 1;
     if (length > size - at)
         length = size - at;
-    at += whole.parts[part];
+    at += whole->parts[part];
     if ((form & 12) == 8) { /* from elsewhere in the table: whole policies, slots, counts */
-        size_t from = (size_t)input_below(input, whole.size - length + 1);
+        size_t from = (size_t)input_below(input, whole->size - length + 1);
         memmove(table + at, table + from, length);
     } else if ((form & 12) == 12) {
         memset(table + at, (int)input_number(input, 1), length);
@@ -169,8 +187,8 @@ static struct stint_limiter *open_memory(const struct stint_options *options, ch
 }
 
 /* The file is kept by the limiter, and goes away with it. */
-static struct stint_limiter *open_file(struct stint_options *options, const char *table,
-                                       size_t size) {
+static struct stint_limiter *open_file(struct stint_options *options, bool attach,
+                                       const char *table, size_t size, int *kept) {
     struct stint_limiter *limiter = NULL;
     char path[64] = "/dev/shm/stint-fuzz-XXXXXX";
     int fd = mkstemp(path);
@@ -178,7 +196,15 @@ static struct stint_limiter *open_file(struct stint_options *options, const char
     assert(written);
 
     options->path = path;
-    int error = stint_open(options, &limiter);
+    int error;
+    if (attach) { /* the shape is the file's */
+        struct stint_options shapeless = *options;
+        shapeless.max_keys = 0;
+        shapeless.shards = shapeless.max_policies = shapeless.labels = 0;
+        error = stint_attach(&shapeless, &limiter);
+    } else {
+        error = stint_open(options, &limiter);
+    }
     check_slept();
     unlink(path);
     options->path = NULL;
@@ -191,8 +217,16 @@ static struct stint_limiter *open_file(struct stint_options *options, const char
         check_untouched(after, table, size);
         free(after);
     }
-    close(fd);
+    *kept = fd;
     return limiter;
+}
+
+/* A reader has not changed a byte. */
+static void check_read_only(int fd, const char *table, size_t size) {
+    char *after = fuzz_malloc(size);
+    bool read = pread(fd, after, size, 0) == (ssize_t)size;
+    assert(read && memcmp(after, table, size) == 0);
+    free(after);
 }
 
 /* ---- Use ------------------------------------------------------------------------------------- */
@@ -209,6 +243,27 @@ static void check_policies(const struct stint_limiter *limiter) {
     assert(count <= MAX_POLICIES);
 }
 
+/* What is told is within what there can be, and all of it can be read. */
+static bool check_entry(void *context, const struct stint_entry *entry) {
+    uint64_t *left = context;
+    unsigned sum = 0;
+
+    assert((*left)-- != 0 && entry->policy < MAX_POLICIES);
+    assert(entry->label_length <= STINT_LABEL_SIZE);
+    assert((entry->label != NULL) == (entry->label_length != 0));
+    for (uint32_t i = 0; i < entry->label_length; i++)
+        sum += (unsigned char)entry->label[i];
+    return sum != 1; /* so that all are read */
+}
+
+static void check_entries(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+
+    assert(stint_stats_get(limiter, &stats) == 0);
+    uint64_t left = stats.slots;
+    assert(stint_each(limiter, check_entry, &left) == 0);
+}
+
 static void check_counts(struct stint_limiter *limiter) {
     struct stint_stats stats = STINT_STATS_INIT;
     size_t size = (size_t)16 << 10;
@@ -216,7 +271,8 @@ static void check_counts(struct stint_limiter *limiter) {
 
     assert(stint_stats_get(limiter, &stats) == 0);
     assert(stats.used <= stats.slots && stats.live <= stats.used);
-    assert(stats.policies <= MAX_POLICIES && stats.memory == whole.size);
+    assert(stats.policies <= MAX_POLICIES && stats.memory == limiter->memory.size);
+    check_entries(limiter);
     for (uint32_t id = 0; id < stats.policies; id++) {
         struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
         assert(stint_policy_stats_get(limiter, id, &counts) == 0);
@@ -308,6 +364,14 @@ static void call(struct input *input, struct stint_limiter *limiter) {
                      verdicts);
         check_verdict(&requests[0], verdicts);
         break;
+    case 15: {
+        char bytes[64];
+        size_t length = input_below(input, sizeof bytes);
+        input_bytes(input, bytes, length);
+        int error = stint_label(limiter, requests[0].key, bytes, length);
+        assert(error == 0 || error == -EROFS || (error == -ENOENT && limiter->labels == NULL));
+        break;
+    }
     default:
         stint_decide(limiter, &requests[0], STINT_NOW, verdicts);
         check_verdict(&requests[0], verdicts);
@@ -322,23 +386,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct stint_options options;
     struct stint_limiter *limiter;
 
-    if (whole.bytes == NULL)
-        make_whole();
+    if (in_memory.bytes == NULL) {
+        make_whole(&in_memory, false);
+        make_whole(&in_file, true);
+    }
     uint8_t form = (uint8_t)input_number(&input, 1);
-    size_t cut = (form & 12) == 12 ? (size_t)input_below(&input, whole.size + 1) : 0;
-    size_t table_size = whole.size - cut;
+    const bool file = (form & 32) != 0, read_only = file && (form & 192) == 192;
+    const struct whole *whole = file ? &in_file : &in_memory;
+    size_t cut = (form & 12) == 12 ? (size_t)input_below(&input, whole->size + 1) : 0;
+    size_t table_size = whole->size - cut;
+    int fd = -1;
     options = options_of(form & 3 ? (form & 3) - 1u : 0);
     if ((form & 16) != 0)
         options.secret = NULL;
     now = T0 + input_number(&input, 2) * UINT64_C(1000000);
 
-    char *damaged = exact_copy(whole.bytes, whole.size);
+    if (read_only)
+        options.flags |= STINT_READ_ONLY;
+
+    char *damaged = exact_copy(whole->bytes, whole->size);
     size_t patches = (size_t)input_below(&input, PATCHES);
     for (size_t i = 0; i < patches; i++)
-        patch(&input, damaged);
+        patch(&input, whole, damaged);
     char *table = NULL;
-    if ((form & 32) != 0) {
-        limiter = open_file(&options, damaged, table_size);
+    if (file) {
+        limiter = open_file(&options, (form & 64) != 0, damaged, table_size, &fd);
     } else {
         void *memory; /* of just that size */
         if (posix_memalign(&memory, 64, table_size) != 0)
@@ -347,7 +419,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         memcpy(table, damaged, table_size);
         limiter = open_memory(&options, table, table_size);
     }
-    free(damaged);
     if (limiter != NULL) {
         check_policies(limiter);
         for (size_t i = 0; i < CALLS && input.left > 0; i++)
@@ -355,7 +426,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_policies(limiter);
         check_counts(limiter);
         stint_close(limiter);
+        if (read_only)
+            check_read_only(fd, damaged, table_size);
     }
+    if (fd >= 0)
+        close(fd);
+    free(damaged);
     free(table);
     return 0;
 }
