@@ -119,8 +119,7 @@ struct header {
     uint32_t max_policies;
     uint32_t lanes;
     uint64_t size; /* bytes, of the mapping */
-    /* What this version does not know yet: 0. */
-    uint64_t features; /* a bit for each thing that an opener must know of */
+    uint64_t features; /* a bit for each thing that an opener must know of; 0: none is known yet */
     uint64_t labels;   /* names of keys: their offset, bytes; 0: there are none */
     uint64_t labels_count;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];

@@ -4,9 +4,9 @@
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
- *     +--------+----------+---------+----------------------------+--------+----------------------+
- *     | header | policies | records | counters, a row per lane   | shards | lines                |
- *     +--------+----------+---------+----------------------------+--------+----------------------+
+ *     +--------+----------+---------+--------------------------+--------+-----------------+--------+
+ *     | header | policies | records | counters, a row per lane | shards | lines           | labels |
+ *     +--------+----------+---------+--------------------------+--------+-----------------+--------+
  *
  *     line, 64 bytes                  slot, 16 bytes
  *     +------+------+------+------+   word 0  tag    what the slot is for
