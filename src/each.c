@@ -21,6 +21,29 @@ struct stripe {
     bool zero;      /* this is stripe 0 */
 };
 
+/* Which numbers are in a set: bits by hash, 16 for each member. Most questions are about others,
+ * and without it each would be a cache miss or many. */
+struct filter {
+    uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
+    uint64_t count;
+};
+
+static void filter_make(struct filter *filter, uint64_t members) {
+    filter->count = members * 16 + 64;
+    filter->bits = calloc(filter->count / 64 + 1, sizeof(*filter->bits));
+}
+
+static void filter_add(const struct filter *filter, uint64_t number) {
+    uint64_t bit = part_of(mix(number, 1), filter->count);
+    if (filter->bits != NULL)
+        filter->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+static bool filter_has(const struct filter *filter, uint64_t number) {
+    uint64_t bit = part_of(mix(number, 1), filter->count);
+    return filter->bits == NULL || (filter->bits[bit / 64] >> bit % 64 & 1) != 0;
+}
+
 /* What is told of a table at one instant, and whom. */
 struct telling {
     struct stint_limiter *limiter;
@@ -28,16 +51,28 @@ struct telling {
     bool whole; /* line and tag tell a key's hash */
     bool (*callback)(void *context, const struct stint_entry *entry);
     void *context;
+    struct filter labels; /* keys that have one */
     struct stripe *stripes;
     size_t count, room;
 };
+
+/* Finds out which keys have labels. */
+static void labels_filter(struct telling *telling) {
+    const struct stint_limiter *limiter = telling->limiter;
+    const uint64_t count = limiter->label_sets * LABELS_IN_SET;
+
+    filter_make(&telling->labels, count);
+    for (uint64_t i = 0; i < count; i++)
+        filter_add(&telling->labels, stint_label_key(&limiter->labels[i]));
+}
 
 /* Tells of a key, with its label. Returns what the callback says. */
 static bool entry_tell(const struct telling *telling, struct stint_entry *entry) {
     struct label_read label = {0};
 
     if (telling->limiter->labels != NULL &&
-        (entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0) {
+        (entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
+        filter_has(&telling->labels, entry->key)) {
         stint_label_read(telling->limiter, entry->key, &label);
         entry->refused_windows = label.refused;
         entry->label_length = label.length;
@@ -136,12 +171,21 @@ static int stripe_compare(const void *a, const void *b) {
     return one->place < other->place ? -1 : one->place > other->place;
 }
 
+/* Places of the stripes of one key are in one of these, or in two that are next to each other. */
+static uint64_t neighbourhood(const struct stripe *stripe, uint64_t place) {
+    return mix(place / STRIPES_OF_KEY_MAX, stripe->policy);
+}
+
 /* Whether there is another stripe, kept and sorted, of the key of which this one would be
  * stripe 0. */
-static bool is_stripe_0(const struct telling *telling, const struct stripe *stripe) {
+static bool is_stripe_0(const struct telling *telling, const struct filter *places,
+                        const struct stripe *stripe) {
     struct stripe asked = *stripe;
     size_t from = 0, to = telling->count;
 
+    if (!filter_has(places, neighbourhood(stripe, stripe->base)) &&
+        !filter_has(places, neighbourhood(stripe, stripe->base + STRIPES_OF_KEY_MAX)))
+        return false;
     asked.place = stripe->base + 1;
     while (from < to) {
         size_t middle = from + (to - from) / 2;
@@ -156,11 +200,11 @@ static bool is_stripe_0(const struct telling *telling, const struct stripe *stri
 }
 
 /* Whether a key has a label. */
-static bool labelled(const struct stint_limiter *limiter, stint_key key) {
+static bool labelled(const struct telling *telling, stint_key key) {
     struct label_read label;
-    if (limiter->labels == NULL)
+    if (telling->limiter->labels == NULL || !filter_has(&telling->labels, key))
         return false;
-    stint_label_read(limiter, key, &label);
+    stint_label_read(telling->limiter, key, &label);
     return label.refused != 0;
 }
 
@@ -168,21 +212,20 @@ static bool labelled(const struct stint_limiter *limiter, stint_key key) {
  * are several that it could be. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, stint_key *key) {
-    const struct stint_limiter *limiter = telling->limiter;
-    const uint64_t traits = policy_traits(&limiter->policies[first->policy]);
+    const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);
     const uint32_t stripes = traits_stripes((uint32_t)traits);
 
     *key = first->hash;
     if (first->zero)
         return true;
     /* Refusals are marked in stripe 0 (those that drain in all of them). */
-    if (first == last && ((first->flags & STINT_ENTRY_REFUSED) != 0 || labelled(limiter, *key)))
+    if (first == last && ((first->flags & STINT_ENTRY_REFUSED) != 0 || labelled(telling, *key)))
         return true;
     /* The first is stripe 1, or as much later as there is room behind the last. */
     const uint64_t span = last->place - first->place;
     for (uint32_t number = 1; number + span < stripes; number++) {
         stint_key asked = stripe_base_key(first->place - number);
-        if (labelled(limiter, asked) || (span != 0 && span + 2 == stripes)) {
+        if (labelled(telling, asked) || (span != 0 && span + 2 == stripes)) {
             *key = asked;
             return true;
         }
@@ -194,12 +237,17 @@ static bool stripes_key(const struct telling *telling, const struct stripe *firs
 static void stripes_tell(struct telling *telling) {
     struct stripe *stripes = telling->stripes;
     const size_t count = telling->count;
+    struct filter places;
 
     if (count == 0)
         return;
+    filter_make(&places, count);
+    for (size_t i = 0; i < count; i++)
+        filter_add(&places, neighbourhood(&stripes[i], stripes[i].place));
     qsort(stripes, count, sizeof(*stripes), stripe_compare);
     for (size_t i = 0; i < count; i++)
-        stripes[i].zero = is_stripe_0(telling, &stripes[i]);
+        stripes[i].zero = is_stripe_0(telling, &places, &stripes[i]);
+    free(places.bits);
     for (size_t i = 0; i < count; i++)
         if (stripes[i].zero)
             stripes[i].place = stripes[i].base;
@@ -235,12 +283,15 @@ int stint_each(struct stint_limiter *limiter,
                               .context = context};
     enum told told = GO_ON;
 
+    if (limiter->labels != NULL)
+        labels_filter(&telling);
     for (uint64_t line = 0; line < table->line_count && told == GO_ON; line++)
         for (uint32_t i = 0; i < LINE_SLOTS && told == GO_ON; i++)
             told = slot_each(&telling, line, &table->lines[line].slots[i]);
     if (told == GO_ON)
         stripes_tell(&telling);
     free(telling.stripes);
+    free(telling.labels.bits);
     return told == NO_MEMORY
                ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each")
                : 0;

@@ -29,4 +29,7 @@ struct label_read {
 /* Reads what is known of a key: all 0 if that is nothing. */
 void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read);
 
+/* The key of one label; anything if it is nobody's. */
+stint_key stint_label_key(const struct label *label);
+
 #endif
