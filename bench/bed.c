@@ -114,6 +114,14 @@ static struct path path_of(const struct row *row) {
     return *path;
 }
 
+/* The first of January or of July, whichever is months away on both sides, so that no year that
+ * starts there ends during the run. */
+static uint64_t begun_long_ago(time_t now) {
+    struct tm tm;
+    (void)gmtime_r(&now, &tm);
+    return tm.tm_mon >= 3 && tm.tm_mon < 9 ? 0 : 181 * DAY;
+}
+
 void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t fit) {
     const struct workload_kind *kind = &workloads[row->workload];
     const struct path path = path_of(row);
@@ -171,8 +179,11 @@ void bed_open(struct bed *bed, const struct row *row, uint64_t keys, uint32_t fi
         /* The limiter reads the real clock here, so the window must not end during the run: a year
          * of which half has passed. Those of each key's own begin when they do. */
         bed->options.clock = path.still ? bench_still_clock : NULL;
-        bed->policy.window = 366 * DAY;
-        if ((path.policy_flags & STINT_START_PER_KEY) == 0)
+        bed->policy.window = path.calendar != 0 ? 0 : 366 * DAY;
+        bed->policy.calendar = path.calendar;
+        if (path.calendar != 0)
+            bed->policy.start = (int64_t)begun_long_ago(time.tv_sec);
+        else if ((path.policy_flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0)
             bed->policy.start = (int64_t)(bed->start - 183 * DAY);
     }
     bed->epoch_ns = bed->kind->windows || path.still ? bed->policy.window : 0;

@@ -83,7 +83,7 @@ enum floor {
 struct path {
     uint32_t cost, flags; /* of a request */
     bool own_limit;       /* the request's limit is one below the policy's */
-    uint32_t policy_flags, max_reserved;
+    uint32_t policy_flags, max_reserved, calendar;
     bool roll_over; /* the policy's capacity is one above its limit */
     bool still;     /* the limiter's clock stands still, but costs what it always does */
     unsigned stripes, parts;

@@ -36,6 +36,8 @@ enum workload {
     PATH_REFUND,
     PATH_SMOOTH,
     PATH_PER_KEY,
+    PATH_FIRST,
+    PATH_CALENDAR,
     PATH_STRIPED,
     PATH_ALL_1,
     PATH_ALL_2,

@@ -362,7 +362,8 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = limiter->policies[id].reserved |
                        (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->alias |
-                       record->companion | record->ban_after | record->ban;
+                       record->companion | record->ban_after | record->ban |
+                       (record->calendar > STINT_CALENDAR_YEAR);
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
         unknown |= record->reserved[i];

@@ -44,6 +44,9 @@ static const char *const kinds[] = {
     "268435456/minute stripes=64",
     "3/minute jitter=20% near=50%",
     "3/minute shadow",
+    "3/minute start=first",
+    "3/month",
+    "4/year start=2024-02-28T12:00:00-11:30",
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 

@@ -30,12 +30,17 @@ TEST(test_striped) {
     check_kind(STRIPED);
 }
 
+TEST(test_first) {
+    check_kind(BY_FIRST);
+}
+
 /* Four slots for four keys and a flood of others: a slot that carries must not change hands. */
 TEST(test_crowded) {
     check_turning(ROLLING, 2, false);
     check_turning(RESERVING, 2, false);
     check_turning(SMOOTH, 2, false);
     check_turning(PER_KEY, 2, false);
+    check_turning(BY_FIRST, 2, false);
 }
 
 /* ---- A hot key in stripes -------------------------------------------------------------------- */
@@ -368,12 +373,19 @@ TEST(test_all_or_nothing) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rolling),        cmocka_unit_test(test_reserving),
-        cmocka_unit_test(test_smooth),         cmocka_unit_test(test_per_key),
-        cmocka_unit_test(test_striped),        cmocka_unit_test(test_crowded),
-        cmocka_unit_test(test_hot_key),        cmocka_unit_test(test_hot_key_gathers),
-        cmocka_unit_test(test_all_or_nothing), cmocka_unit_test(test_striped_beside_too_dear),
-        cmocka_unit_test(test_charges),        cmocka_unit_test(test_plain_to_rolling),
+        cmocka_unit_test(test_rolling),
+        cmocka_unit_test(test_reserving),
+        cmocka_unit_test(test_smooth),
+        cmocka_unit_test(test_per_key),
+        cmocka_unit_test(test_striped),
+        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_crowded),
+        cmocka_unit_test(test_hot_key),
+        cmocka_unit_test(test_hot_key_gathers),
+        cmocka_unit_test(test_all_or_nothing),
+        cmocka_unit_test(test_striped_beside_too_dear),
+        cmocka_unit_test(test_charges),
+        cmocka_unit_test(test_plain_to_rolling),
     };
     return cmocka_run_group_tests_name("features-threads", tests, NULL, NULL);
 }

@@ -207,8 +207,12 @@ TEST(test_line_of_one_key) {
 TEST(test_untracked_is_not_given_back) {
     static const struct {
         uint32_t flags, stripes, capacity;
-    } kinds[] = {
-        {0, 0, 0}, {STINT_SMOOTH, 0, 0}, {STINT_START_PER_KEY, 0, 0}, {0, 2, 0}, {0, 0, 5}};
+    } kinds[] = {{0, 0, 0},
+                 {STINT_SMOOTH, 0, 0},
+                 {STINT_START_PER_KEY, 0, 0},
+                 {STINT_START_FIRST, 0, 0},
+                 {0, 2, 0},
+                 {0, 0, 5}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         test_time = T0;
         struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);

@@ -15,9 +15,8 @@
  *
  *  - A call is decided at the time that it was given, or that it read; that time is in its verdict.
  *    One that is later than the allowance may be decided at the time that the clock said during the
- *    call.
- *    So may any where windows are months: others' are of milliseconds, and a slot that goes from
- *    one of these to one of those while a thread looks may seem to be far ahead.
+ *    call. So may any where windows are months: others' are of milliseconds, and a slot that goes
+ *    from one of those to one of these while a thread looks may seem to be far ahead.
  *  - A window that is over by the time of another key's call that had begun may be lost, the slot
  *    having gone to that key (or to another claim of this one, by a call that overlaps others).
  *    What comes after is in a later window, never again in the lost one (A, H).

@@ -215,7 +215,8 @@ static void assert_fields(const char *options, uint32_t capacity, uint32_t max_r
 }
 
 TEST(test_options_of_features) {
-    const uint32_t smooth = STINT_SMOOTH, per_key = STINT_START_PER_KEY, shadow = STINT_SHADOW;
+    const uint32_t smooth = STINT_SMOOTH, per_key = STINT_START_PER_KEY, shadow = STINT_SHADOW,
+                   first = STINT_START_FIRST;
     assert_fields("", 0, 0, 0, 0, 0, 0);
     assert_fields(" capacity=1", 1, 0, 0, 0, 0, 0);
     assert_fields(" capacity=150", 150, 0, 0, 0, 0, 0);
@@ -228,6 +229,9 @@ TEST(test_options_of_features) {
     assert_fields(" stripes=2", 0, 0, 2, 0, 0, 0);
     assert_fields(" stripes=64", 0, 0, 64, 0, 0, 0);
     assert_fields(" start=per-key", 0, 0, 0, per_key, 0, 0);
+    assert_fields(" start=first", 0, 0, 0, first, 0, 0);
+    assert_fields(" Start=First capacity=9 count-refused", 9, 0, 0, first | STINT_COUNT_REFUSED, 0,
+                  0);
     assert_fields(" smooth", 0, 0, 0, smooth, 0, 0);
     assert_fields(" near=80%", 0, 0, 0, 0, 80, 0);
     assert_fields(" near=1%", 0, 0, 0, 0, 1, 0);
@@ -274,6 +278,9 @@ TEST(test_options_of_features_wrong) {
         {"stripes=4294967298", 8},
         {"stripes=2 stripes=2", 10},
         {"start=per-ke", 6},
+        {"start=firs", 6},
+        {"start=firstly", 11},
+        {"start=first start=per-key", 12},
         {"start=perkey", 6},
         {"start=per-keys", 13},
         {"start=per-key start=2024-01-01", 14},
@@ -324,6 +331,10 @@ TEST(test_options_of_features_wrong) {
         "stripes=4 capacity=200",
         "stripes=4 reserve=1",
         "stripes=4 start=per-key",
+        "stripes=4 start=first",
+        "capacity=200 start=first",
+        "reserve=5 start=first",
+        "smooth start=first",
         "stripes=4 count-refused",
         "stripes=3",
         "capacity=268435456 reserve=1",
@@ -562,6 +573,71 @@ TEST(test_arguments) {
     assert_int_equal(stint_policy_format(&policy, NULL, 10), -EINVAL);
 }
 
+/* Months and years of the calendar. */
+TEST(test_calendar) {
+    const int64_t day = (int64_t)DAY, hour = (int64_t)HOUR, minute = (int64_t)MINUTE;
+    const int64_t year_2024 = 19723 * day, march = (31 + 29) * day;
+    const struct {
+        const char *text, *written; /* NULL: the same */
+        uint32_t calendar;
+        int32_t offset;
+        int64_t start;
+    } cases[] = {
+        {"5/month", NULL, STINT_CALENDAR_MONTH, 0, 0},
+        {"5/year", NULL, STINT_CALENDAR_YEAR, 0, 0},
+        {"5 per Month", "5/month", STINT_CALENDAR_MONTH, 0, 0},
+        {"5r/ YEAR", "5/year", STINT_CALENDAR_YEAR, 0, 0},
+        {"5/month start=2024-03-15", "5/month start=2024-03-15T00:00:00Z", STINT_CALENDAR_MONTH, 0,
+         year_2024 + march + 14 * day},
+        {"5/month start=2024-03-15T09:30:00.25Z", NULL, STINT_CALENDAR_MONTH, 0,
+         year_2024 + march + 14 * day + 9 * hour + 30 * minute + (int64_t)(250 * MS)},
+        {"5/month start=2024-03-15T09:30:00+14:00", NULL, STINT_CALENDAR_MONTH, 840,
+         year_2024 + march + 14 * day + 9 * hour + 30 * minute},
+        {"5/year start=2024-01-01T00:00:00-12:00", NULL, STINT_CALENDAR_YEAR, -720, year_2024},
+        {"5/year start=1970-01-01T00:00:00+05:45", NULL, STINT_CALENDAR_YEAR, 345, 0},
+        {"5/year start=1969-12-28T23:59:59.99-00:30", NULL, STINT_CALENDAR_YEAR, -30,
+         -3 * day - (int64_t)(10 * MS)},
+        {"5/month start=2024-03-15T09:30:00-00:00", "5/month start=2024-03-15T09:30:00Z",
+         STINT_CALENDAR_MONTH, 0, year_2024 + march + 14 * day + 9 * hour + 30 * minute},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stint_policy got = parse(cases[i].text), expected = make_policy("", 5, 0, 0, 0);
+        expected.calendar = cases[i].calendar;
+        expected.offset = cases[i].offset;
+        expected.start = cases[i].start;
+        if (memcmp(&got, &expected, sizeof got) != 0)
+            fail_msg("\"%s\": start %" PRId64 ", offset %d", cases[i].text, got.start, got.offset);
+        char text[100];
+        assert_true(stint_policy_format(&got, text, sizeof text) > 0);
+        assert_string_equal(text, cases[i].written != NULL ? cases[i].written : cases[i].text);
+    }
+    assert_wrong("5/2 months", 4);
+    assert_wrong("5/months", 2);
+    assert_wrong("5/mon", 2);
+    assert_wrong("5/2 month", 2);
+    assert_wrong("5/1year", 2);
+    assert_wrong("5/yearly", 2);
+    assert_wrong("5/month start=2024-02-30", 22);
+    static const char *const contradictions[] = {
+        "5/month start=2024-01-29",
+        "5/year start=2024-02-29",
+        "5/month start=2024-01-31T23:00:00-02:00",
+        "5/month start=2024-01-01T00:00:00+14:01",
+        "5/month start=2024-01-01T00:00:00-12:01",
+        "5/month start=per-key",
+        "5/month start=first",
+        "5/month capacity=6",
+        "5/month reserve=6",
+        "5/month stripes=2",
+        "5/month smooth",
+    };
+    for (size_t i = 0; i < sizeof contradictions / sizeof contradictions[0]; i++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        if (stint_policy_parse(contradictions[i], &policy, NULL) != -EINVAL)
+            fail_msg("\"%s\" parses", contradictions[i]);
+    }
+}
+
 /* Whatever a text is cut to, it parses, or the wrong character is in it or is its end. */
 TEST(test_prefixes) {
     static const char *const texts[] = {
@@ -573,6 +649,9 @@ TEST(test_prefixes) {
         "10K/hour capacity=20K reserve=200 near=80% jitter=10% start=per-key shadow",
         "100/5s shadow stripes=16 near=7%",
         "100/5s shadow smooth jitter=100%",
+        "10000 per month shadow start=2024-01-28T05:00:00.25-11:30",
+        "7/year start=2024-01-28 shadow near=5%",
+        "7/s start=first shadow near=5%",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(parse(texts[i]).flags & STINT_SHADOW, STINT_SHADOW);
@@ -587,7 +666,7 @@ TEST(test_prefixes) {
                 assert_memory_equal(&policy, &before, sizeof policy);
             } else {
                 assert_null(wrong);
-                assert_true(policy.limit > 0 && policy.window > 0);
+                assert_true(policy.limit > 0 && (policy.window > 0) == (policy.calendar == 0));
             }
             free(copy);
         }
@@ -665,7 +744,20 @@ TEST(test_round_trip) {
             policy.limit = policy.limit < 64 ? 64 : policy.limit;
             break;
         }
-        if (policy.stripes == 0 && below(3) == 0) {
+        bool plain = policy.capacity == 0 && policy.max_reserved == 0 && policy.stripes == 0 &&
+                     (policy.flags & STINT_SMOOTH) == 0;
+        if (plain && below(2)) {
+            if (below(2)) {
+                policy.flags |= STINT_START_FIRST;
+                policy.start = 0;
+            } else { /* within the days of January 1971 */
+                policy.window = 0;
+                policy.calendar = 1 + (uint32_t)below(2);
+                policy.offset = (int32_t)below(840 + 720 + 1) - 720;
+                policy.start =
+                    (int64_t)(365 * DAY + below(28 * DAY / STINT_TICK_NS) * STINT_TICK_NS);
+            }
+        } else if (policy.stripes == 0 && below(3) == 0) {
             policy.flags |= STINT_START_PER_KEY;
             policy.start = 0;
         }
@@ -718,6 +810,7 @@ int main(void) {
         cmocka_unit_test(test_starts),
         cmocka_unit_test(test_wrong),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_calendar),
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_round_trip_of_extremes),

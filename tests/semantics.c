@@ -542,11 +542,14 @@ TEST(test_late_without_a_slot) {
         make_policy("rolling", 9, MINUTE, 0, 0),
         make_policy("reserving", 9, MINUTE, 0, 0),
         make_policy("striped", 9, MINUTE, 0, 0),
+        make_policy("first", 9, MINUTE, 0, STINT_START_FIRST),
+        make_policy("month", 9, 0, 0, 0),
     };
     enum { POLICIES = sizeof policies / sizeof policies[0], CALLS = 5 };
     policies[3].capacity = 20;
     policies[4].max_reserved = 20;
     policies[5].stripes = 4;
+    policies[7].calendar = STINT_CALENDAR_MONTH;
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t ids[POLICIES];
     for (size_t p = 0; p < POLICIES; p++)

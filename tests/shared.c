@@ -330,6 +330,8 @@ TEST(test_damaged_table) {
         {policy + offsetof(struct policy, rules) + 24 + 15, 0x7f, "policy 0"}, /* jitter */
         {policy + offsetof(struct policy, rules) + 24 + 18, 0x70, "policy 0"}, /* stripes */
         {policy + offsetof(struct policy, reciprocal), 0x01, "policy 0"},
+        {record + offsetof(struct policy_record, calendar), STINT_CALENDAR_MONTH, "policy 0"},
+        {record + offsetof(struct policy_record, offset), 0x01, "policy 0"},
         {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
         {record, 0x80, "policy 0"},
         {policy + offsetof(struct policy, largest) + 4, 0x01, "policy 0"},
@@ -360,7 +362,12 @@ TEST(test_damaged_table) {
         {record + offsetof(struct policy_record, flags), 4, RECORD_UNNAMED,
          "policy 0 of the table"},
         {record + offsetof(struct policy_record, alias),
-         sizeof(struct policy_record) - offsetof(struct policy_record, alias), 0,
+         offsetof(struct policy_record, calendar) - offsetof(struct policy_record, alias), 0,
+         "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, calendar), 4,
+         STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, ban_after),
+         sizeof(struct policy_record) - offsetof(struct policy_record, ban_after), 0,
          "policy 0 of the table has"},
         {shard + offsetof(struct shard, filter), CACHE_LINE - offsetof(struct shard, filter), 0,
          "shard 0 of the table has a filter"},

@@ -67,6 +67,8 @@ static const struct {
     {"3/10ms name=short", 0, 3, 1},
     {"1M/day name=daily", 0, 1000000, 3},
     {"100/s near=50% jitter=20% name=near", 0, 100, 2},
+    {"100/s start=first name=first", 0, 100, 2},
+    {"1M/month name=monthly", 0, 1000000, 3},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8 };
 
@@ -223,7 +225,8 @@ static bool handle_open(struct handle *handle) {
             return false;
         }
         handle->policies[kind] = (uint32_t)id;
-        handle->lengths[kind] = policy.window;
+        /* Of a month: that ends have rows of their own. */
+        handle->lengths[kind] = policy.window != 0 ? policy.window : 28 * UINT64_C(86400000000000);
     }
     return true;
 }

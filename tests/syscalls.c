@@ -61,12 +61,18 @@ TEST(test_filter) {
     assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
-enum { POLICIES = 6 };
+enum { POLICIES = 8 };
 
 /* Every kind of policy. */
 static const char *const policies[POLICIES] = {
-    "3/minute",         "5/day count-refused",           "4/minute capacity=9 reserve=20",
-    "8/hour stripes=4", "6/minute smooth start=per-key", "2/s jitter=10% near=50%",
+    "3/minute",
+    "5/day count-refused",
+    "4/minute capacity=9 reserve=20",
+    "8/hour stripes=4",
+    "6/minute smooth start=per-key",
+    "2/s jitter=10% near=50%",
+    "7/minute start=first",
+    "7/month",
 };
 
 static struct stint_limiter *open_bed(uint32_t flags, uint32_t on_full) {

@@ -40,6 +40,7 @@ static const char *const kinds[] = {
     "3/minute jitter=20% near=50%",
     "3/minute shadow",
     "3/hour start=2024-01-01T00:00:07Z",
+    "3/minute start=first",
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0], KEYS = 5 };
 
@@ -98,6 +99,15 @@ static void look_at_all(const struct bed *bed, struct stint_verdict verdicts[KEY
         verdicts[key] = ask_bed(bed, key, 1, STINT_PEEK);
 }
 
+/* The end of the window that a key's first request would begin now. */
+static uint64_t begun_now(const struct bed *bed) {
+    return test_time / TICK * TICK + bed->policy.window;
+}
+
+static bool begins_with_first(const struct bed *bed) {
+    return (bed->policy.flags & STINT_START_FIRST) != 0;
+}
+
 /* What is used, `passed` windows after one in which all of `used` was taken, `left` ns before the
  * end of the last of them. */
 static uint64_t used_later(const struct bed *bed, uint64_t used, uint64_t passed, uint64_t left) {
@@ -142,6 +152,8 @@ static void check_forward(const char *kind, uint64_t at, uint64_t step) {
         uint64_t passed = step < left ? 0 : (step - left) / window + 1;
         uint64_t end = was->window + passed * window;
         uint64_t used = used_later(&bed, was->used, passed, end - test_time);
+        if (begins_with_first(&bed) && used == 0)
+            end = begun_now(&bed);
         check_look(&bed, key, used, end, at, "forward");
         if (bed.policy.jitter == 0)
             assert_int_equal(used < bed.capacity, step >= was->retry_after);
@@ -185,7 +197,8 @@ static void check_back(const char *kind, uint64_t at, uint64_t step) {
         uint64_t used = before[key].used, end = before[key].window;
         uint64_t ahead = end - (test_time - test_time % TICK);
         if (used == 0 || ahead > window + ALLOWANCE) { /* without a slot there is none to stay in */
-            end -= (end - test_time - 1) / window * window;
+            end = begins_with_first(&bed) ? begun_now(&bed)
+                                          : end - (end - test_time - 1) / window * window;
             anew += used != 0 && ahead < WRAP / 2; /* from there on it seems over */
             used = 0;
         }
@@ -455,6 +468,7 @@ TEST(test_naps) {
                                           "3/minute capacity=3 reserve=4",
                                           "9/minute smooth",
                                           "3/minute start=per-key",
+                                          "3/minute start=first",
                                           "4/minute stripes=2"};
     static const int64_t jumps[] = {0,
                                     1,
@@ -749,11 +763,11 @@ static void check_left_over(const char *kind, uint64_t idle_ticks) {
         uint64_t present = before[key].window + passed * window;
         /* An end before that of the present window is none of the policy's, whose windows are all
          * keys'. */
-        bool own = (bed.policy.flags & STINT_START_PER_KEY) != 0;
+        bool own = (bed.policy.flags & (STINT_START_PER_KEY | STINT_START_FIRST)) != 0;
         bool live = used != 0 && end > (own ? test_time : present - 1) &&
                     end - test_time <= window + ALLOWANCE;
         if (!live) {
-            end = present;
+            end = begins_with_first(&bed) ? begun_now(&bed) : present;
             used = 0;
         }
         if (!live || bed.policy.stripes <= 1)
@@ -780,6 +794,7 @@ TEST(test_left_over) {
                                         "200/day",
                                         "3/minute capacity=2",
                                         "9/minute start=per-key",
+                                        "9/minute start=first",
                                         "8/minute stripes=4",
                                         "3/minute count-refused"};
     for (unsigned kind = 0; kind < sizeof plain / sizeof plain[0]; kind++) {

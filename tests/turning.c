@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "turning.h"
 
-const char *const kind_names[KINDS] = {"rolling", "reserving", "smooth",
-                                       "per key", "striped",   "plain"};
+const char *const kind_names[KINDS] = {"rolling", "reserving", "smooth", "per key",
+                                       "striped", "first",     "plain"};
 
 enum { KEYS_MOST = 5, WINDOWS = 4096 };
 
@@ -12,6 +12,7 @@ struct seen {
     uint32_t refunded;
     uint32_t refused; /* requests for one token, without STINT_RESERVE */
     uint32_t first_refusals;
+    uint64_t end;                /* BY_FIRST: of the window; 0: not seen yet */
     uint64_t least_left;         /* ns, of those granted, and at most the window */
     uint64_t least_refused_left; /* of those refused */
 };
@@ -44,6 +45,15 @@ static void note_phase(struct turning *turning, unsigned key, uint64_t window) {
     if (!__atomic_compare_exchange_n(&turning->phases[key], &seen, phase, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED) &&
         seen != phase)
+        __atomic_fetch_add(&turning->wrong_phases, 1, __ATOMIC_RELAXED);
+}
+
+/* Ends that are a window apart or more have an index each. */
+static void note_end(struct turning *turning, struct seen *window, uint64_t end) {
+    uint64_t seen = 0;
+    if (!__atomic_compare_exchange_n(&window->end, &seen, end, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) &&
+        seen != end)
         __atomic_fetch_add(&turning->wrong_phases, 1, __ATOMIC_RELAXED);
 }
 
@@ -82,7 +92,10 @@ static void turning_body(unsigned member, void *shared) {
             abort(); /* threads cannot use cmocka's asserts */
         struct seen *seen = &turning->seen[key][index];
         uint64_t left = verdict.reset_after < policy->window ? verdict.reset_after : policy->window;
-        note_phase(turning, key, verdict.window);
+        if ((policy->flags & STINT_START_FIRST) != 0)
+            note_end(turning, seen, verdict.window);
+        else
+            note_phase(turning, key, verdict.window);
         __atomic_fetch_add(&seen->granted, verdict.granted, __ATOMIC_RELAXED);
         if (verdict.granted > 0) {
             lower(&seen->least_left, left);
@@ -128,6 +141,9 @@ struct stint_policy policy_of(enum kind kind, unsigned key, uint64_t round) {
     case PER_KEY:
         policy.flags = STINT_START_PER_KEY;
         break;
+    case BY_FIRST:
+        policy.flags = STINT_START_FIRST;
+        break;
     default:
         policy.limit += 4;
         policy.stripes = 2u << (key % 2);
@@ -144,10 +160,14 @@ static uint64_t check_key(const struct turning *turning, enum kind kind, unsigne
                           uint64_t strays) {
     const struct stint_policy *policy = &turning->policies[key];
     uint64_t capacity = policy->capacity ? policy->capacity : policy->limit;
-    uint64_t room = capacity + policy->max_reserved, level = 0, previous = 0, full = 0;
+    uint64_t room = capacity + policy->max_reserved, level = 0, previous = 0, full = 0, end = 0;
 
     for (unsigned w = 0; w < WINDOWS; w++) {
         const struct seen *seen = &turning->seen[key][w];
+        if (seen->end != 0) {
+            assert_true(seen->end >= end + policy->window);
+            end = seen->end;
+        }
         uint64_t granted = seen->granted - seen->refunded, least = 0, most = 0;
         if (kind == ROLLING || kind == RESERVING) {
             level = (level > policy->limit ? level - policy->limit : 0) + granted;

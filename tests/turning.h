@@ -11,13 +11,24 @@
  *    of it when no less time was left than `least_left`, the least of any granted in w. So
  *    ceil(granted(w - 1) * least_left / window) + granted(w) <= limit. If one token was refused
  *    with `left`, then ceil(granted(w - 1) * left / window) + granted(w) >= limit.
- *  - Others: granted(w) <= limit; if one token was refused, equal. */
+ *  - Others: granted(w) <= limit; if one token was refused, equal. Windows that begin with first
+ *    requests have no tick in common. */
 #ifndef STINT_TESTS_TURNING_H
 #define STINT_TESTS_TURNING_H
 
 #include "team.h"
 
-enum kind { ROLLING, RESERVING, SMOOTH, PER_KEY, STRIPED, FEATURES, PLAIN = FEATURES, KINDS };
+enum kind {
+    ROLLING,
+    RESERVING,
+    SMOOTH,
+    PER_KEY,
+    STRIPED,
+    BY_FIRST, /* STINT_START_FIRST */
+    FEATURES,
+    PLAIN = FEATURES,
+    KINDS
+};
 extern const char *const kind_names[KINDS];
 
 /* The policy of a key. */

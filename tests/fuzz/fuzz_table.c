@@ -84,7 +84,9 @@ static void make_whole(struct whole *whole, bool file) {
                                         "4/10s name=c smooth",
                                         "8/minute name=d stripes=4",
                                         "2/day name=e start=per-key shadow jitter=5% near=50%",
-                                        "3/h name=f count-refused"};
+                                        "3/h name=f count-refused",
+                                        "3/h name=g start=first",
+                                        "9/month name=h start=2024-01-15T09:00:00+05:30"};
     struct stint_options options = options_of(STINT_FULL_ADMIT);
     struct stint_limiter *limiter;
 

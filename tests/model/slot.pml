@@ -18,7 +18,8 @@
  * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
  * THREADS, CALLS0 CALLS1
  * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
- * policies, LENGTH0 START0 LENGTH1 START1 of their windows, LAST tick of the clock, USED (slots that
+ * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
+ * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
  * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
  * that threads may make beside takes), REPLACE (STINT_FULL_REPLACE). */
 
@@ -55,6 +56,9 @@
 #endif
 #ifndef START0
 #define START0 0
+#endif
+#ifndef FIRST
+#define FIRST 0
 #endif
 #ifndef LENGTH1
 #define LENGTH1 1
@@ -106,9 +110,14 @@
 
 #define LENGTH(key) ((key) == 0 -> LENGTH0 : LENGTH1)
 #define START(key)  ((key) == 0 -> START0 : START1)
+#define IS_FIRST(key) (FIRST >> (key) & 1)
 #define WINDOW_END(key, tick)                                                                      \
-    (((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) - 7 * LENGTH(key) +      \
-     START(key))
+    (IS_FIRST(key) -> (tick) + LENGTH(key)                                                         \
+                    : ((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) -        \
+                          7 * LENGTH(key) + START(key))
+#if FIRST && LENGTH0 > 2
+#error "PROMISE_A_windows_apart looks at the ends beside an end"
+#endif
 #if LAST + LENGTH0 > 14 || LAST + LENGTH1 > 14
 #error "16 ends fit in a word of counts"
 #endif
@@ -189,6 +198,10 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
 /* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= LIMIT)
+/* Windows that begin with first requests have no tick in common: no two ends are beside each other. */
+#define PROMISE_A_windows_apart(k, end)                                                            \
+    (replaced[k] || !IS_FIRST(k) || LENGTH(k) == 1 ||                                              \
+     (GRANTED_IN(k, end + 1) == 0 && GRANTED_IN(k, end - 1) == 0))
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
@@ -288,7 +301,8 @@ hidden short before;
 
 #define GRANT(end)                                                                                 \
     GRANT_MORE(call[me].key, end);                                                                 \
-    assert(PROMISE_A_within_limit(call[me].key, end)); assert(I3_one_slot_of_a_key)
+    assert(PROMISE_A_within_limit(call[me].key, end));                                             \
+    assert(PROMISE_A_windows_apart(call[me].key, end)); assert(I3_one_slot_of_a_key)
 
 #define GRANTED(end)                                                                               \
     granted_key = call[me].key; granted_end = end; goto next
@@ -433,7 +447,7 @@ found_tag:
         fi;
         if
         :: STATE_USED(state) < LIMIT -> goto decide_cas /* a cost, flags, a limit of its own */
-        :: STATE_USED(state) < LIMIT && hot && !STATE_REFUSED(state) &&
+        :: STATE_USED(state) < LIMIT && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
            STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
         :: STATE_USED(state) == LIMIT && STATE_REFUSED(state) -> goto refuse
         :: STATE_USED(state) == LIMIT && !STATE_REFUSED(state) -> goto decide_cas
