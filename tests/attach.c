@@ -393,7 +393,7 @@ TEST(test_each_striped_refused) {
 
 /* ---- Read only ------------------------------------------------------------------------------- */
 
-enum { KINDS = 9 };
+enum { KINDS = 11 };
 
 /* A policy of each kind. */
 static void add_kinds(struct stint_limiter *limiter) {
@@ -405,6 +405,8 @@ static void add_kinds(struct stint_limiter *limiter) {
                                              "5/minute name=near near=50% jitter=10%",
                                              "5/minute name=shadow shadow",
                                              "5/minute name=counting count-refused",
+                                             "5/hour name=first start=first",
+                                             "5/month name=month",
                                              "5/d name=day"};
     for (uint32_t id = 0; id < KINDS; id++) {
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -500,7 +502,7 @@ TEST(test_read_only) {
     static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
                                      3 * MINUTE, 100 * DAY, 0};
     struct stint_options options = shared_options(50);
-    options.max_policies = 10;
+    options.max_policies = KINDS + 1;
     options.labels = 4;
     options.on_full = STINT_FULL_REFUSE;
     options.secret = test_secret();
