@@ -118,7 +118,7 @@ struct header {
     uint64_t max_keys;
     uint32_t max_policies;
     uint32_t lanes;
-    uint64_t size; /* bytes, of the mapping */
+    uint64_t size;     /* bytes, of the mapping */
     uint64_t features; /* a bit for each thing that an opener must know of; 0: none is known yet */
     uint64_t labels;   /* names of keys: their offset, bytes; 0: there are none */
     uint64_t labels_count;

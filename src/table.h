@@ -4,9 +4,9 @@
  *
  * A limiter is one mapping without pointers inside, so that it can be shared:
  *
- *     +--------+----------+---------+--------------------------+--------+-----------------+--------+
- *     | header | policies | records | counters, a row per lane | shards | lines           | labels |
- *     +--------+----------+---------+--------------------------+--------+-----------------+--------+
+ *     +--------+----------+---------+--------------------------+--------+----------------+--------+
+ *     | header | policies | records | counters, a row per lane | shards | lines          | labels |
+ *     +--------+----------+---------+--------------------------+--------+----------------+--------+
  *
  *     line, 64 bytes                  slot, 16 bytes
  *     +------+------+------+------+   word 0  tag    what the slot is for
@@ -136,8 +136,8 @@ static inline bool table_hash(const struct table *table, uint64_t line, uint64_t
     if (!table_hashes_whole(table))
         return true;
     /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
-     * of the shard's last. Of the top bits that lead to one of these lines, the largest are those at
-     * the end of the line, and there is at most one less. */
+     * of the shard's last. The largest top bits that lead to one of these lines are those at the
+     * end of the line. At most one less leads there, too. */
     for (uint32_t wrapped = 0; wrapped < 2; wrapped++) {
         const uint64_t from = line + wrapped * table->shard_lines;
         const uint64_t top = (((from + 1) << bits) - 1) / table->line_count;

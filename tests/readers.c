@@ -130,8 +130,8 @@ TEST(test_death_in_label) {
     }
 }
 
-/* While one names a key, another does, at each step of the first; and somebody looks at each step of
- * both. */
+/* While one names a key, another does, at each step of the first; and somebody looks at each step
+ * of both. */
 static struct meeting {
     struct stint_limiter *limiter;
     uint64_t at;       /* the step of the first at which the second comes */

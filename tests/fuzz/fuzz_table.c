@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The stint authors
  *
  * A table that somebody else wrote: a whole one, damaged wherever and however the input says, in
- * memory or as a file, and cut off perhaps; opened, attached to, or only read. It is refused and left as it is, or all that can be
- * done with it is safe: nothing beyond its memory is touched, and every call returns. What is
- * decided by nonsense may be nonsense. */
+ * memory or as a file, and cut off perhaps; opened, attached to, or only read. It is refused and
+ * left as it is, or all that can be done with it is safe: nothing beyond its memory is touched,
+ * every call returns, and a reader changes nothing. What is decided by nonsense may be
+ * nonsense. */
 #include "fuzz.h"
 
 #include <errno.h>
