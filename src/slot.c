@@ -21,11 +21,11 @@ uint64_t stint_test_removed;
  *     that begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
  *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
  *     holds his now, or began after it, as he is late (LOOK_AHEAD; settle.c, look_ahead).
- *   - By a claim. The key's slot was not found. If it ever had one in whose window others' now
- *     was, and which another key took, the watermark was raised to a now at which that window was
- *     over, before it was taken. The commit's tick is at or after the watermark, which is loaded
- *     after the look at the other slots (claim.c, commit_tick and stint_claim_short; M7, M8). So
- *     the new window begins at or after the end of the old one, however late its opener.
+ *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
+ *     before, to a now at which the old window was over. The commit's tick is at or after the
+ *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
+ *     stint_claim_short; M7, M8). So the new window begins at or after the end of the old one,
+ *     however late its opener.
  *   - A window that ends further ahead than its length began after now. It is a late thread's to
  *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
  *     key waits for its window and the allowance at most (H).
