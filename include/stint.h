@@ -336,7 +336,9 @@ enum stint_policy_flags {
     STINT_SMOOTH = 1 << 3,
     /* A key's window begins with its first request, and lasts one window (up to 10 ms less, as it
      * begins with a tick): the recipes of INCR and EXPIRE. What takes nothing and is not refused
-     * begins none. After it the next request begins another. */
+     * begins none; its verdict tells the window that would begin now. After a window the next
+     * request begins another, and no two of a key's have a tick in common, whoever is late (A; but
+     * for steps of the clock). */
     STINT_START_FIRST = 1 << 4,
 };
 

@@ -41,7 +41,9 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
  * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
  * window would be opened without telling (I7). Two do that:
  *   - whoever opens a table that nobody else uses (open.c), with the slots beyond it;
- *   - this function, once no slot of the table counts as over for being so far ahead.
+ *   - this function, once no slot of the table counts as over for being so far ahead. (A short
+ *     month's may begin later than the clock and 60 s and not count as over: its policy's longest
+ *     window reaches further back. By a clock at which it does, latest_begin is too late, too.)
  *
  * After the second a slot may have a window that begins later than latest_begin says:
  *   - one that was opened behind the sweep, by a now far ahead of the clock;

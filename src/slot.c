@@ -11,8 +11,39 @@ uint64_t stint_test_removed;
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
 
-/* The window that holds a tick. One that begins with a key's first request begins with the tick
- * itself: whoever asks has seen that no window of the key's holds it. */
+/* The window that holds a tick.
+ *
+ * One that begins with a key's first request (STINT_START_FIRST) begins with the tick itself. It
+ * is nowhere but in the slot, and holds [end - length, end). Two of one key have no tick in
+ * common, so the promises hold for each as for any window, and its end is its id:
+ *
+ *   - In place. The slot's window is over at the now of whoever begins another (slot_look), and
+ *     that begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
+ *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
+ *     holds his now, or began after it, as he is late (LOOK_AHEAD; settle.c, look_ahead).
+ *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
+ *     before, to a now at which the old window was over. The commit's tick is at or after the
+ *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
+ *     stint_claim_short; M7, M8). So the new window begins at or after the end of the old one,
+ *     however late its opener.
+ *   - A window that ends further ahead than its length began after now. It is a late thread's to
+ *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
+ *     key waits for its window and the allowance at most (H).
+ *   - A refund finds its window by the end, or finds another and gives nothing back. A reset
+ *     leaves the end. A part of a group that begins a window predicts the end, which later parts
+ *     of the key find as if it were loaded (decide_all.c); it comes true by the swap, or they are
+ *     decided anew.
+ *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
+ *
+ * The end grows by the length at least, so I1 holds as with windows that are computed. The window
+ * begins at no later tick than the opener's now, the watermark or the claim, to which latest_begin
+ * is raised before (I7).
+ *
+ * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
+ * slot is held against the clock by the longest (policy.length): one that is further ahead than
+ * that was left by a step. One of a shorter month may be joined from so many days before it: after
+ * a step of the clock into the month before, a key may stay in its window for up to 31 days, or
+ * 366, and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              uint32_t flags, uint64_t hash, tick_t tick) {
     tick_t start = policy->start, length = policy->length;

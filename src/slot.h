@@ -430,9 +430,10 @@ enum look {
  * Without the second load of the tag another key's window is charged. Without the second load of
  * the state a key is refused for another's count.
  *
- * A window of the key's own (STINT_START_PER_KEY) is found in the slot, if it holds now: nothing
- * has to be computed. What confirms s confirms the end. A pending s is no window: its end is the
- * claim's. */
+ * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now: nothing has
+ * to be computed. What confirms s confirms the end. A pending s is no window: its end is the
+ * claim's. If it does not hold now, the window of now is the key's phase's, or one that would begin
+ * with this request (slot.c, window_at). */
 static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot *slot,
                                          uint64_t state, struct sight *sight) {
     const struct terms *terms = &decision->terms;

@@ -23,7 +23,7 @@ static size_t size;
 
 struct scene {
     struct stint_limiter *limiter;
-    uint32_t plain, striped, carries;
+    uint32_t plain, striped, carries, first, month;
     stint_key key; /* whose requests the dead was deciding */
 };
 
@@ -43,6 +43,10 @@ static void add_policies(struct scene *scene) {
     policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
     policy.capacity = 2 * LIMIT;
     scene->carries = add_made(scene->limiter, &policy);
+    scene->first = add_policy(scene->limiter, "first", LIMIT, MINUTE, 0, STINT_START_FIRST);
+    policy = make_policy("month", LIMIT, 0, 0, 0);
+    policy.calendar = STINT_CALENDAR_MONTH;
+    scene->month = add_made(scene->limiter, &policy);
 }
 
 static void take(const struct scene *scene) {
@@ -85,6 +89,17 @@ static void take_cost(const struct scene *scene) {
 
 static void take_striped(const struct scene *scene) {
     (void)stint_take(scene->limiter, scene->striped, scene->key, COST, STINT_NOW, NULL);
+}
+
+static void take_first(const struct scene *scene) {
+    (void)stint_take(scene->limiter, scene->first, scene->key, 1, STINT_NOW, NULL);
+    (void)stint_take(scene->limiter, scene->month, scene->key, 1, STINT_NOW, NULL);
+}
+
+/* Their windows are over: the next requests begin others. */
+static void last_first(const struct scene *scene) {
+    take_first(scene);
+    test_time += 40 * DAY;
 }
 
 static void take_carrying(const struct scene *scene) {
@@ -157,6 +172,9 @@ static const struct act {
     {"a slot that is taken over", stale_table, take, 1, 0, STINT_FULL_REFUSE, false, false},
     {"a slot that is replaced", full_table, take, 1, 0, STINT_FULL_REPLACE, true, false},
     {"stripes", nothing, take_striped, 0, 0, STINT_FULL_REFUSE, false, false},
+    {"first requests, and a month", nothing, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
+    {"a window after the first", last_first, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
+    {"slots for first requests", stale_table, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
     {"unused tokens roll over", nothing, take_carrying, 0, 0, STINT_FULL_REFUSE, false, false},
     {"several as one", nothing, take_all, 1, 0, STINT_FULL_REFUSE, false, false},
     {"a batch", nothing, take_batch, 2, 0, STINT_FULL_REFUSE, false, false},
@@ -262,12 +280,17 @@ TEST(test_death_at_each_step) {
                 assert_in_range(granted, 8 - COST, 8);
                 granted = granted_after(&scene, scene.carries, scene.key);
                 assert_in_range(granted, 2 * LIMIT - COST, 2 * LIMIT);
+                granted = granted_after(&scene, scene.first, scene.key);
+                assert_in_range(granted, LIMIT - 1, LIMIT);
+                granted = granted_after(&scene, scene.month, scene.key);
+                assert_in_range(granted, LIMIT - 1, LIMIT);
             }
             /* And with the next window all of it is over. */
             test_time += 10 * MINUTE;
             assert_int_equal(granted_after(&scene, scene.plain, scene.key), LIMIT);
             assert_int_equal(granted_after(&scene, scene.striped, scene.key), 8);
             assert_int_equal(granted_after(&scene, scene.carries, scene.key), 2 * LIMIT);
+            assert_int_equal(granted_after(&scene, scene.first, scene.key), LIMIT);
             uint32_t another = add_policy(scene.limiter, "another", 7, HOUR, 0, 0);
             assert_int_equal(granted_after(&scene, another, scene.key), 7);
             stint_close(scene.limiter);
