@@ -57,6 +57,17 @@ int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t 
     return 0;
 }
 
+int stint_memory_copy(struct memory *memory, size_t size) {
+    char *start =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, memory->file, 0);
+    if (start == MAP_FAILED)
+        return stint_failed(ENOMEM, "no memory for a look at the table");
+    memory->start = start;
+    memory->size = size;
+    memory->mapped = true;
+    return 0;
+}
+
 bool stint_memory_prefault(const struct memory *memory) {
     if (memory->read_only) {
 #ifdef MADV_POPULATE_READ
@@ -151,20 +162,20 @@ static int open_locked(struct memory *memory, const char *path, bool read_only, 
     return memory->alone ? 0 : lock_shared(file);
 }
 
-/* Whether a file that was opened still has its name: while it was waited for, another may have been
- * put in its place (stint_resize does). */
-static bool still_named(int file, const char *path) {
-    struct stat opened, named;
-    return fstat(file, &opened) == 0 && lstat(path, &named) == 0 && opened.st_dev == named.st_dev &&
-           opened.st_ino == named.st_ino;
+/* Whether a name in a directory is that of the file. */
+static bool file_named(const struct memory *memory, int directory, const char *name) {
+    struct stat there, ours;
+    return fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstat(memory->file, &ours) == 0 && there.st_dev == ours.st_dev &&
+           there.st_ino == ours.st_ino;
 }
 
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size) {
     for (;;) {
         int error = open_locked(memory, path, read_only, size);
-        if (error != 0 || read_only || still_named(memory->file, path))
+        if (error != 0 || read_only || file_named(memory, AT_FDCWD, path))
             return error;
-        stint_memory_free(memory);
+        stint_memory_free(memory); /* another was put in its place meanwhile: stint_resize does */
     }
 }
 
@@ -186,19 +197,24 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     return reserve(memory->file, size); /* a copy with holes */
 }
 
-int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
+/* Opens the directory that a path's file is in. Returns -1 with errno set if it cannot be. */
+static int open_directory(const char *path, int flags) {
     const char *slash = strrchr(path, '/');
     char directory[PATH_MAX] = ".";
     size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
 
     if (length >= sizeof(directory)) {
         errno = ENAMETOOLONG;
-        return failed_file("no table can be made there");
+        return -1;
     }
     if (slash != NULL)
         memcpy(directory, path, length);
     directory[length] = '\0';
-    int file = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return open(directory, flags | O_CLOEXEC, 0600);
+}
+
+int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
+    int file = open_directory(path, O_TMPFILE | O_RDWR);
     if (file < 0)
         return failed_file("no table can be made there");
     *memory = (struct memory){.file = file, .shared = true, .alone = true};
@@ -209,13 +225,82 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
     return reserve(file, size);
 }
 
-int stint_memory_file_publish(struct memory *memory, const char *path) {
-    char name[64];
+/* Gives the file that was made a name in a directory. 0, or -1 with errno set. */
+static int file_link(const struct memory *memory, int directory, const char *name) {
+    char file[64];
 
-    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", memory->file);
-    if (linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0)
+    (void)snprintf(file, sizeof(file), "/proc/self/fd/%d", memory->file);
+    return linkat(AT_FDCWD, file, directory, name, AT_SYMLINK_FOLLOW);
+}
+
+int stint_memory_file_publish(struct memory *memory, const char *path) {
+    if (file_link(memory, AT_FDCWD, path) == 0)
         return 0;
     return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
+}
+
+/* Gives the file the owner of another, and a mode, or the other's. */
+static int file_like(const struct memory *memory, const struct memory *other, uint32_t mode) {
+    struct stat about, ours;
+
+    if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
+        return failed_file("the table cannot be looked at");
+    if ((about.st_uid != ours.st_uid || about.st_gid != ours.st_gid) &&
+        fchown(memory->file, about.st_uid, about.st_gid) != 0)
+        return failed_file("the new table cannot be given the owner and the group of the old one");
+    if (fchmod(memory->file, mode != 0 ? (mode_t)mode : about.st_mode & 07777) != 0)
+        return failed_file("the new table cannot be given its mode");
+    return 0;
+}
+
+/* A name that the file has before it takes the place of another. Only who has the lock of the other
+ * one uses it. */
+#define NEW_NAME ".%s.resize"
+
+/* Gives the file the name of another in a directory. */
+static int file_rename(const struct memory *memory, const struct memory *old, int directory,
+                       const char *name) {
+    char given[NAME_MAX + 1];
+
+    if ((size_t)snprintf(given, sizeof(given), NEW_NAME, name) >= sizeof(given))
+        return stint_failed_with(
+            ENAMETOOLONG, "the name of a table that is resized may have %zu bytes: rename it",
+            sizeof(given) - sizeof(NEW_NAME) + 2);
+    int linked = file_link(memory, directory, given);
+    /* Somebody was killed here. A file cannot be linked over another, so that one is removed. */
+    if (linked != 0 && errno == EEXIST && unlinkat(directory, given, 0) == 0)
+        linked = file_link(memory, directory, given);
+    if (linked != 0)
+        return failed_file("the new table cannot be given a name beside the old one");
+    int error = 0;
+    if (!file_named(old, directory, name))
+        error = stint_failed(EBUSY, "somebody has put another file in the place of the table "
+                                    "meanwhile");
+    else if (renameat(directory, given, directory, name) != 0)
+        error = failed_file("the new table cannot be put in the place of the old one");
+    if (error != 0)
+        (void)unlinkat(directory, given, 0);
+    return error;
+}
+
+int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
+                              const char *path) {
+    const char *slash = strrchr(path, '/');
+    int error = file_like(memory, old, mode);
+
+    if (error != 0)
+        return error;
+    /* The bytes before the name: what a crash of the machine leaves is one of the two tables. */
+    if (fsync(memory->file) != 0)
+        return failed_file("the new table cannot be written to the disk");
+    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
+    if (directory < 0)
+        return failed_file("the directory of the table cannot be opened");
+    error = file_rename(memory, old, directory, slash == NULL ? path : slash + 1);
+    if (error == 0)
+        (void)fsync(directory); /* done, even if only the disk does not know yet */
+    (void)close(directory);
+    return error;
 }
 
 int stint_memory_file_share(struct memory *memory) {

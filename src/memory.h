@@ -37,6 +37,10 @@ struct memory {
  * huge pages if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
+/* Maps a copy of the memory's file, which has `size` bytes: what is written stays here, and the
+ * file as it is. */
+int stint_memory_copy(struct memory *memory, size_t size);
+
 /* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
 bool stint_memory_prefault(const struct memory *memory);
 
@@ -60,6 +64,12 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
 
 /* Gives the file that was made its name. -EEXIST, without a reason: another has it by now. */
 int stint_memory_file_publish(struct memory *memory, const char *path);
+
+/* Puts a file that was made in the place of `old`, which is that of the path, with its owner and
+ * this mode, or its own if that is 0. Whoever opens the path finds one of them, whole. A file that
+ * a killed process has left of this is removed. `old` is locked by this process alone. */
+int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
+                              const char *path);
 
 /* Lets others in: not `alone` any more. */
 int stint_memory_file_share(struct memory *memory);
