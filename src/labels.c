@@ -143,3 +143,22 @@ void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct
 stint_key stint_label_key(const struct label *label) {
     return atomic_load_relaxed(&label->key);
 }
+
+void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
+    const uint32_t today = (uint32_t)(limiter_now(from) / DAY_NS);
+
+    for (uint64_t i = 0; to->labels != NULL && i < from->label_sets * LABELS_IN_SET; i++) {
+        struct label label = from->labels[i];
+        uint64_t words[LABEL_WORDS], seen[2], length;
+        if (label.refused == 0)
+            continue;
+        if (!bytes_load(&label, label.key, words, &length))
+            label.seal = 0; /* no key's bytes */
+        struct label *place = place_find(label_set(to, label.key), label.key, today, seen);
+        if (seen[1] == 0 ||
+            (seen[0] != label.key && weight(label.refused, today) > weight(seen[1], today)))
+            *place = label;
+        else if (seen[0] == label.key) /* two had named it at one instant */
+            place->refused += label.refused & ~(uint64_t)UINT32_MAX;
+    }
+}
