@@ -110,7 +110,7 @@
  *    stint_attach takes the table's shape, whatever it is. Anything
  *    that is not a whole table for these options, of this version's layout and this machine's byte
  *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
- *    never written to.
+ *    never written to. stint_resize gives a table another shape, also one of 0.1.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change changes it for all. They stay when
  *    nobody uses them.
@@ -149,13 +149,15 @@
  *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
- *    ENOSPC   max_policies policies exist, or the file system of options.path has no room
+ *    ENOSPC   max_policies policies exist, the file system of options.path has no room, or live
+ *             keys do not fit into a table that is to be resized
  *    ENOENT   no such policy, no such directory, no table to attach to, or no labels in it
  *    EAGAIN   the system has no random bytes to give for the secret
  *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
  *             options
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
- *             middle), or is making a table for other options in that memory
+ *             middle), is making a table for other options in that memory, or has a table open that
+ *             is to be resized
  *    EROFS    the limiter was attached with STINT_READ_ONLY; or, with a path, the file system may
  *             only be read
  *    ELOOP    options.path is a symbolic link, which is not followed
@@ -317,6 +319,31 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
 /* Gives the memory back. NULL is allowed. To close a limiter twice is a bug, as it is with free().
  * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
+
+/* Makes a table in a file larger or smaller, or one of stint 0.1 a table of this version. Nobody
+ * may have it open. Every live key moves with its count and its refused mark; so do all policies
+ * with their ids, the statistics, the labels, the secret, and the owner and mode of the file.
+ * Windows that are over, and leave no debt, are left behind.
+ *
+ * The new table is made beside the old one, so the file system must have room for both. It takes
+ * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
+ * finds or leaves one of the two, whole. In the instant before the rename a file .NAME.resize is
+ * beside it. One that a killed process has left is removed by the next stint_resize of the path.
+ * Readers (STINT_READ_ONLY) do not hinder it, and go on reading the old table. So does whoever
+ * opens another hard link to it.
+ *   path     of the table; not a symbolic link; its last name has at most 247 bytes
+ *   options  max_keys, shards, max_policies, labels, mode: 0: as it was (but a number of shards
+ *            that is the one chosen for the old size is chosen again for the new one). clock tells
+ *            which keys are live. path must be NULL, and secret NULL or that of the table. on_full
+ *            does not count. NULL: all as it was
+ * Returns 0; or, with the table as it was: -ENOENT: there is none. -EBUSY: a process has it open.
+ * -ENOSPC: its live keys do not find slots in a table of that size, or the file system has no room.
+ * -EINVAL, which includes fewer max_policies than the table has. -EPROTO, which includes tables of
+ * 0.1 that are too small to know whole hashes (I). -EPERM: the owner cannot be kept. -ENOMEM,
+ * -ELOOP, and what the system says.
+ * Threads: not while the process has the table open itself (-EBUSY).
+ * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
+STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);
 
 /* ---- Policies ------------------------------------------------------------------------------ */
 

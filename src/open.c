@@ -7,8 +7,10 @@
 #include <sys/random.h>
 
 #include "labels.h"
+#include "layout2.h"
 #include "memory.h"
 #include "message.h"
+#include "open.h"
 #include "policy.h"
 #include "slot.h"
 
@@ -232,9 +234,10 @@ static int header_known(const struct header *header) {
     if (header->layout != HEADER_LAYOUT)
         return stint_failed_with(
             EPROTO,
-            "the table has layout %u, and this version of stint reads layout %u: use the "
-            "version that made it, " BEGIN_ANEW,
-            (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
+            "the table has layout %u, and this version of stint reads layout %u: %s" BEGIN_ANEW,
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT,
+            header->layout == LAYOUT_2 ? "stint_resize, or `stint resize`, makes that of it, "
+                                       : "use the version that made it, ");
     if (header->features != 0)
         return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
     return 0;
@@ -441,6 +444,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
+    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     limiter->names = stint_names_make(shape->max_policies);
     if (limiter->names == NULL || !stint_limiter_lanes_map(limiter)) {
         if (limiter->names != NULL)
@@ -480,7 +484,6 @@ static int handle_attach(const struct stint_options *options, const struct shape
         handle_free(limiter);
         return error;
     }
-    memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     *opened = limiter;
     return 0;
 }
@@ -673,4 +676,72 @@ void stint_close(struct stint_limiter *limiter) {
     struct memory memory = limiter->memory;
     handle_free(limiter);
     stint_memory_free(&memory);
+}
+
+/* ---- For resize.c ---------------------------------------------------------------------------- */
+
+/* Finds the options that a table was made with. The number of shards is 0 if it is the one that is
+ * chosen. 0, or -EPROTO. */
+static int options_made(const struct header *header, size_t size, struct stint_options *made,
+                        struct shape *shape) {
+    int error = header_options(header, made);
+    if (error != 0)
+        return error;
+    struct stint_options chosen = *made;
+    chosen.shards = 0;
+    *shape = shape_of(made);
+    error = header_check(header, size, made, shape);
+    if (error == 0 && shape_of(&chosen).shard_bits == shape->shard_bits)
+        made->shards = 0;
+    return error;
+}
+
+int stint_table_copy(struct memory *memory, size_t size, struct stint_options *made,
+                     struct stint_limiter **opened) {
+    struct header header;
+    struct shape shape;
+    struct stint_limiter *limiter = NULL;
+    void *front = NULL;
+    int error = stint_memory_file_read(memory, size, &header, sizeof(header));
+    bool layout2 = error == 0 && stint_layout2_header(&header);
+
+    if (layout2)
+        made->path = NULL; /* it may be smaller than a file is */
+    if (error == 0)
+        error = options_made(&header, size, made, &shape);
+    if (error == 0)
+        error = stint_memory_copy(memory, shape.size);
+    if (error == 0 && layout2)
+        error = stint_layout2_begin(memory->start, shape.counters, &header, &front);
+    if (error == 0)
+        error = handle_make(made, &shape, memory, &limiter);
+    if (error == 0 && layout2) /* before slots are looked at, which are theirs */
+        error = stint_layout2_policies(limiter, front);
+    if (error == 0)
+        error = table_attach(limiter, memory->alone);
+    free(front);
+    if (error == 0)
+        *opened = limiter;
+    else if (limiter != NULL)
+        handle_free(limiter);
+    return error;
+}
+
+int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {
+    int error = check(options);
+    if (error != 0)
+        return error;
+    struct shape shape = shape_of(options);
+    struct memory memory = {.file = -1};
+
+    error = stint_memory_file_make(&memory, options->path, FILE_MODE, shape.size);
+    if (error == 0)
+        error = stint_memory_map(&memory, shape.size, shape.lines, options->flags);
+    if (error == 0)
+        error = make(&memory, options, &shape);
+    if (error == 0)
+        error = handle_attach(options, &shape, &memory, made);
+    if (error != 0)
+        stint_memory_free(&memory);
+    return error;
 }

@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -66,7 +67,7 @@ void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int
     if (refuses(MMAP))
         return MAP_FAILED;
     void *mapping = __real_mmap64(address, length, protection, flags, file, offset);
-    if (mapping != MAP_FAILED)
+    if (mapping != MAP_FAILED && (flags & MAP_FIXED) == 0) /* else over one that was counted */
         system_calls.mapped += (int64_t)length;
     return mapping;
 }
@@ -208,6 +209,50 @@ TEST(test_each_call_refused) {
         }
     }
     assert_true(refused >= 3 * 8); /* a mapping, a handle, a secret for each of the eight */
+}
+
+static const char *table_file(void) {
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/stint-memory-%ld", (long)getpid());
+    return name;
+}
+
+/* Likewise of stint_resize, which then leaves the table as it is. */
+TEST(test_each_call_of_resize_refused) {
+    struct stint_options options = options_of(10, 0), given = options_of(100, 0);
+    struct stint_limiter *limiter = NULL;
+    struct stat before, about;
+
+    system_reset();
+    options.path = table_file();
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    uint32_t policy = add_policy(limiter, "", 5, MINUTE, 0, 0);
+    stint_close(limiter);
+    assert_int_equal(stat(options.path, &before), 0);
+    system_reset();
+    assert_int_equal(stint_resize(options.path, &given), 0);
+    uint64_t calls[CALLS];
+    memcpy(calls, system_calls.calls, sizeof calls);
+    system_reset();
+    assert_int_equal(stat(options.path, &before), 0);
+    assert_true(calls[MMAP] >= 4 && calls[ALIGNED_ALLOC] == 2 && calls[CALLOC] == 2);
+    for (unsigned call = 0; call < CALLS; call++) {
+        for (uint64_t n = 0; call != MADVISE && n < calls[call]; n++) {
+            system_calls.refused[call] = UINT64_C(1) << n;
+            system_calls.error = ENOMEM;
+            assert_int_equal(stint_resize(options.path, &given), -ENOMEM);
+            assert_non_null(strstr(stint_reason(), "no memory"));
+            system_reset();
+            assert_int_equal(stat(options.path, &about), 0);
+            assert_int_equal(about.st_ino, before.st_ino);
+        }
+    }
+    options.max_keys = 100;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    assert_int_equal(policy, 0);
+    stint_close(limiter);
+    assert_int_equal(unlink(options.path), 0);
+    system_reset();
 }
 
 /* Huge pages are advice: without them all is right. */
@@ -365,6 +410,7 @@ TEST(test_close_nothing) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_call_refused),
+        cmocka_unit_test(test_each_call_of_resize_refused),
         cmocka_unit_test(test_no_huge_pages),
         cmocka_unit_test(test_prefault_refused),
         cmocka_unit_test(test_prefault_by_hand),

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ * What resize.c needs of opening. */
+#ifndef STINT_OPEN_H
+#define STINT_OPEN_H
+
+#include "limiter.h"
+
+/* Opens a copy of the table in a file that was opened and locked, also of layout 2: the file stays
+ * as it is. What a killed process has left half done is finished in the copy. `made` has the clock;
+ * it receives the options that the table was made with, shards 0 if their number was chosen. On
+ * success the memory is the limiter's. */
+int stint_table_copy(struct memory *memory, size_t size, struct stint_options *made,
+                     struct stint_limiter **opened);
+
+/* Makes a table in a file beside options.path that has no name yet. */
+int stint_table_make(const struct stint_options *options, struct stint_limiter **made);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ * A table of another size, which takes the place of one that nobody has open. It is made beside it,
+ * in a file without a name, and published whole. */
+#include <errno.h>
+#include <string.h>
+
+#include "labels.h"
+#include "message.h"
+#include "open.h"
+#include "slot.h"
+
+/* ---- What is moved --------------------------------------------------------------------------- */
+
+/* What may differ between the two is the size of the parts. Nobody else sees either of them, so all
+ * of this is plain. */
+struct move {
+    struct stint_limiter *from, *to;
+    tick_t now;
+    uint64_t live, lost;
+};
+
+/* The policies keep their ids, and what is known of them. */
+static int policies_move(const struct move *move) {
+    struct stint_limiter *from = move->from, *to = move->to;
+    uint32_t count = limiter_policy_count(from);
+
+    if (count > to->max_policies)
+        return stint_failed_with(EINVAL,
+                                 "options.max_policies must be at least %u: so many policies have "
+                                 "been added to the table",
+                                 (unsigned)count);
+    memcpy(to->policies, from->policies, count * sizeof(*to->policies));
+    memcpy(to->records, from->records, count * sizeof(*to->records));
+    to->header->policy_count = count;
+    to->header->bulk_window = from->header->bulk_window;
+    to->header->smooth = from->header->smooth;
+    to->header->latest_begin = from->header->latest_begin;
+    return 0;
+}
+
+/* Lane 0, which is for all, begins with what all lanes have counted. */
+static void counters_move(const struct move *move) {
+    const struct stint_limiter *from = move->from;
+    uint32_t policies = limiter_policy_count(from);
+
+    for (uint32_t counter = 0; counter < CACHE_LINE / sizeof(uint64_t); counter++) {
+        for (uint32_t id = 0; id < policies; id++)
+            move->to->counters[id].count[counter] = stint_limiter_counted(from, id, counter);
+        move->to->counters[move->to->max_policies].count[counter] =
+            stint_limiter_counted(from, from->max_policies, counter);
+    }
+}
+
+/* The watermarks of all shards that have keys of the new one. And now: keys whose window was over
+ * lose their slots here, as if another key had taken them (claim.c, watermark_raise). */
+static void watermarks_move(const struct move *move) {
+    const struct table *from = &move->from->table, *to = &move->to->table;
+    uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
+
+    for (uint64_t shard = 0; shard < to_end; shard++)
+        to->shards[shard].watermark = (uint64_t)move->now;
+    for (uint64_t old = 0; old < from_end; old++) {
+        uint64_t first = old * to_end / from_end, last = ((old + 1) * to_end - 1) / from_end;
+        for (uint64_t shard = first; shard <= last; shard++)
+            if (to->shards[shard].watermark < from->shards[old].watermark)
+                to->shards[shard].watermark = from->shards[old].watermark;
+    }
+}
+
+/* Puts a key in the first never-used slot of its lines. Returns false if there is none. */
+static bool slot_place(const struct table *table, uint64_t hash, const struct slot *placed) {
+    struct shard *shard = table_shard_of(table, hash);
+    struct line *line = home_of(table, hash);
+
+    for (uint32_t i = 0; i < table->probe_lines; i++, line = table_next(table, hash, line)) {
+        for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+            struct slot *slot = &line->slots[j];
+            if (slot->tag == placed->tag) { /* I3 does not hold across a step of the clock */
+                if ((int64_t)(placed->state - slot->state) > 0)
+                    slot->state = placed->state; /* of the later window, or the larger count */
+                return true;
+            }
+            if (slot->tag != 0)
+                continue;
+            *slot = *placed;
+            if (shard->reach < i) /* I6 */
+                shard->reach = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a slot still counts for something. One that is far ahead does, too: if the clock was
+ * stepped back, opening has ended it; and if most slots are ahead, it is the clock that is behind
+ * (open.c, latest_lower). */
+static bool slot_counts(const struct move *move, const struct slot *slot) {
+    const struct table *table = &move->from->table;
+
+    if (slot->tag == 0 || slot->tag == table_tombstone(table) || state_pending(slot->state))
+        return false;
+    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
+    return policy != NULL && (end_of(state_id(slot->state), move->now) > move->now ||
+                              slot_carries(policy, slot->state, move->now));
+}
+
+/* Moves what stands in a slot of the old table, if it still counts for something. */
+static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
+    const struct table *from = &move->from->table, *to = &move->to->table;
+    uint64_t hash;
+
+    if (!slot_counts(move, slot))
+        return 0;
+    if (!table_hash(from, line, slot->tag, &hash))
+        return stint_failed_with(
+            EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
+            (unsigned long long)line);
+    struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
+    move->live++;
+    move->lost += !slot_place(to, hash, &placed);
+    return 0;
+}
+
+/* In the order of the lines, which is that of the hashes: so both tables are gone through from one
+ * end to the other. */
+static int slots_move(struct move *move) {
+    const struct table *from = &move->from->table;
+
+    if (!table_hashes_whole(from))
+        return stint_failed_with(
+            EPROTO,
+            "the table is too small to be resized: it does not hold whole hashes of its keys. That "
+            "takes options.max_keys %llu with its options.max_policies",
+            (unsigned long long)(from->tag_unit * PROBE_LINES * (LINE_SLOTS / 2)));
+    for (uint64_t line = 0; line < from->line_count; line++) {
+        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+            int error = slot_move(move, line, &from->lines[line].slots[i]);
+            if (error != 0)
+                return error;
+        }
+    }
+    if (move->lost != 0)
+        return stint_failed_with(
+            ENOSPC,
+            "options.max_keys is too small: the table has %llu live keys, and %llu of them find no "
+            "slot",
+            (unsigned long long)move->live, (unsigned long long)move->lost);
+    return 0;
+}
+
+static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
+    struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
+
+    int error = policies_move(&move);
+    if (error == 0)
+        error = slots_move(&move);
+    if (error == 0) {
+        counters_move(&move);
+        stint_labels_move(from, to);
+        watermarks_move(&move);
+    }
+    return error;
+}
+
+/* ---- Resize ---------------------------------------------------------------------------------- */
+
+/* Opens the file, which nobody else has open. */
+static int file_open(const char *path, struct memory *memory, size_t *size) {
+    int error = stint_memory_file_open(memory, path, false, size);
+    if (error == -ENOENT)
+        return stint_failed(ENOENT, "there is no table: stint_open makes one");
+    if (error == 0 && !memory->alone)
+        return stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
+                                   "uses it");
+    return error;
+}
+
+/* What the new table is made with: what is 0 is as it was. */
+static struct stint_options options_with(const struct stint_options *given,
+                                         const struct stint_options *made,
+                                         const struct stint_limiter *from, const char *path) {
+    struct stint_options options = *made;
+
+    if (given->max_keys != 0)
+        options.max_keys = given->max_keys;
+    if (given->shards != 0)
+        options.shards = given->shards;
+    if (given->max_policies != 0)
+        options.max_policies = given->max_policies;
+    if (given->labels != 0)
+        options.labels = given->labels;
+    options.mode = given->mode;
+    options.path = path;
+    options.secret = from->secret;
+    options.on_full = given->on_full;
+    options.flags = given->flags;
+    return options;
+}
+
+/* Makes the new table of the old one, and puts it in its place. */
+static int resize(const char *path, const struct stint_options *given, struct memory *memory,
+                  size_t size) {
+    struct stint_options made = STINT_OPTIONS_INIT;
+    struct stint_limiter *from = NULL, *to = NULL;
+
+    made.clock = given->clock;
+    made.secret = given->secret;
+    made.path = path;
+    int error = stint_table_copy(memory, size, &made, &from);
+    if (error != 0) {
+        stint_memory_free(memory);
+        return error;
+    }
+    struct stint_options options = options_with(given, &made, from, path);
+    error = stint_table_make(&options, &to);
+    if (error == 0)
+        error = all_move(from, to);
+    if (error == 0)
+        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, path);
+    stint_close(to);
+    stint_close(from);
+    return error;
+}
+
+int stint_resize(const char *path, const struct stint_options *options) {
+    static const struct stint_options as_it_was = STINT_OPTIONS_INIT;
+    struct memory memory = {.file = -1};
+    size_t size = 0;
+
+    if (path == NULL || path[0] == '\0')
+        return stint_failed(EINVAL, "path is NULL or empty");
+    if (options == NULL)
+        options = &as_it_was;
+    int error = stint_struct_check(options, options->size, sizeof(*options),
+                                   "options.size is wrong: " WRONG_SIZE);
+    if (error != 0)
+        return error;
+    if (options->path != NULL)
+        return stint_failed(EINVAL, "options.path must be NULL: the path is an argument");
+    error = file_open(path, &memory, &size);
+    if (error == 0)
+        error = resize(path, options, &memory, size);
+    else
+        stint_memory_free(&memory);
+    return error == 0 ? 0 : stint_failed_at(error, path);
+}
