@@ -54,8 +54,8 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_http_stint_ctx_t *ctx;
     ngx_uint_t n = 0;
 
-    /* A request is decided once, where it first meets limits: not again after it was held, nor after
-     * an internal redirect, nor in its subrequests. */
+    /* A request is decided once, where it first meets limits: not again after it was held, nor
+     * after an internal redirect, nor in its subrequests. */
     if (slcf->limits.nelts == 0 || ngx_http_stint_get_ctx(r->main) != NULL) {
         return NGX_DECLINED;
     }

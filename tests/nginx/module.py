@@ -1090,7 +1090,9 @@ class Benchmark(unittest.TestCase):
         rows = {(row["scenario"], row["limit"]) for row in result["rows"]}
         self.assertEqual(rows, {(scenario, limit)
                                 for scenario in ("one key", "10,000 keys", "refused")
-                                for limit in ("none", "limit_req", "stint", "stint, draft fields")})
+                                for limit in ("none", "limit_req", "stint", "limit_req, two",
+                                              "stint, two limits", "stint, charge",
+                                              "stint, draft fields")})
         for row in result["rows"]:
             self.assertGreater(row["requests_per_second"], 0)
             self.assertGreater(row["cpu_us_per_request"], 0)
