@@ -65,9 +65,11 @@ class Order(Case):
             self.assertEqual(server.get().stint, "PASSED p 2/9 7")
 
     def test_what_limit_conn_refuses_is_not_counted(self):
-        with self.limited(f"9{PER_LONG}", "limit_conn c 1;", "limit_rate 10;",
-                          http="limit_conn_zone $remote_addr zone=c:1m;") as server:
-            (server.directory / "www" / "long").write_bytes(b"x" * 10000)
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=p;"
+                        "limit_conn_zone $remote_addr zone=c:1m; limit_conn c 1;"
+                        "stint_limit z p $remote_addr;",
+                        location("/", "") + location("/long", "limit_rate 5000;")) as server:
+            (server.directory / "www" / "long").write_bytes(b"x" * 100000)
             connection = server.connect()
             connection.request("GET", "/long")
             connection.getresponse()
@@ -102,6 +104,52 @@ class Order(Case):
                         location("= /auth", "stint_limit z p $remote_addr;", "empty_gif;")) as server:
             self.assertEqual(server.statuses(3), [200, 200, 500])
             self.assertEqual(server.get().stint, "REJECTED p 2/2 0")
+
+
+class Telling(Case):
+    def test_retry_after_without_fields(self):
+        with self.limited(f"1{PER_LONG}", http="add_header Retry-After $stint_retry_after always;") as server:
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace('add_header X-Stint', '#'))
+            server.reload()
+            response = server.get()
+            self.assertEqual((response.status, response["Retry-After"]), (200, None))
+            response = server.get()
+            self.assertEqual(response.status, 429)
+            self.assertGreater(int(response["Retry-After"]), 0)
+
+    def test_a_front_controller(self):
+        """Decided where the request first meets a limit; with none there, at the script."""
+        for where, used in (("/", "PASSED first"), ("", "PASSED script")):
+            first = "stint_limit z first k;" if where else ""
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=first;"
+                            f"stint_policy z 9{PER_LONG} name=script;",
+                            location("/", first, "try_files $uri /other;") +
+                            location("= /other", "stint_limit z script k;")) as server:
+                self.assertEqual(server.get("/missing").stint, f"{used} 1/9 8")
+                self.assertEqual(server.get("/file").stint,
+                                 "PASSED first 2/9 7" if where else "/")
+
+    def test_a_chunked_upload(self):
+        def upload(server):
+            connection = server.connect()
+            connection.request("POST", "/file", body=iter([b"x" * 100] * 20), encode_chunked=True,
+                               headers={"Transfer-Encoding": "chunked"})
+            response = connection.getresponse()
+            response.read()
+            connection.close()
+            return response.status
+        for parameter, least, most in (("cost=$content_length", 1, 1),
+                                       ("charge=$request_length", 2000, 3000)):
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 9999{PER_LONG} name=p;",
+                            location("/file", f"stint_limit z p k {parameter};", "proxy_pass http://127.0.0.1:$server_port/sink;") +
+                            location("/sink", "stint_limit off;", "return 200;") +
+                            location("/look", "stint_limit z p k cost=0;", "empty_gif;"),
+                            workers=1) as server:
+                self.assertEqual(upload(server), 200)
+                used = int(server.get("/look").stint.split()[2].split("/")[0])
+                self.assertGreaterEqual(used, least)
+                self.assertLessEqual(used, most)
 
 
 class Off(Case):

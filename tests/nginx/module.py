@@ -1115,6 +1115,8 @@ class Documentation(Case):
     def test_the_examples(self):
         whole, *parts = re.findall(r"^```nginx\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
         self.assertGreater(len(parts), 1)
+        listen = f"server {{ listen 127.0.0.1:{free_port()}; server_name"
+        parts = [part.replace("server {", f"{listen} {i};") for i, part in enumerate(parts)]
         server = Server(MODULE, "".join(parts))
         self.addCleanup(server.close)
         self.assertEqual(server.test()[0], 0, server.test()[1])
@@ -1125,6 +1127,20 @@ class Documentation(Case):
         self.assertEqual(count, 1)
         server.configuration.write_text("pid nginx.pid;\n" + whole)
         self.assertEqual(server.test()[0], 0, server.test()[1])
+
+    def test_the_installation(self):
+        """The file that is linked from modules-enabled loads the module from where it is installed."""
+        server = Server(MODULE)
+        self.addCleanup(server.close)
+        (server.directory / "modules").symlink_to(Path(MODULE).parent)
+        enabled = server.directory / "70-mod-http-stint.conf"
+        enabled.symlink_to(self.SOURCE / "mod-http-stint.conf")
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace(f"load_module {MODULE};", f"include {enabled};"))
+        self.assertIn("include", server.configuration.read_text())
+        self.assertEqual(server.test()[0], 0, server.test()[1])
+        self.assertIn("ln -s /usr/share/nginx/modules-available/mod-http-stint.conf "
+                      "/etc/nginx/modules-enabled/", self.text)
 
     def test_every_directive_and_variable(self):
         sources = {path.name: path.read_text() for path in self.SOURCE.glob("*.c")}
