@@ -11,6 +11,7 @@
  *   ngx_http_stint_hold.c      requests that wait for their tokens
  *   ngx_http_stint_request.c   request and stint_limit -> key, policy and cost
  *   ngx_http_stint_message.c   what is logged, so that nobody can fill the disk
+ *   ngx_http_stint_label.c     names of keys, for the status page
  *   ngx_http_stint_ctx.c       where a request keeps its decision */
 #ifndef NGX_HTTP_STINT_H
 #define NGX_HTTP_STINT_H
@@ -98,6 +99,7 @@ typedef struct {
 /* What a key is made of. */
 typedef enum {
     NGX_HTTP_STINT_KEY_TEXT,
+    NGX_HTTP_STINT_KEY_BINARY,  /* the text $binary_remote_addr, which is none to read */
     NGX_HTTP_STINT_KEY_CLIENT,  /* first bits of the client's address */
     NGX_HTTP_STINT_KEY_ADDRESS, /* first bits of an address that is a text */
 } ngx_http_stint_key_kind_t;
@@ -182,7 +184,11 @@ void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone
                               ngx_http_stint_log_kind_t kind, ngx_uint_t level,
                               const ngx_str_t *value);
 
-/* Logs the first refusal of a key, and that the zone is full. */
+/* Leaves the name of a key that was refused, if the zone has room for labels. */
+void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                          const ngx_http_stint_limit_t *limit, stint_key key);
+
+/* Logs the first refusal of a key and leaves the key's name. Logs that the zone is full. */
 void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
                                  const ngx_http_stint_ctx_t *ctx);
 

@@ -4,6 +4,10 @@
 
 #define ZONE_POLICIES 64   /* policies of a zone, unless it says otherwise */
 #define ZONE_HELD     1000 /* likewise, requests that it holds */
+#define LABELS_MAX    (1 << 24)
+
+/* Keys that a table needs for each of its policies, to have all bits of them. */
+#define KEYS_OF_POLICY 96
 
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static char *ngx_http_stint_metrics(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -183,6 +187,21 @@ static char *ngx_http_stint_zone_held(ngx_conf_t *cf, ngx_str_t *text,
     return NGX_CONF_OK;
 }
 
+static char *ngx_http_stint_zone_labels(ngx_conf_t *cf, ngx_str_t *text,
+                                        ngx_http_stint_zone_t *zone) {
+    off_t number = ngx_parse_offset(text);
+
+    if (number <= 0 || number > LABELS_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid number of labels \"labels=%V\": it must be 1 to %d, with an "
+                           "optional k or m",
+                           text, LABELS_MAX);
+        return NGX_CONF_ERROR;
+    }
+    zone->options.labels = (uint32_t)number;
+    return NGX_CONF_OK;
+}
+
 static const struct {
     ngx_str_t name;
     char *(*parse)(ngx_conf_t *cf, ngx_str_t *text, ngx_http_stint_zone_t *zone);
@@ -192,6 +211,7 @@ static const struct {
     {ngx_string("full="), ngx_http_stint_zone_full},
     {ngx_string("file="), ngx_http_stint_zone_file},
     {ngx_string("held="), ngx_http_stint_zone_held},
+    {ngx_string("labels="), ngx_http_stint_zone_labels},
 };
 
 #define ZONE_PARAMETERS                                                                            \
@@ -216,8 +236,22 @@ static char *ngx_http_stint_zone_parameter(ngx_conf_t *cf, ngx_str_t *value, ngx
     return NGX_CONF_ERROR;
 }
 
+/* A name is found by its whole key, of which a small table in memory has not all bits (promise I of
+ * stint.h). */
+static char *ngx_http_stint_check_labels(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    ngx_uint_t policies = ngx_max(zone->options.max_policies, 64);
+
+    if (zone->options.labels != 0 && zone->file.len == 0 &&
+        zone->options.max_keys < KEYS_OF_POLICY * policies) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"labels\" needs a zone of at least \"keys=%ui\"",
+                           KEYS_OF_POLICY * policies);
+        return NGX_CONF_ERROR;
+    }
+    return NGX_CONF_OK;
+}
+
 /* stint_zone NAME keys=COUNT [policies=COUNT] [full=admit|refuse|replace] [file=PATH] [held=COUNT]
- */
+ *     [labels=COUNT] */
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_str_t *value = cf->args->elts;
     ngx_http_stint_zone_t *zone;
@@ -243,6 +277,9 @@ static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
     if (zone->options.max_keys == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" must have \"keys\" parameter", &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+    if (ngx_http_stint_check_labels(cf, zone) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
     return ngx_http_stint_add_zone(cf, zone);

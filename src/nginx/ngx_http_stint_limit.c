@@ -56,13 +56,8 @@ static char *ngx_http_stint_parse_number(ngx_conf_t *cf, const char *what, uint3
     return NGX_CONF_OK;
 }
 
-/* Whether an address is that of the client itself. */
-static ngx_uint_t ngx_http_stint_is_client(const ngx_str_t *text) {
-    static const ngx_str_t names[] = {ngx_string("$remote_addr"),
-                                      ngx_string("$binary_remote_addr")};
-
-    return ngx_http_stint_same(text, &names[0]) || ngx_http_stint_same(text, &names[1]);
-}
+static const ngx_str_t ngx_http_stint_text_address = ngx_string("$remote_addr");
+static const ngx_str_t ngx_http_stint_binary_address = ngx_string("$binary_remote_addr");
 
 /* prefix=IPV4[,IPV6] */
 static char *ngx_http_stint_parse_prefix(ngx_conf_t *cf, const ngx_str_t *text,
@@ -82,8 +77,10 @@ static char *ngx_http_stint_parse_prefix(ngx_conf_t *cf, const ngx_str_t *text,
     }
     limit->prefix4 = (unsigned)prefix4;
     limit->prefix6 = (unsigned)prefix6;
-    limit->key_kind = ngx_http_stint_is_client(&limit->key->value) ? NGX_HTTP_STINT_KEY_CLIENT
-                                                                   : NGX_HTTP_STINT_KEY_ADDRESS;
+    limit->key_kind = limit->key_kind == NGX_HTTP_STINT_KEY_BINARY ||
+                              ngx_http_stint_same(&limit->key->value, &ngx_http_stint_text_address)
+                          ? NGX_HTTP_STINT_KEY_CLIENT
+                          : NGX_HTTP_STINT_KEY_ADDRESS;
     return NGX_CONF_OK;
 }
 
@@ -216,6 +213,9 @@ static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *z
     limit->key = ngx_http_stint_compile(cf, &value[3]);
     if ((limit->plan == NULL && limit->policy == NULL) || limit->key == NULL) {
         return NGX_CONF_ERROR;
+    }
+    if (ngx_http_stint_same(&value[3], &ngx_http_stint_binary_address)) {
+        limit->key_kind = NGX_HTTP_STINT_KEY_BINARY;
     }
     for (ngx_uint_t i = 4; i < cf->args->nelts; i++) {
         if (ngx_http_stint_parse_parameter(cf, zone, &value[i], &seen, limit) != NGX_CONF_OK) {

@@ -61,6 +61,7 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ng
                                                                    : "",
                           verdict->used, verdict->capacity, &ctx->policies[i]->name,
                           &ctx->zone->name);
+            ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
         }
         if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
             ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
@@ -85,10 +86,13 @@ static const struct {
     {"policy.near_limit", "near"},
     {"policy.limit", "the limit"},
     {"policy.window", "the window"},
+    {"policy.calendar", "month or year"},
+    {"policy.offset", "the offset of the start"},
     {"policy.", ""},
     {"options.max_", ""},
     {"options.", ""},
     {"STINT_START_PER_KEY", "start=per-key"},
+    {"STINT_START_FIRST", "start=first"},
     {"tokens", "requests"},
     {"STINT_", ""}, /* and what follows, in small letters */
 };

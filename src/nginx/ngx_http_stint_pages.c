@@ -6,6 +6,8 @@
 #define PAGE_SLACK  1024  /* bytes that the numbers may grow between two calls */
 #define ZONE_TEXT   2048  /* bytes; more than a zone is in JSON but for its names and policies */
 #define POLICY_TEXT 1024  /* bytes; more than a policy is in JSON, its name twice and escaped */
+#define TOP         20    /* keys that were refused most often */
+#define TOP_TEXT    1024  /* bytes; more than one of them is in JSON */
 
 /* Answers with a text. */
 static ngx_int_t ngx_http_stint_send(ngx_http_request_t *r, ngx_buf_t *b, const char *type) {
@@ -72,10 +74,15 @@ ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
-/* Writes a JSON string of printable ASCII. Returns its end. */
+/* Writes a JSON string. Bytes that are no printable ASCII are told by their number, as nobody knows
+ * what they mean. Returns its end. */
 static u_char *ngx_http_stint_json(u_char *at, const u_char *text, size_t length) {
     *at++ = '"';
     for (size_t i = 0; i < length; i++) {
+        if (text[i] < 0x20 || text[i] > 0x7e) {
+            at = ngx_sprintf(at, "\\u%04xd", text[i]);
+            continue;
+        }
         if (text[i] == '"' || text[i] == '\\') {
             *at++ = '\\';
         }
@@ -119,11 +126,58 @@ static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_
                        stats.first_refusals, stats.untracked, stats.charged, stats.refunded);
 }
 
+/* The keys that were refused most often, the first of them first. */
+typedef struct {
+    ngx_uint_t n;
+    struct {
+        struct stint_entry entry;
+        char label[STINT_LABEL_SIZE];
+    } of[TOP];
+} ngx_http_stint_top_t;
+
+/* Puts one key more among them, if it belongs there. */
+static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entry) {
+    ngx_http_stint_top_t *top = context;
+    ngx_uint_t place = top->n;
+
+    while (place > 0 && (top->of[place - 1].entry.refused_windows < entry->refused_windows ||
+                         (top->of[place - 1].entry.refused_windows == entry->refused_windows &&
+                          top->of[place - 1].entry.used < entry->used))) {
+        place--;
+    }
+    if (entry->label == NULL || place == TOP) {
+        return true;
+    }
+    top->n = ngx_min(top->n + 1, TOP);
+    ngx_memmove(&top->of[place + 1], &top->of[place], (top->n - place - 1) * sizeof(top->of[0]));
+    top->of[place].entry = *entry;
+    ngx_memcpy(top->of[place].label, entry->label, entry->label_length);
+    return true;
+}
+
+static u_char *ngx_http_stint_json_top(u_char *at, const ngx_http_stint_zone_t *zone,
+                                       const ngx_http_stint_top_t *top) {
+    for (ngx_uint_t i = 0; i < top->n; i++) {
+        const struct stint_entry *entry = &top->of[i].entry;
+        struct stint_policy policy = STINT_POLICY_INIT;
+
+        (void)stint_policy_get(zone->limiter, entry->policy, &policy); /* it exists */
+        at = ngx_sprintf(at, "%s{\"key\":", i == 0 ? "" : ",");
+        at = ngx_http_stint_json(at, (u_char *)top->of[i].label, entry->label_length);
+        at = ngx_http_stint_json(ngx_sprintf(at, ",\"policy\":"), (u_char *)policy.name,
+                                 ngx_strlen(policy.name));
+        at = ngx_sprintf(at, ",\"used\":%uL,\"refused_windows\":%uD}", entry->used,
+                         entry->refused_windows);
+    }
+    return at;
+}
+
 ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
     ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);
     ngx_http_stint_zone_t *zone = slcf->page;
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     struct stint_stats stats = STINT_STATS_INIT;
+    ngx_http_stint_top_t top = {.n = 0};
     ngx_int_t rc = ngx_http_stint_begin_page(r);
     const char *comma = "";
     ngx_buf_t *b;
@@ -131,8 +185,8 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
     if (rc != NGX_OK) {
         return rc;
     }
-    b = ngx_create_temp_buf(r->pool,
-                            ZONE_TEXT + 2 * zone->name.len + zone->policies.nelts * POLICY_TEXT);
+    b = ngx_create_temp_buf(r->pool, ZONE_TEXT + 2 * zone->name.len + TOP * TOP_TEXT +
+                                         zone->policies.nelts * POLICY_TEXT);
     if (b == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -146,6 +200,12 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
             comma = ",";
         }
     }
+    if (zone->options.labels != 0 && stint_each(zone->limiter, ngx_http_stint_top_add, &top) != 0) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "stint status of zone \"%V\": %s",
+                      &zone->name, stint_reason());
+    }
+    b->last = ngx_sprintf(b->last, "],\"top\":[");
+    b->last = ngx_http_stint_json_top(b->last, zone, &top);
     b->last = ngx_sprintf(b->last, "]}\n");
     return ngx_http_stint_send(r, b, "application/json");
 }

@@ -87,7 +87,7 @@ static ngx_int_t ngx_http_stint_make_key(ngx_http_request_t *r, ngx_http_stint_z
     if (text.len == 0) {
         return NGX_DECLINED;
     }
-    if (limit->key_kind == NGX_HTTP_STINT_KEY_TEXT) {
+    if (limit->key_kind != NGX_HTTP_STINT_KEY_ADDRESS) {
         *key = stint_key_of(zone->limiter, text.data, text.len);
         return NGX_OK;
     }

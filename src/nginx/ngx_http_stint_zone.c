@@ -243,11 +243,14 @@ static char *ngx_http_stint_check_memory(ngx_conf_t *cf, const ngx_http_stint_zo
 static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_zone_t *running,
                                           const ngx_http_stint_zone_t *zone) {
     if (running->options.max_keys != zone->options.max_keys ||
-        running->options.max_policies != zone->options.max_policies) {
+        running->options.max_policies != zone->options.max_policies ||
+        running->options.labels != zone->options.labels) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "stint zone \"%V\" cannot change its size while nginx runs, and has "
-                           "keys=%uL policies=%uD: restart nginx, or give it another name",
-                           &zone->name, running->options.max_keys, running->options.max_policies);
+                           "keys=%uL policies=%uD labels=%uD: restart nginx, or give it another "
+                           "name",
+                           &zone->name, running->options.max_keys, running->options.max_policies,
+                           running->options.labels);
         return NGX_CONF_ERROR;
     }
     if (running->file.len != zone->file.len ||

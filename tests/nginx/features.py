@@ -735,6 +735,52 @@ class Pages(Case):
             self.assertEqual((response.status, response.body), (200, b""))
             self.assertEqual(server.get("/s", method="POST").status, 405)
 
+    def test_the_keys_that_were_refused_most(self):
+        """By name, over several windows and reloads."""
+        with self.serve("stint_zone z keys=6k labels=1k; stint_policy z 1/100ms name=often;"
+                        f"stint_policy z 1{PER_LONG} name=once; stint_policy z 1/100ms name=net;",
+                        location("/file", "stint_limit z often $arg_user;") +
+                        location("/other", "stint_limit z once $http_key;") +
+                        location("/client", "stint_limit z once $binary_remote_addr;") +
+                        location("/net", "stint_limit z once $remote_addr prefix=24;") +
+                        location("/a", "stint_limit z once $http_key prefix=9,31;") +
+                        location("/status", "stint_status_page z;")) as server:
+            self.assertEqual(status(server)["top"], [])
+
+            def found():
+                return {(key["key"], key["policy"]): key for key in status(server)["top"]}
+            until(lambda: server.statuses(3, "/file?user=noisy") and
+                  found().get(("noisy", "often"), {}).get("refused_windows", 0) >= 3, "refusals")
+            server.reload()
+            for path, key, name in (
+                    ("/other", 'q"\\ \u00e9', 'q"\\ \u00e9'), ("/other", "x" * 50, "x" * 40),
+                    ("/client", "", "127.0.0.1"), ("/net", "", "127.0.0.0/24"),
+                    ("/a", "192.255.2.1", "192.128.0.0/9"), ("/a", "2001:dbf::1", "2001:dbe::/31"),
+                    ("/a", "::ffff:10.200.0.1", "10.128.0.0/9"), ("/a", "nobody", "nobody")):
+                headers = {"Key": key.encode("latin-1")} if key else {}
+                server.statuses(3, path, headers=headers)
+                self.assertEqual(found()[name, "once"]["refused_windows"], 1, name)
+                self.assertEqual(found()[name, "once"]["used"], 1)
+            counts = [key["refused_windows"] for key in status(server)["top"]]
+            self.assertEqual(counts, sorted(counts, reverse=True))
+
+    def test_no_more_than_20_keys(self):
+        with self.serve(f"stint_zone z keys=6k labels=1k; stint_policy z 1{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;") +
+                        location("/status", "stint_limit off;", "stint_status_page z;")) as server:
+            for user in range(30):
+                server.statuses(2, f"/file?user={user}")
+            top = status(server)["top"]
+            self.assertEqual(len(top), 20)
+            self.assertEqual(len({key["key"] for key in top}), 20)
+
+    def test_no_names_without_labels(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 1{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;") +
+                        location("/status", "stint_limit off;", "stint_status_page z;")) as server:
+            server.statuses(3, "/file?user=x")
+            self.assertEqual(status(server)["top"], [])
+
     def test_many_policies(self):
         policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
         with self.serve("stint_zone z keys=1k policies=300;\n" + policies,

@@ -676,9 +676,12 @@ class Reloads(Case):
         for old, new, why in (
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
                 ("3/day", "3/day start=2024-01-01T05:00:00Z", "start cannot change"),
-                ("3/day", "3/day start=per-key", "start=per-key and smooth cannot change"),
+                ("3/day", "3/day start=per-key",
+                 "start=per-key, start=first and smooth cannot change"),
+                ("3/day", "3/day start=first", "start=per-key, start=first and smooth cannot change"),
+                ("3/month", "3/year", "month or year and the offset of the start cannot change"),
                 ("8/day", "8/day stripes=2", "stripes cannot change"),
-                ("3/day", "3/day smooth", "start=per-key and smooth cannot change")):
+                ("3/day", "3/day smooth", "start=per-key, start=first and smooth cannot change")):
             with self.subTest(why=why, new=new):
                 with self.serve(self.policy(old), self.LIMIT) as server:
                     used = server.get().stint
@@ -716,13 +719,13 @@ class Reloads(Case):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
             server.get()
             for zone in "stint_zone z keys=2k;", "stint_zone z keys=1025;", \
-                        "stint_zone z keys=1k policies=65;":
+                        "stint_zone z keys=1k policies=65;", "stint_zone z keys=6k labels=9;":
                 server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
                                  self.LIMIT)
                 [line] = server.reload_refused()
                 number = server.configuration.read_text().split(zone)[0].count("\n") + 1
                 self.assertIn('stint zone "z" cannot change its size while nginx runs, and has '
-                              "keys=1024 policies=64: restart nginx, or give it another name in "
+                              "keys=1024 policies=64 labels=0: restart nginx, or give it another name in "
                               f"{server.configuration}:{number}", line)
             self.assertEqual(server.get().stint, "PASSED p 2/3 1")
             # What a full table does may change.
@@ -927,6 +930,9 @@ class Mistakes(Case):
              r'"/nowhere/" \(2: No such file or directory\)'),
             ("stint_zone z keys=1k held=0; #!", "", 'invalid number of requests "held=0": it must be 1 '
              "or more"),
+            ("stint_zone z keys=6143 labels=1k; #!", "", '"labels" needs a zone of at least "keys=6144"'),
+            ("stint_zone z keys=6k labels=1k policies=100; #!", "", '"labels" needs a zone of at least '
+             '"keys=9600"'),
             ("stint_zone z keys=1024g; #!", "", r'stint zone "z" needs \d+ MB for its keys, which the '
              r"system does not give \(12: Cannot allocate memory\)"),
             ("stint_zone z full=admit; #!", "", '"stint_zone" must have "keys" parameter'),
@@ -943,6 +949,9 @@ class Mistakes(Case):
         for wrong in "0", "-1", "x", "", "1x", "1kk", "2000g", "99999999999999999999":
             self.check([(f"stint_zone z keys={wrong}; #!", "", f'invalid number of keys "keys={wrong}": '
                          "it must be 1 to 2.40, with an optional k, m or g")])
+        for wrong in "0", "-1", "17m", "x", "":
+            self.check([(f"stint_zone z keys=1k labels={wrong}; #!", "", "invalid number of labels "
+                         f'"labels={wrong}": it must be 1 to 16777216, with an optional k or m')])
         for wrong in "0", "-1", "65536", "1k", "":
             self.check([(f"stint_zone z keys=1k policies={wrong}; #!", "", "invalid number of policies "
                          f'"policies={wrong}": it must be 1 to 65535')])
@@ -953,7 +962,7 @@ class Mistakes(Case):
             ("stint_policy z; #!", "", 'invalid number of arguments in "stint_policy" directive'),
             ("stint_policy z 1/s; #!", "", 'unknown stint zone "z" .there is none.'),
             (zone + "stint_policy z 10/fortnight; #!", "",
-             'invalid policy "10/fortnight": expected ms, s, m, h, d, w or a longer form of these, at "fortnight"'),
+             'invalid policy "10/fortnight": expected ms, s, m, h, d, w or a longer form of these, month or year, at "fortnight"'),
             (zone + 'stint_policy z "10/minute nme=x"; #!', "",
              'invalid policy "10/minute nme=x": expected name=, .*, at "nme=x"'),
             (zone + "stint_policy z 10/minute nme=x; #!", "",
@@ -963,10 +972,9 @@ class Mistakes(Case):
             (zone + "stint_policy z 99999/s smooth; #!", "", 'invalid policy "99999/s smooth": the '
              "limit of a smooth policy must be at most 16,383"),
             (zone + "stint_policy z 9/s smooth capacity=20; #!", "", 'invalid policy "9/s smooth '
-             'capacity=20": smooth does not go with capacity or reserve'),
+             'capacity=20": smooth does not go with capacity above the limit'),
             (zone + "stint_policy z 9/s count-refused reserve=3; #!", "", 'invalid policy "9/s '
-             'count-refused reserve=3": count-refused does not go with a capacity above the limit, nor '
-             "with reserve"),
+             'count-refused reserve=3": count-refused does not go with reserve'),
             (zone + "stint_policy z 9/s stripes=3; #!", "", 'invalid policy "9/s stripes=3": stripes '
              "must be a power of two, at most 64"),
             (zone + "stint_policy z 9/800d; #!", "", 'invalid policy "9/800d": the window must be 10 ms '
