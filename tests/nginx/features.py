@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+import unittest
+from pathlib import Path
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
@@ -598,6 +600,24 @@ class Files(Case):
             server.process.stderr.close()
             server.start()
             self.assertEqual(server.get().stint, "REJECTED p 10/10 0")
+
+    @unittest.skipUnless(os.geteuid() == 0, "the master must have more rights than the workers")
+    def test_workers_need_no_right_to_it(self):
+        server = Server(module.MODULE)
+        table = server.directory / "private" / "table"
+        table.parent.mkdir(mode=0o700)
+        server.configure(f"stint_zone z keys=1k file={table}; stint_policy z 3{PER_LONG} name=p;",
+                         location("/", "stint_limit z p k;", "empty_gif;"))
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("user root;", "user nobody nogroup;"))
+        with server:
+            self.assertIn("\nUid:\t65534", Path(f"/proc/{server.worker_pids()[0]}/status").read_text())
+            self.assertEqual(server.statuses(2), [200, 200])
+            for pid in server.worker_pids():
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: pid not in server.worker_pids() and len(server.worker_pids()) == 2,
+                      "another worker")
+            self.assertEqual(server.statuses(2), [200, 429])
 
     def test_a_relative_path_is_below_the_prefix(self):
         server = Server(module.MODULE, "stint_zone z keys=1k file=relative;")
