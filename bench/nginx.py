@@ -51,6 +51,28 @@ LIMITS = {
         "refused": "stint_limit z shut $binary_remote_addr;",
     },
 }
+LIMITS["limit_req, two"] = {
+    "http": LIMITS["limit_req"]["http"] +
+            "limit_req_zone $binary_remote_addr zone=one2:10m rate=1000001r/s;"
+            "limit_req_zone $arg_key zone=many2:10m rate=1000001r/s;"
+            "limit_req_zone $binary_remote_addr zone=refused2:10m rate=1000000r/s;",
+    **{path: LIMITS["limit_req"][path] + f"limit_req zone={path}2 burst=1000000 nodelay;"
+       for path in ("one", "many", "refused")},
+}
+LIMITS["stint, two limits"] = {
+    "http": LIMITS["stint"]["http"] + "stint_policy z 200M/m name=wide;",
+    "one": LIMITS["stint"]["one"] + "stint_limit z wide $binary_remote_addr;",
+    "many": LIMITS["stint"]["many"] + "stint_limit z wide $arg_key;",
+    "refused": LIMITS["stint"]["refused"] + "stint_limit z wide $binary_remote_addr;",
+}
+# The look before, and a charge of 1 when the response is sent. In a policy without room all are refused by
+# the look.
+LIMITS["stint, charge"] = {
+    "http": LIMITS["stint"]["http"] + "map $status $charged { default 1; }",
+    "one": "stint_limit z open $binary_remote_addr charge=$charged;",
+    "many": "stint_limit z open $arg_key charge=$charged;",
+    "refused": "stint_limit z shut $binary_remote_addr charge=$charged;",
+}
 LIMITS["stint, draft fields"] = {**LIMITS["stint"],
                                  "http": LIMITS["stint"]["http"] + "stint_headers draft;"}
 
@@ -168,7 +190,7 @@ def measure(server, path, let_through, options, script):
     cpu = server.cpu()
     requests, refused, seconds = load(server, path, options.seconds, options.workers, script)
     cpu = server.cpu() - cpu
-    if let_through and refused != 0 or not let_through and requests - refused > 1:
+    if let_through and refused != 0 or not let_through and requests - refused > CONNECTIONS:
         sys.exit(f"{path}: {refused} of {requests} requests were refused; nothing is measured")
     return {"requests_per_second": requests / seconds, "cpu_us_per_request": cpu / requests * 1e6}
 

@@ -485,6 +485,12 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
 
+/* Says whether stint_policy_change would make this change, and makes none: for servers that look at
+ * a whole configuration before they put it in force.
+ * Arguments and Returns as for stint_policy_change. */
+STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
+                                        const struct stint_policy *policy);
+
 /* Finds a policy by its name.
  *   id  receives its id; may be NULL, which asks whether there is one
  * Returns 0; -ENOENT, -EINVAL. */
@@ -919,8 +925,8 @@ enum stint_headers_style {
      *     RateLimit: "permin";r=0;t=12, "perhr";r=420;t=1800
      */
     STINT_HEADERS_DRAFT = 1 << 0,
-    /* The older trio that most clients read today, of the verdict with the fewest tokens left (a
-     * refused one first; of equals the one whose window ends last):
+    /* The older trio that most clients read today, of the verdict that stint_tightest gives
+     * (of those that are told, see below):
      *
      *     X-RateLimit-Limit: 50
      *     X-RateLimit-Remaining: 0
@@ -929,6 +935,14 @@ enum stint_headers_style {
      */
     STINT_HEADERS_LEGACY = 1 << 1,
 };
+
+/* Of the verdicts of one request, the one that says most to the client: one that refused; else one
+ * that a shadow would have refused; else the one with the fewest tokens left, of equals the one
+ * whose window ends last. Of those that are alike in having refused or not, a STINT_UNTRACKED one
+ * comes last.
+ *   verdicts  [verdicts, verdicts+n); NULL only if n is 0
+ * Returns its place, below n; 0 if n is 0. */
+STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
 
 /* Writes the fields that tell of the verdicts of one request, each as a line that ends in CR LF;
  * and after them, if a verdict refused it, Retry-After (RFC 9110):

@@ -113,14 +113,30 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     add_text(text, "\r\n");
 }
 
-/* Whether the client should rather hear of `a`: refused, then fewer tokens left, then left for
- * longer. */
+/* How much a verdict has to say: it refused, it would have, or it let through. */
+static int weight(const struct stint_verdict *verdict) {
+    return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
+}
+
+/* Whether the client should rather hear of `a`: refused, then a key's own count, then fewer tokens
+ * left, then left for longer. */
 static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
-    if (a->allowed != b->allowed)
-        return !a->allowed;
+    if (weight(a) != weight(b))
+        return weight(a) > weight(b);
+    if (is_told(a) != is_told(b))
+        return is_told(a);
     if (a->remaining != b->remaining)
         return a->remaining < b->remaining;
     return a->window > b->window;
+}
+
+size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) {
+    size_t tightest = 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (is_tighter(&verdicts[i], &verdicts[tightest]))
+            tightest = i;
+    return tightest;
 }
 
 /* The X-RateLimit trio. */

@@ -298,8 +298,9 @@ static int change_check(const struct rule *old, const struct rule *rule, bool re
     return 0;
 }
 
-int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
-                        const struct stint_policy *policy) {
+/* Changes a policy, or only says whether that may be. */
+static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy,
+                  bool only_check) {
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
@@ -323,10 +324,20 @@ int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
     error = change_check(&old, &rule, limiter->records[id].refusals_count != 0);
-    if (error == 0)
+    if (error == 0 && !only_check)
         rule_write(limiter, id, &rule);
     stint_limiter_unlock(limiter);
     return error;
+}
+
+int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                        const struct stint_policy *policy) {
+    return change(limiter, id, policy, false);
+}
+
+int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
+                              const struct stint_policy *policy) {
+    return change(limiter, id, policy, true);
 }
 
 /* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have

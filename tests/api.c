@@ -373,6 +373,17 @@ TEST(test_policy_add_find_get) {
     stint_close(limiter);
 }
 
+/* A change that is refused, as the look before it is, for the same reason. */
+static void assert_no_change(struct stint_limiter *limiter, uint32_t id,
+                             const struct stint_policy *policy) {
+    char reason[512];
+
+    assert_int_equal(stint_policy_change_check(limiter, id, policy), -EINVAL);
+    snprintf(reason, sizeof(reason), "%s", stint_reason());
+    assert_int_equal(stint_policy_change(limiter, id, policy), -EINVAL);
+    assert_string_equal(stint_reason(), reason);
+}
+
 TEST(test_policy_change) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     const struct stint_policy old = make_policy("api", 100, MINUTE, 0, 0);
@@ -380,32 +391,35 @@ TEST(test_policy_change) {
     struct stint_policy policy, got = STINT_POLICY_INIT;
 
     policy = old, policy.window = HOUR;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("window");
     policy = old, policy.start = 10000000;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("start");
     policy = old, strcpy(policy.name, "apj");
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("name");
     policy = old, policy.limit = 0;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("limit");
     policy = old, policy.limit = STINT_LIMIT_MAX + 1;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("limit");
     policy = old, policy.flags = 32;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("flags");
     policy = old, policy.size--;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_no_change(limiter, id, &policy);
     assert_reason("size");
-    assert_int_equal(stint_policy_change(limiter, id, NULL), -EINVAL);
-    assert_int_equal(stint_policy_change(NULL, id, &old), -EINVAL);
+    assert_no_change(limiter, id, NULL);
+    assert_no_change(NULL, id, &old);
     assert_int_equal(stint_policy_get(limiter, id, &got), 0);
     assert_memory_equal(&got, &old, sizeof got);
 
     policy = old, policy.limit = 7, policy.flags = STINT_SHADOW;
+    assert_int_equal(stint_policy_change_check(limiter, id, &policy), 0);
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_memory_equal(&got, &old, sizeof got); /* it only looked */
     assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
     assert_int_equal(stint_policy_get(limiter, id, &got), 0);
     assert_memory_equal(&got, &policy, sizeof got);
@@ -415,6 +429,25 @@ TEST(test_policy_change) {
     assert_int_equal(stint_policy_get(limiter, id, &got), 0);
     assert_string_equal(got.name, "api");
     assert_int_equal(got.limit, 8);
+    stint_close(limiter);
+}
+
+/* What a policy once did counts, too: here that it has counted refusals. */
+TEST(test_policy_change_check_knows_the_past) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "api", 100, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("api", 100, MINUTE, 0, 0);
+
+    policy.capacity = 300;
+    assert_int_equal(stint_policy_change_check(limiter, id, &policy), 0);
+    policy.capacity = 0, policy.flags = STINT_COUNT_REFUSED;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    policy.flags = 0;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    policy.capacity = 300;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("ever counted refusals");
+    assert_int_equal(stint_policy_change_check(limiter, id + 1, &policy), -ENOENT);
     stint_close(limiter);
 }
 
@@ -741,16 +774,27 @@ TEST(test_no_reason_yet) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_reason_yet), cmocka_unit_test(test_open),
-        cmocka_unit_test(test_open_errors),   cmocka_unit_test(test_larger_structs),
-        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_clocks),
-        cmocka_unit_test(test_policy_errors), cmocka_unit_test(test_policy_add_find_get),
-        cmocka_unit_test(test_policy_change), cmocka_unit_test(test_policy_default_name),
-        cmocka_unit_test(test_many_names),    cmocka_unit_test(test_unknown_policy),
-        cmocka_unit_test(test_policy_table),  cmocka_unit_test(test_unknown_policy),
-        cmocka_unit_test(test_no_verdict),    cmocka_unit_test(test_stats_errors),
-        cmocka_unit_test(test_keys),          cmocka_unit_test(test_key_join),
-        cmocka_unit_test(test_secrets),       cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_no_reason_yet),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_open_errors),
+        cmocka_unit_test(test_larger_structs),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_policy_errors),
+        cmocka_unit_test(test_policy_add_find_get),
+        cmocka_unit_test(test_policy_change),
+        cmocka_unit_test(test_policy_change_check_knows_the_past),
+        cmocka_unit_test(test_policy_default_name),
+        cmocka_unit_test(test_many_names),
+        cmocka_unit_test(test_unknown_policy),
+        cmocka_unit_test(test_policy_table),
+        cmocka_unit_test(test_unknown_policy),
+        cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_stats_errors),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_key_join),
+        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_messages),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

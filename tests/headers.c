@@ -534,6 +534,31 @@ TEST(test_legacy_choice) {
     free(text);
 }
 
+TEST(test_tightest) {
+    struct stint_verdict shadowed = refused(100, MINUTE, 0), untracked = granted(100, 100, MINUTE);
+    struct stint_verdict refused_untracked = refused(100, 0, 0);
+
+    shadowed.allowed = true, shadowed.flags = STINT_SHADOWED;
+    untracked.flags = STINT_UNTRACKED, untracked.window = 0;
+    refused_untracked.flags = STINT_UNTRACKED, refused_untracked.window = 0;
+    /* Each says less than the one before. */
+    const struct stint_verdict order[] = {
+        refused(200, HOUR, 0),     refused(100, MINUTE, 0), refused_untracked,        shadowed,
+        granted(100, 100, MINUTE), granted(100, 99, HOUR),  granted(100, 99, MINUTE), untracked,
+    };
+    enum { KINDS = sizeof order / sizeof order[0] };
+    for (size_t first = 0; first < KINDS; first++) {
+        struct stint_verdict turned[KINDS];
+        for (size_t n = 1; n <= KINDS - first; n++)
+            for (size_t turn = 0; turn < n; turn++) {
+                for (size_t i = 0; i < n; i++)
+                    turned[(i + turn) % n] = order[first + i];
+                assert_int_equal(stint_tightest(turned, n), turn);
+            }
+    }
+    assert_int_equal(stint_tightest(NULL, 0), 0);
+}
+
 /* ---- Read back ------------------------------------------------------------------------------ */
 
 TEST(test_any_verdicts_read_back) {
@@ -726,6 +751,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_windows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_retry_after, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_legacy_choice, set_up, tear_down),
+        cmocka_unit_test(test_tightest),
         cmocka_unit_test_setup_teardown(test_any_verdicts_read_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_errors, set_up, tear_down),

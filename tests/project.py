@@ -244,8 +244,8 @@ class Install(Case):
         self.install()
         version = project_version()
         names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
-        nginx = ["ngx_http_stint_module.so"]  # if that option is on
-        if not (BUILD / "src" / "nginx" / nginx[0]).exists():
+        nginx = ["mod-http-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
+        if not (BUILD / "src" / "nginx" / nginx[-1]).exists():
             nginx = []
         tool = ["stint"] if (BUILD / "src" / "tool" / "stint").exists() else []
         self.assertEqual(names, sorted(nginx + tool + [

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * The nginx module: what its parts share. Read in the order in which things happen:
+ * The nginx module: what its parts share. Each file calls only those below it:
  *
- *   ngx_http_stint_conf.c     configuration -> zones, policies, limits; each mistake with its line
- *   ngx_http_stint_zone.c     zone -> table in shared memory; reloads
- *   ngx_http_stint_module.c   request -> decision
- *   ngx_http_stint_ctx.c      where a request keeps its decision
- *   ngx_http_stint_report.c   decision -> variables and response fields; table -> metrics */
+ *   ngx_http_stint_module.c    the phases of a request: decide, and charge at its end
+ *   ngx_http_stint_conf.c      directives and their inheritance; stint_zone
+ *   ngx_http_stint_limit.c     stint_limit
+ *   ngx_http_stint_policy.c    stint_policy; zones and policies by name; what is missing at the end
+ *   ngx_http_stint_zone.c      zone -> table in shared memory or in a file; reloads
+ *   ngx_http_stint_pages.c     table -> metrics and status page
+ *   ngx_http_stint_report.c    decision -> variables and response fields
+ *   ngx_http_stint_hold.c      requests that wait for their tokens
+ *   ngx_http_stint_request.c   request and stint_limit -> key, policy and cost
+ *   ngx_http_stint_message.c   what is logged, so that nobody can fill the disk
+ *   ngx_http_stint_label.c     names of keys, for the status page
+ *   ngx_http_stint_ctx.c       where a request keeps its decision */
 #ifndef NGX_HTTP_STINT_H
 #define NGX_HTTP_STINT_H
 
@@ -14,6 +21,8 @@
 #include <ngx_http.h>
 #include <stint.h>
 
+/* ---- Configuration --------------------------------------------------------------------------- */
+
 /* A line of the configuration. */
 typedef struct {
     ngx_str_t file; /* empty: no line */
@@ -21,13 +30,37 @@ typedef struct {
 } ngx_http_stint_place_t;
 
 /* Zones and policies may be named before they are declared. */
-typedef struct {
+typedef struct ngx_http_stint_policy_s ngx_http_stint_policy_t;
+
+struct ngx_http_stint_policy_s {
     ngx_str_t name;
     ngx_http_stint_place_t declared;
     ngx_http_stint_place_t used; /* the first line that names it */
     struct stint_policy policy;  /* as the configuration has it */
     uint32_t id;                 /* in the zone's table */
-} ngx_http_stint_policy_t;
+    /* Not NULL: this is another way to write the rate that that one is named by, and all else here
+     * is as there. */
+    ngx_http_stint_policy_t *same;
+};
+
+/* Messages with data of requests are logged once a minute by each worker, each kind by itself. */
+typedef enum {
+    NGX_HTTP_STINT_LOG_FULL,
+    NGX_HTTP_STINT_LOG_COST,
+    NGX_HTTP_STINT_LOG_LIMIT,
+    NGX_HTTP_STINT_LOG_CHARGE,
+    NGX_HTTP_STINT_LOG_POLICY,
+    NGX_HTTP_STINT_LOG_ADDRESS,
+    NGX_HTTP_STINT_LOG_HELD,
+    NGX_HTTP_STINT_LOG_KINDS
+} ngx_http_stint_log_kind_t;
+
+/* What a zone has in nginx's shared memory, beside its table. */
+typedef struct {
+    void *table;                             /* NULL: it is in a file */
+    ngx_atomic_t held;                       /* requests that wait in all workers */
+    ngx_atomic_t held_by[NGX_MAX_PROCESSES]; /* of these, by the worker's ngx_process_slot */
+} ngx_http_stint_shared_t;
 
 typedef struct {
     ngx_str_t name;
@@ -35,22 +68,55 @@ typedef struct {
     ngx_http_stint_place_t used;
     ngx_array_t policies; /* of ngx_http_stint_policy_t * */
     struct stint_options options;
-    size_t table_size; /* bytes */
-    void *table;       /* in shared memory, the same for all workers and over reloads */
+    ngx_str_t file;                  /* of the table; empty: it is in shared memory */
+    ngx_uint_t max_held;             /* requests that may wait at once */
+    size_t table_size;               /* bytes in shared memory; 0: it is in a file */
+    ngx_http_stint_shared_t *shared; /* the same for all workers and over reloads */
     struct stint_limiter *limiter;
-    ngx_uint_t mapped;  /* unsigned mapped:1; the table is there when the configuration goes */
-    time_t full_logged; /* s; when this worker last logged that the table is full */
+    ngx_uint_t mapped; /* unsigned mapped:1; `shared` is there when the configuration goes */
+    time_t logged[NGX_HTTP_STINT_LOG_KINDS]; /* s; when this worker last logged one */
 } ngx_http_stint_zone_t;
 
+/* What a stint_limit asks of a policy. It can be checked when all policies are declared. */
 typedef struct {
-    ngx_array_t zones; /* of ngx_http_stint_zone_t * */
+    ngx_http_stint_policy_t *policy;
+    ngx_http_stint_place_t place;
+    uint32_t cost;    /* 0: none that is known */
+    ngx_uint_t delay; /* unsigned delay:1; it must have a reserve */
+} ngx_http_stint_demand_t;
+
+typedef struct {
+    ngx_array_t zones;   /* of ngx_http_stint_zone_t * */
+    ngx_array_t demands; /* of ngx_http_stint_demand_t */
 } ngx_http_stint_main_conf_t;
+
+/* A number that each request has of its own, or not. */
+typedef struct {
+    ngx_http_complex_value_t *value; /* NULL: `otherwise` */
+    uint32_t otherwise;              /* where the value is empty or no number */
+} ngx_http_stint_number_t;
+
+/* What a key is made of. */
+typedef enum {
+    NGX_HTTP_STINT_KEY_TEXT,
+    NGX_HTTP_STINT_KEY_BINARY,  /* the text $binary_remote_addr, which is none to read */
+    NGX_HTTP_STINT_KEY_CLIENT,  /* first bits of the client's address */
+    NGX_HTTP_STINT_KEY_ADDRESS, /* first bits of an address that is a text */
+} ngx_http_stint_key_kind_t;
 
 /* One stint_limit. */
 typedef struct {
-    ngx_http_stint_policy_t *policy;
-    ngx_http_complex_value_t key;
-    ngx_http_complex_value_t *cost; /* NULL: 1 */
+    ngx_http_stint_policy_t *policy; /* NULL: none, unless `plan` names one */
+    ngx_str_t policy_text;           /* as it is written */
+    ngx_http_complex_value_t *plan;  /* NULL: `policy`. Else names a policy, which comes first */
+    ngx_http_complex_value_t *key;
+    ngx_http_stint_key_kind_t key_kind;
+    unsigned prefix4; /* bits */
+    unsigned prefix6;
+    ngx_http_stint_number_t cost;
+    ngx_http_stint_number_t limit;    /* in place of the policy's; 0: the policy's */
+    ngx_http_complex_value_t *charge; /* NULL: it is not charged by the response */
+    ngx_msec_t max_delay;             /* ms that a request may be held; 0: it is not held */
 } ngx_http_stint_limit_t;
 
 /* Else enum stint_headers_style. */
@@ -59,26 +125,38 @@ typedef struct {
 typedef struct {
     ngx_array_t limits;          /* of ngx_http_stint_limit_t */
     ngx_http_stint_zone_t *zone; /* of all limits */
-    ngx_http_stint_zone_t *metrics;
+    ngx_uint_t off;              /* unsigned off:1; limits of the level above do not hold */
+    ngx_http_stint_zone_t *page; /* whose metrics, or status, this location shows */
     ngx_uint_t status_code;
     ngx_uint_t log_level;
     ngx_uint_t headers; /* enum stint_headers_style, or NGX_HTTP_STINT_HEADERS_OFF */
     ngx_flag_t dry_run;
 } ngx_http_stint_loc_conf_t;
 
-#define NGX_HTTP_STINT_PASSED           0
-#define NGX_HTTP_STINT_REJECTED         1
-#define NGX_HTTP_STINT_REJECTED_DRY_RUN 2
-#define NGX_HTTP_STINT_REJECTED_SHADOW  3
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+typedef enum {
+    NGX_HTTP_STINT_PASSED,
+    NGX_HTTP_STINT_DELAYED,
+    NGX_HTTP_STINT_DELAYED_DRY_RUN,
+    NGX_HTTP_STINT_REJECTED,
+    NGX_HTTP_STINT_REJECTED_DRY_RUN,
+    NGX_HTTP_STINT_REJECTED_SHADOW,
+    NGX_HTTP_STINT_UNTRACKED, /* let through, the full zone could not count it */
+} ngx_http_stint_status_t;
 
 /* What was decided on a request. */
 typedef struct {
     ngx_http_stint_zone_t *zone;
-    ngx_uint_t status;  /* NGX_HTTP_STINT_PASSED .. */
-    ngx_uint_t headers; /* enum stint_headers_style, of the location that decided */
-    ngx_uint_t n;
-    ngx_http_stint_policy_t **policies; /* [policies, policies+n), and verdicts likewise */
+    ngx_http_stint_status_t status;
+    ngx_uint_t log_level; /* of the location that decided */
+    ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
+    ngx_uint_t held;      /* unsigned held:1; it waits for its tokens */
+    ngx_uint_t n;         /* of each of these arrays */
     struct stint_verdict *verdicts;
+    struct stint_request *requests;
+    ngx_http_stint_policy_t **policies;
+    const ngx_http_stint_limit_t **limits;
 } ngx_http_stint_ctx_t;
 
 extern ngx_module_t ngx_http_stint_module;
@@ -89,23 +167,90 @@ ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_
 /* The decision on a main request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
 
-/* Directives. */
-extern ngx_command_t ngx_http_stint_commands[];
-void *ngx_http_stint_create_main_conf(ngx_conf_t *cf);
-void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf);
-char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
+/* Marks a request as held. Returns NGX_OK; NGX_DECLINED if as many as may wait do so. */
+ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx);
 
-/* Checks that everything that was named has been declared. */
-ngx_int_t ngx_http_stint_check_conf(ngx_conf_t *cf);
+/* It waits no more. */
+void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx);
 
-/* Reserves the zone's shared memory. Returns NGX_CONF_OK, or NGX_CONF_ERROR and has logged why. */
+/* Gives back what was taken for a request. */
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx);
+
+/* Whether a message of that kind is due. If so, it counts as logged. */
+ngx_uint_t ngx_http_stint_log_due(ngx_http_stint_zone_t *zone, ngx_http_stint_log_kind_t kind);
+
+/* Logs a value that a request came with, escaped and cut, once a minute. */
+void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                              ngx_http_stint_log_kind_t kind, ngx_uint_t level,
+                              const ngx_str_t *value);
+
+/* Leaves the name of a key that was refused, if the zone has room for labels. */
+void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                          const ngx_http_stint_limit_t *limit, stint_key key);
+
+/* Logs the first refusal of a key and leaves the key's name. Logs that the zone is full. */
+void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
+                                 const ngx_http_stint_ctx_t *ctx);
+
+/* A reason of the library's in the words of the configuration. Returns `buffer`. */
+#define NGX_HTTP_STINT_REASON 512 /* bytes */
+char *ngx_http_stint_words(const char *reason, char buffer[NGX_HTTP_STINT_REASON]);
+
+/* What a stint_limit asks for a request. Returns NGX_OK; NGX_DECLINED if the request is not limited
+ * by it; NGX_ERROR. */
+ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                                      const ngx_http_stint_limit_t *limit, ngx_uint_t log_level,
+                                      ngx_http_stint_policy_t **policy,
+                                      struct stint_request *request);
+
+/* Charges a request whose response is known by what its limits say. */
+void ngx_http_stint_charge(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx);
+
+/* Holds a request until its tokens are there, or refuses it if that is too long. Returns
+ * NGX_DECLINED if it need not wait; NGX_AGAIN; NGX_BUSY if it is refused, and takes nothing;
+ * NGX_ERROR. */
+ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx, ngx_flag_t dry_run);
+
+ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf);
+void ngx_http_stint_add_header_filter(void);
+ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r);
+
+/* ---- Zones ----------------------------------------------------------------------------------- */
+
+/* Reserves the zone's memory. Returns NGX_CONF_OK, or NGX_CONF_ERROR and has logged why. */
 char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone);
 
 /* Puts the policies of an accepted configuration in force. */
 ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle);
 
-ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf);
-void ngx_http_stint_add_header_filter(void);
-ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r);
+/* A worker starts: it holds no requests. */
+ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle);
+
+/* ---- Directives ------------------------------------------------------------------------------ */
+
+extern ngx_command_t ngx_http_stint_commands[];
+void *ngx_http_stint_create_main_conf(ngx_conf_t *cf);
+void *ngx_http_stint_create_loc_conf(ngx_conf_t *cf);
+char *ngx_http_stint_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
+char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_stint_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* The line that is being read. */
+ngx_http_stint_place_t ngx_http_stint_here(const ngx_conf_t *cf);
+
+ngx_uint_t ngx_http_stint_same(const ngx_str_t *one, const ngx_str_t *other);
+
+/* Marks what is declared here. Returns NGX_CONF_OK, or NGX_CONF_ERROR if it was declared before. */
+char *ngx_http_stint_declare(ngx_conf_t *cf, const char *what, const ngx_str_t *name,
+                             ngx_http_stint_place_t *declared);
+
+/* The zone of that name, new if it has not been named before; likewise its policy. */
+ngx_http_stint_zone_t *ngx_http_stint_get_zone(ngx_conf_t *cf, const ngx_str_t *name);
+ngx_http_stint_policy_t *ngx_http_stint_get_policy(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
+                                                   const ngx_str_t *name);
+
+/* Checks that everything that was named has been declared. */
+ngx_int_t ngx_http_stint_check_conf(ngx_conf_t *cf);
 
 #endif

@@ -2,8 +2,38 @@
  * The decision on a request, kept as long as the request. */
 #include "ngx_http_stint.h"
 
-/* Does nothing: it marks the cleanup that keeps the decision. */
-static void ngx_http_stint_keep(void *data) {}
+ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx) {
+    ngx_http_stint_shared_t *shared = ctx->zone->shared;
+
+    if ((ngx_uint_t)ngx_atomic_fetch_add(&shared->held, 1) >= ctx->zone->max_held) {
+        (void)ngx_atomic_fetch_add(&shared->held, -1);
+        return NGX_DECLINED;
+    }
+    (void)ngx_atomic_fetch_add(&shared->held_by[ngx_process_slot], 1);
+    ctx->held = 1;
+    return NGX_OK;
+}
+
+void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx) {
+    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held_by[ngx_process_slot], -1);
+    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held, -1);
+    ctx->held = 0;
+}
+
+void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx) {
+    (void)stint_refund_all(ctx->zone->limiter, ctx->requests, ctx->verdicts, ctx->n);
+}
+
+/* The request ends. Also marks the cleanup that keeps the decision. */
+static void ngx_http_stint_end(void *data) {
+    ngx_http_stint_ctx_t *ctx = data;
+
+    /* Its client left while it was held: the work is not done. */
+    if (ctx->held) {
+        ngx_http_stint_hold_end(ctx);
+        ngx_http_stint_give_back(ctx);
+    }
+}
 
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
     ngx_http_stint_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_stint_module);
@@ -12,7 +42,7 @@ ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
      * was decided stands. */
     if (ctx == NULL && (r->internal || r->filter_finalize)) {
         for (ngx_pool_cleanup_t *cln = r->pool->cleanup; cln != NULL; cln = cln->next) {
-            if (cln->handler == ngx_http_stint_keep) {
+            if (cln->handler == ngx_http_stint_end) {
                 ctx = cln->data;
                 ngx_http_set_ctx(r, ctx, ngx_http_stint_module);
                 break;
@@ -23,19 +53,21 @@ ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
 }
 
 ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_t n) {
-    size_t verdicts = n * sizeof(struct stint_verdict);
-    size_t policies = n * sizeof(ngx_http_stint_policy_t *);
+    size_t each = sizeof(struct stint_verdict) + sizeof(struct stint_request) + 2 * sizeof(void *);
     ngx_pool_cleanup_t *cln =
-        ngx_pool_cleanup_add(main->pool, sizeof(ngx_http_stint_ctx_t) + verdicts + policies);
+        ngx_pool_cleanup_add(main->pool, sizeof(ngx_http_stint_ctx_t) + n * each);
     ngx_http_stint_ctx_t *ctx;
 
     if (cln == NULL) {
         return NULL;
     }
     ctx = cln->data;
-    cln->handler = ngx_http_stint_keep;
+    ngx_memzero(ctx, sizeof(*ctx));
+    cln->handler = ngx_http_stint_end;
     ctx->n = n;
     ctx->verdicts = (struct stint_verdict *)(void *)(ctx + 1);
-    ctx->policies = (ngx_http_stint_policy_t **)(void *)(ctx->verdicts + n);
+    ctx->requests = (struct stint_request *)(void *)(ctx->verdicts + n);
+    ctx->policies = (ngx_http_stint_policy_t **)(void *)(ctx->requests + n);
+    ctx->limits = (const ngx_http_stint_limit_t **)(void *)(ctx->policies + n);
     return ctx;
 }

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * Decision -> variables and response fields; table -> metrics. */
+ * Decision -> variables and response fields. */
 #include "ngx_http_stint.h"
 
-#define SECOND        UINT64_C(1000000000) /* ns */
-#define FIELDS_TEXT   1024  /* bytes; fields of a few limits. More are formatted twice */
-#define METRICS_TEXT  16384 /* likewise, of some policies */
-#define METRICS_SLACK 1024  /* bytes that the numbers may grow between two calls */
+#define SECOND      UINT64_C(1000000000) /* ns */
+#define FIELDS_TEXT 1024 /* bytes; fields of a few limits. More are formatted twice */
 
 static ngx_http_output_header_filter_pt ngx_http_next_header_filter;
 
 static ngx_str_t ngx_http_stint_outcomes[] = {
-    ngx_string("PASSED"),
-    ngx_string("REJECTED"),
-    ngx_string("REJECTED_DRY_RUN"),
-    ngx_string("REJECTED_SHADOW"),
+    [NGX_HTTP_STINT_PASSED] = ngx_string("PASSED"),
+    [NGX_HTTP_STINT_DELAYED] = ngx_string("DELAYED"),
+    [NGX_HTTP_STINT_DELAYED_DRY_RUN] = ngx_string("DELAYED_DRY_RUN"),
+    [NGX_HTTP_STINT_REJECTED] = ngx_string("REJECTED"),
+    [NGX_HTTP_STINT_REJECTED_DRY_RUN] = ngx_string("REJECTED_DRY_RUN"),
+    [NGX_HTTP_STINT_REJECTED_SHADOW] = ngx_string("REJECTED_SHADOW"),
+    [NGX_HTTP_STINT_UNTRACKED] = ngx_string("UNTRACKED"),
 };
 
 /* ---- Variables ------------------------------------------------------------------------------- */
@@ -27,33 +28,6 @@ enum {
     VARIABLE_RESET,
     VARIABLE_RETRY_AFTER,
 };
-
-/* Which of two verdicts says more: one that refused, then the one with fewer tokens left, then the
- * one whose window ends later. */
-static bool ngx_http_stint_tighter(const struct stint_verdict *one,
-                                   const struct stint_verdict *other) {
-    bool refused = !one->allowed || (one->flags & STINT_SHADOWED) != 0;
-    bool other_refused = !other->allowed || (other->flags & STINT_SHADOWED) != 0;
-
-    if (refused != other_refused) {
-        return refused;
-    }
-    if (one->remaining != other->remaining) {
-        return one->remaining < other->remaining;
-    }
-    return one->reset_after > other->reset_after;
-}
-
-static ngx_uint_t ngx_http_stint_tightest(const ngx_http_stint_ctx_t *ctx) {
-    ngx_uint_t tightest = 0;
-
-    for (ngx_uint_t i = 1; i < ctx->n; i++) {
-        if (ngx_http_stint_tighter(&ctx->verdicts[i], &ctx->verdicts[tightest])) {
-            tightest = i;
-        }
-    }
-    return tightest;
-}
 
 static uint64_t ngx_http_stint_seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);
@@ -71,8 +45,11 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     if (ctx == NULL) {
         return NGX_OK;
     }
-    tightest = ngx_http_stint_tightest(ctx);
+    tightest = stint_tightest(ctx->verdicts, ctx->n);
     verdict = &ctx->verdicts[tightest];
+    if ((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) {
+        return NGX_OK; /* these numbers are no key's */
+    }
     ngx_str_null(&text);
     switch (which) {
     case VARIABLE_STATUS:
@@ -216,52 +193,4 @@ static ngx_int_t ngx_http_stint_header_filter(ngx_http_request_t *r) {
 void ngx_http_stint_add_header_filter(void) {
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_stint_header_filter;
-}
-
-/* ---- Metrics --------------------------------------------------------------------------------- */
-
-ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
-    ngx_http_stint_loc_conf_t *slcf = ngx_http_get_module_loc_conf(r, ngx_http_stint_module);
-    struct stint_limiter *limiter = slcf->metrics->limiter;
-    size_t size = METRICS_TEXT, length;
-    ngx_chain_t out;
-    ngx_buf_t *b;
-    ngx_int_t rc;
-
-    if (r->method != NGX_HTTP_GET && r->method != NGX_HTTP_HEAD) {
-        return NGX_HTTP_NOT_ALLOWED;
-    }
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    b = ngx_create_temp_buf(r->pool, size);
-    if (b == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-    while ((length = (size_t)stint_metrics(limiter, NULL, (char *)b->pos, size)) >= size) {
-        size = length + METRICS_SLACK;
-        b = ngx_create_temp_buf(r->pool, size);
-        if (b == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-    }
-    b->last = b->pos + length;
-    b->last_buf = r == r->main;
-    b->last_in_chain = 1;
-    out.buf = b;
-    out.next = NULL;
-
-    ngx_str_set(&r->headers_out.content_type,
-                "application/openmetrics-text; version=1.0.0; charset=utf-8");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
-    r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = (off_t)length;
-    rc = ngx_http_send_header(r);
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-    return ngx_http_output_filter(r, &out);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Zone -> table in shared memory.
+ * Zone -> table in shared memory, or in a file.
  *
- * The table is made once, in memory that all workers share, and stays over reloads. What a reload
- * does to it, in this order:
+ * The table is made once, in memory that all workers share, and stays over reloads. One in a file
+ * is opened by the master, whose mapping the workers inherit: they need no right to the file. Of
+ * nginx's shared memory such a zone has a few pages, for what is counted beside the table. What a
+ * reload does, in this order:
  *
- *   directive     a zone of another size than the running one is refused, with its line
+ *   directive     a zone of another size or file than the running one is refused, with its line
  *   init_zone     the table is attached; every policy must be there, be changeable, or have room
  *   init_module   the new configuration is accepted: policies that say something else now change,
  *                 and the old configuration's handles are given back
@@ -12,13 +14,15 @@
  * So a reload that fails, at whatever step, changes no limit. At most it has added policies that
  * nobody uses. */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "ngx_http_stint.h"
 
 #define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
-/* Pages beside the table's that nginx keeps for itself at the start of a zone. */
-#define SLAB_PAGES 8
+/* Pages beside the table's: those that nginx keeps for itself at the start of a zone, and
+ * ngx_http_stint_shared_t. */
+#define SLAB_PAGES 16
 
 static size_t ngx_http_stint_zone_size(const ngx_http_stint_zone_t *zone) {
     size_t pages = (zone->table_size + ngx_pagesize - 1) / ngx_pagesize + SLAB_PAGES;
@@ -57,35 +61,18 @@ static void ngx_http_stint_search(ngx_http_stint_zone_t *zone, void *data) {
     }
 }
 
-/* Why a policy of the table cannot become what the configuration says, or NULL. */
-static const char *ngx_http_stint_fixed(const struct stint_policy *old,
-                                        const struct stint_policy *new) {
-    if (old->window != new->window || old->calendar != new->calendar) {
-        return "window";
-    }
-    if (old->start != new->start || old->offset != new->offset ||
-        ((old->flags ^ new->flags) & (STINT_START_PER_KEY | STINT_START_FIRST)) != 0) {
-        return "start";
-    }
-    if (ngx_max(old->stripes, 1) != ngx_max(new->stripes, 1)) {
-        return "stripes";
-    }
-    if (((old->flags ^ new->flags) & STINT_SMOOTH) != 0) {
-        return "smooth";
-    }
-    /* Counted refusals would be carried over as debts. */
-    if ((old->flags & STINT_COUNT_REFUSED) != 0 &&
-        (new->capacity > new->limit || new->max_reserved > 0)) {
-        return "count-refused (to a capacity above the limit, or a reserve)";
-    }
-    return NULL;
+/* A policy in the text notation, without its name. */
+static void ngx_http_stint_format(const struct stint_policy *policy, char text[POLICY_TEXT]) {
+    struct stint_policy unnamed = *policy;
+
+    unnamed.name[0] = '\0';
+    (void)stint_policy_format(&unnamed, text, POLICY_TEXT);
 }
 
 /* Finds a policy in the table, or adds it. */
 static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
                                              ngx_http_stint_policy_t *policy, ngx_log_t *log) {
-    struct stint_policy old = STINT_POLICY_INIT;
-    const char *fixed;
+    char reason[NGX_HTTP_STINT_REASON], text[POLICY_TEXT], *remedy;
     int error = stint_policy_find(zone->limiter, policy->policy.name, &policy->id);
 
     if (error != 0) {
@@ -100,36 +87,60 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
     }
     if (error != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, 0, "stint policy \"%V\" in %V:%ui: %s", &policy->name,
-                      &policy->declared.file, policy->declared.line, stint_reason());
+                      &policy->declared.file, policy->declared.line,
+                      ngx_http_stint_words(stint_reason(), reason));
         return NGX_ERROR;
     }
-    (void)stint_policy_get(zone->limiter, policy->id, &old); /* it exists */
-    fixed = ngx_http_stint_fixed(&old, &policy->policy);
-    if (fixed != NULL) {
+    if (stint_policy_change_check(zone->limiter, policy->id, &policy->policy) != 0) {
+        (void)ngx_http_stint_words(stint_reason(), reason);
+        remedy = strchr(reason, ':'); /* the library's is another */
+        if (remedy != NULL) {
+            *remedy = '\0';
+        }
+        ngx_http_stint_format(&policy->policy, text);
         ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "stint policy \"%V\" of zone \"%V\" in %V:%ui cannot change its %s while "
-                      "nginx runs: give it another name",
+                      "stint policy \"%V\" of zone \"%V\" in %V:%ui cannot become \"%s\", because "
+                      "%s: give it another name",
                       &policy->name, &zone->name, &policy->declared.file, policy->declared.line,
-                      fixed);
+                      text, reason);
         return NGX_ERROR;
     }
     return NGX_OK;
 }
 
-/* Memory for a new table, all bytes 0. */
-static void *ngx_http_stint_new_table(ngx_shm_zone_t *shm_zone) {
+/* What a new zone has in shared memory, all bytes 0. */
+static ngx_http_stint_shared_t *ngx_http_stint_new_shared(ngx_shm_zone_t *shm_zone) {
     ngx_http_stint_zone_t *zone = shm_zone->data;
     ngx_slab_pool_t *shpool = (ngx_slab_pool_t *)(void *)shm_zone->shm.addr;
     size_t len = sizeof(" in stint zone \"\"") + zone->name.len;
+    ngx_http_stint_shared_t *shared;
 
     shpool->log_ctx = ngx_slab_alloc(shpool, len);
     if (shpool->log_ctx == NULL) {
         return NULL;
     }
     ngx_sprintf(shpool->log_ctx, " in stint zone \"%V\"%Z", &zone->name);
-    /* Whole pages, so it is aligned, and nobody has written to them since they were mapped. */
-    shpool->data = ngx_slab_alloc(shpool, zone->table_size);
-    return shpool->data;
+    shared = ngx_slab_calloc(shpool, sizeof(*shared));
+    if (shared != NULL && zone->table_size != 0) {
+        /* Whole pages, so it is aligned, and nobody has written to them since they were mapped. */
+        shared->table = ngx_slab_alloc(shpool, zone->table_size);
+        if (shared->table == NULL) {
+            return NULL;
+        }
+    }
+    shpool->data = shared;
+    return shared;
+}
+
+/* Attaches to the table. Returns what stint_open does. */
+static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
+    struct stint_options options = zone->options;
+
+    if (zone->file.len == 0) {
+        return stint_open_in(&options, zone->shared->table, zone->table_size, &zone->limiter);
+    }
+    options.path = (char *)zone->file.data;
+    return stint_open(&options, &zone->limiter);
 }
 
 static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) {
@@ -137,26 +148,38 @@ static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) 
     ngx_http_stint_zone_t *running = data;
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     ngx_log_t *log = shm_zone->shm.log;
+    char reason[NGX_HTTP_STINT_REASON];
 
     if (running != NULL) {
-        zone->table = running->table;
+        zone->shared = running->shared;
         zone->mapped = 1;
     } else if (shm_zone->shm.exists) {
-        zone->table = ((ngx_slab_pool_t *)(void *)shm_zone->shm.addr)->data;
+        zone->shared = ((ngx_slab_pool_t *)(void *)shm_zone->shm.addr)->data;
     } else {
-        zone->table = ngx_http_stint_new_table(shm_zone);
+        zone->shared = ngx_http_stint_new_shared(shm_zone);
     }
-    if (zone->table == NULL) {
+    if (zone->shared == NULL) {
         return NGX_ERROR;
     }
-    if (stint_open_in(&zone->options, zone->table, zone->table_size, &zone->limiter) != 0) {
+    /* `nginx -t` makes no file, and leaves the one of the running server alone. */
+    if (zone->file.len != 0 && ngx_test_config) {
+        return NGX_OK;
+    }
+    if (ngx_http_stint_open(zone) != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
-                      &zone->declared.file, zone->declared.line, stint_reason());
+                      &zone->declared.file, zone->declared.line,
+                      ngx_http_stint_words(stint_reason(), reason));
         return NGX_ERROR;
     }
     for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
-        if (ngx_http_stint_place_policy(zone, policies[i], log) != NGX_OK) {
+        if (policies[i]->same == NULL &&
+            ngx_http_stint_place_policy(zone, policies[i], log) != NGX_OK) {
             return NGX_ERROR;
+        }
+    }
+    for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
+        if (policies[i]->same != NULL) {
+            policies[i]->id = policies[i]->same->id;
         }
     }
     return NGX_OK;
@@ -166,33 +189,112 @@ static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) 
 static void ngx_http_stint_close(void *data) {
     ngx_http_stint_zone_t *zone = data;
 
-    /* A configuration that fails has its new zones unmapped before. Then the handle is lost. */
-    if (zone->mapped) {
+    /* A configuration that fails has its new zones unmapped before. Then the handle of a table in
+     * one of them is lost. */
+    if (zone->mapped || zone->file.len != 0) {
         stint_close(zone->limiter);
         zone->limiter = NULL;
     }
 }
 
-char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone) {
+/* Whether the file's directory is there and can be written to, without making the file. */
+static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    u_char *slash = zone->file.data + zone->file.len;
+    ngx_str_t directory;
+    char *path;
+
+    while (*slash != '/') { /* it is a full name */
+        slash--;
+    }
+    directory.data = zone->file.data;
+    directory.len = (size_t)(slash - zone->file.data) + 1;
+    path = ngx_pnalloc(cf->temp_pool, directory.len + 1);
+    if (path == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    (void)ngx_cpystrn((u_char *)path, directory.data, directory.len + 1);
+    if (access(path, W_OK | X_OK) != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "stint zone \"%V\" cannot make its file in \"%V\"", &zone->name,
+                           &directory);
+        return NGX_CONF_ERROR;
+    }
+    return NGX_CONF_OK;
+}
+
+/* Whether the system gives that much memory. It would not give it either when nginx asks for it,
+ * but then nobody could tell for which zone. */
+static char *ngx_http_stint_check_memory(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    size_t size = ngx_http_stint_zone_size(zone);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_ANON | MAP_SHARED, -1, 0);
+
+    if (memory == MAP_FAILED) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "stint zone \"%V\" needs %uz MB for its keys, which the system does not "
+                           "give",
+                           &zone->name, size >> 20);
+        return NGX_CONF_ERROR;
+    }
+    (void)munmap(memory, size);
+    return NGX_CONF_OK;
+}
+
+/* What cannot change while nginx runs. */
+static char *ngx_http_stint_check_running(ngx_conf_t *cf, const ngx_http_stint_zone_t *running,
+                                          const ngx_http_stint_zone_t *zone) {
+    if (running->options.max_keys != zone->options.max_keys ||
+        running->options.max_policies != zone->options.max_policies ||
+        running->options.labels != zone->options.labels) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "stint zone \"%V\" cannot change its size while nginx runs, and has "
+                           "keys=%uL policies=%uD labels=%uD: restart nginx, or give it another "
+                           "name",
+                           &zone->name, running->options.max_keys, running->options.max_policies,
+                           running->options.labels);
+        return NGX_CONF_ERROR;
+    }
+    if (running->file.len != zone->file.len ||
+        ngx_memcmp(running->file.data, zone->file.data, zone->file.len) != 0) {
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "stint zone \"%V\" cannot move while nginx runs, and is in %s%V: restart "
+            "nginx, or give it another name",
+            &zone->name, running->file.len == 0 ? "memory" : "", &running->file);
+        return NGX_CONF_ERROR;
+    }
+    return NGX_CONF_OK;
+}
+
+/* Looks whether the zone can be had. */
+static char *ngx_http_stint_check_new(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     ngx_http_stint_search_t search = {&zone->name, NULL};
-    ngx_http_stint_zone_t *running;
+
+    ngx_http_stint_running_zones(cf->cycle, ngx_http_stint_search, &search);
+    if (search.zone != NULL) {
+        return ngx_http_stint_check_running(cf, search.zone, zone);
+    }
+    if (ngx_process == NGX_PROCESS_SIGNALLER) { /* it only sends a signal */
+        return NGX_CONF_OK;
+    }
+    return zone->file.len != 0 ? ngx_http_stint_check_file(cf, zone)
+                               : ngx_http_stint_check_memory(cf, zone);
+}
+
+char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone) {
+    char reason[NGX_HTTP_STINT_REASON];
     ngx_pool_cleanup_t *cln;
     ngx_shm_zone_t *shm_zone;
 
-    ngx_http_stint_running_zones(cf->cycle, ngx_http_stint_search, &search);
-    running = search.zone;
-    if (running != NULL && (running->options.max_keys != zone->options.max_keys ||
-                            running->options.max_policies != zone->options.max_policies)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "stint zone \"%V\" cannot change its size while nginx runs, and has "
-                           "keys=%uL policies=%uD: restart nginx, or give it another name",
-                           &zone->name, running->options.max_keys, running->options.max_policies);
-        return NGX_CONF_ERROR;
-    }
     zone->table_size = stint_memory_size(&zone->options);
     if (zone->table_size == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "stint zone \"%V\": %s", &zone->name,
-                           stint_reason());
+                           ngx_http_stint_words(stint_reason(), reason));
+        return NGX_CONF_ERROR;
+    }
+    if (zone->file.len != 0) {
+        zone->table_size = 0;
+    }
+    if (ngx_http_stint_check_new(cf, zone) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
     cln = ngx_pool_cleanup_add(cf->pool, 0);
@@ -211,20 +313,19 @@ char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone) {
 /* Changes a policy of the table to what the configuration says, if that is something else. */
 static void ngx_http_stint_change_policy(ngx_cycle_t *cycle, ngx_http_stint_zone_t *zone,
                                          ngx_http_stint_policy_t *policy) {
-    struct stint_policy old = STINT_POLICY_INIT, new = policy->policy;
-    char old_text[POLICY_TEXT], new_text[POLICY_TEXT];
+    struct stint_policy old = STINT_POLICY_INIT;
+    char old_text[POLICY_TEXT], new_text[POLICY_TEXT], reason[NGX_HTTP_STINT_REASON];
 
     (void)stint_policy_get(zone->limiter, policy->id, &old); /* it exists */
-    old.name[0] = new.name[0] = '\0';                        /* the same, and told beside */
-    (void)stint_policy_format(&old, old_text, sizeof(old_text));
-    (void)stint_policy_format(&new, new_text, sizeof(new_text));
+    ngx_http_stint_format(&old, old_text);
+    ngx_http_stint_format(&policy->policy, new_text);
     if (ngx_strcmp(old_text, new_text) == 0) {
         return;
     }
     if (stint_policy_change(zone->limiter, policy->id, &policy->policy) != 0) {
         ngx_log_error(NGX_LOG_ALERT, cycle->log, 0,
                       "stint policy \"%V\" of zone \"%V\" stays \"%s\": %s", &policy->name,
-                      &zone->name, old_text, stint_reason());
+                      &zone->name, old_text, ngx_http_stint_words(stint_reason(), reason));
         return;
     }
     ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
@@ -256,10 +357,31 @@ ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle) {
         ngx_http_stint_policy_t **policies = zones[i]->policies.elts;
 
         zones[i]->mapped = 1;
-
         for (ngx_uint_t j = 0; j < zones[i]->policies.nelts; j++) {
-            ngx_http_stint_change_policy(cycle, zones[i], policies[j]);
+            if (zones[i]->limiter != NULL && policies[j]->same == NULL) {
+                ngx_http_stint_change_policy(cycle, zones[i], policies[j]);
+            }
         }
+    }
+    return NGX_OK;
+}
+
+ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_stint_module);
+    ngx_http_stint_zone_t **zones;
+
+    if (smcf == NULL) {
+        return NGX_OK;
+    }
+    zones = smcf->zones.elts;
+    for (ngx_uint_t i = 0; i < smcf->zones.nelts; i++) {
+        ngx_http_stint_shared_t *shared = zones[i]->shared;
+        ngx_atomic_int_t left = (ngx_atomic_int_t)shared->held_by[ngx_process_slot];
+
+        /* A worker that was killed leaves its place to this one, and what it held. */
+        (void)ngx_atomic_fetch_add(&shared->held_by[ngx_process_slot], -left);
+        (void)ngx_atomic_fetch_add(&shared->held, -left);
     }
     return NGX_OK;
 }

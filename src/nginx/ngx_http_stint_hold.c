@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * Requests that wait for tokens which they have reserved, as limit_req's wait for their turn. */
+#include "ngx_http_stint.h"
+
+#define MILLISECOND UINT64_C(1000000) /* ns */
+
+/* Its tokens are there, or something else happened to its connection. */
+static void ngx_http_stint_resume(ngx_http_request_t *r) {
+    ngx_event_t *write = r->connection->write;
+    ngx_http_stint_ctx_t *ctx;
+
+    if (write->delayed) {
+        if (ngx_handle_write_event(write, 0) != NGX_OK) {
+            ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+        }
+        return;
+    }
+    ctx = ngx_http_stint_get_ctx(r);
+    if (ctx != NULL && ctx->held) {
+        ngx_http_stint_hold_end(ctx);
+    }
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+        return;
+    }
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}
+
+/* Refuses a request that was granted: verdict `which` is said to have refused it. */
+static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_t which) {
+    ngx_http_stint_give_back(ctx);
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        struct stint_verdict *verdict = &ctx->verdicts[i];
+
+        verdict->used -= ngx_min(verdict->granted, verdict->used);
+        verdict->remaining =
+            verdict->capacity > verdict->used ? verdict->capacity - verdict->used : 0;
+        verdict->granted = 0;
+    }
+    ctx->verdicts[which].allowed = false;
+    return NGX_BUSY;
+}
+
+ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
+                              ngx_flag_t dry_run) {
+    ngx_msec_t longest = 0;
+    ngx_uint_t which = 0;
+
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        const struct stint_verdict *verdict = &ctx->verdicts[i];
+        uint64_t wait = verdict->retry_after / MILLISECOND + 1; /* it is longer than 0 */
+
+        if ((ctx->requests[i].flags & STINT_RESERVE) == 0 || verdict->granted == 0 ||
+            verdict->retry_after == 0) {
+            continue;
+        }
+        if (wait > ctx->limits[i]->max_delay) {
+            return ngx_http_stint_hold_refuse(ctx, i);
+        }
+        if (wait > longest) {
+            longest = (ngx_msec_t)wait;
+            which = i;
+        }
+    }
+    if (longest == 0) {
+        return NGX_DECLINED;
+    }
+    if (dry_run) {
+        ctx->status = NGX_HTTP_STINT_DELAYED_DRY_RUN;
+        return NGX_DECLINED;
+    }
+    if (ngx_http_stint_hold_begin(ctx) != NGX_OK) {
+        if (ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_HELD)) {
+            ngx_log_error(ctx->log_level, r->connection->log, 0,
+                          "stint zone \"%V\" holds %ui requests, the most that it may: others are "
+                          "refused; \"held\" can be raised",
+                          &ctx->zone->name, ctx->zone->max_held);
+        }
+        return ngx_http_stint_hold_refuse(ctx, which);
+    }
+    ctx->status = NGX_HTTP_STINT_DELAYED;
+
+    /* Meanwhile only the end of the connection is read. */
+    if (r->connection->read->ready) {
+        ngx_post_event(r->connection->read, &ngx_posted_events);
+    } else if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_stint_resume;
+    r->connection->write->delayed = 1;
+    ngx_add_timer(r->connection->write, longest);
+    return NGX_AGAIN;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ * stint_limit. */
+#include "ngx_http_stint.h"
+
+#define MAX_DELAY 60000 /* ms; of a "delay" that does not say how long */
+
+/* stint_limit's parameters after its key, by what they begin with. */
+typedef enum {
+    PARAMETER_COST,
+    PARAMETER_CHARGE,
+    PARAMETER_LIMIT,
+    PARAMETER_PREFIX,
+    PARAMETER_DEFAULT,
+    PARAMETER_DELAY,      /* delay=TIME */
+    PARAMETER_DELAY_ELSE, /* delay */
+    PARAMETERS
+} ngx_http_stint_parameter_t;
+
+static const ngx_str_t ngx_http_stint_parameters[PARAMETERS] = {
+    [PARAMETER_COST] = ngx_string("cost="),       [PARAMETER_CHARGE] = ngx_string("charge="),
+    [PARAMETER_LIMIT] = ngx_string("limit="),     [PARAMETER_PREFIX] = ngx_string("prefix="),
+    [PARAMETER_DEFAULT] = ngx_string("default="), [PARAMETER_DELAY] = ngx_string("delay="),
+    [PARAMETER_DELAY_ELSE] = ngx_string("delay"),
+};
+
+/* A new complex value, or NULL. */
+static ngx_http_complex_value_t *ngx_http_stint_compile(ngx_conf_t *cf, ngx_str_t *text) {
+    ngx_http_compile_complex_value_t ccv;
+
+    ngx_memzero(&ccv, sizeof(ccv));
+    ccv.cf = cf;
+    ccv.value = text;
+    ccv.complex_value = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (ccv.complex_value == NULL || ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+        return NULL;
+    }
+    return ccv.complex_value;
+}
+
+/* A number from `least` on, or what has variables. Without any it is the same for all requests. */
+static char *ngx_http_stint_parse_number(ngx_conf_t *cf, const char *what, uint32_t least,
+                                         ngx_str_t *text, ngx_http_stint_number_t *number) {
+    ngx_int_t fixed = ngx_atoi(text->data, text->len);
+
+    if (ngx_http_script_variables_count(text) != 0) {
+        number->value = ngx_http_stint_compile(cf, text);
+        return number->value == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
+    }
+    if (fixed < (ngx_int_t)least || fixed > (ngx_int_t)STINT_LIMIT_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid %s \"%s=%V\": it must be %uD to %uD, or have variables", what,
+                           what, text, least, STINT_LIMIT_MAX);
+        return NGX_CONF_ERROR;
+    }
+    number->otherwise = (uint32_t)fixed;
+    return NGX_CONF_OK;
+}
+
+static const ngx_str_t ngx_http_stint_text_address = ngx_string("$remote_addr");
+static const ngx_str_t ngx_http_stint_binary_address = ngx_string("$binary_remote_addr");
+
+/* prefix=IPV4[,IPV6] */
+static char *ngx_http_stint_parse_prefix(ngx_conf_t *cf, const ngx_str_t *text,
+                                         ngx_http_stint_limit_t *limit) {
+    u_char *end = text->data + text->len;
+    u_char *comma = ngx_strlchr(text->data, end, ',');
+    u_char *end4 = comma == NULL ? end : comma;
+    ngx_int_t prefix4 = ngx_atoi(text->data, (size_t)(end4 - text->data));
+    ngx_int_t prefix6 = comma == NULL ? 64 : ngx_atoi(comma + 1, (size_t)(end - comma) - 1);
+
+    if (prefix4 < 1 || prefix4 > 32 || prefix6 < 1 || prefix6 > 128) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid prefix \"prefix=%V\": it must be 1 to 32 bits of an IPv4 "
+                           "address, then a comma and 1 to 128 bits of an IPv6 address",
+                           text);
+        return NGX_CONF_ERROR;
+    }
+    limit->prefix4 = (unsigned)prefix4;
+    limit->prefix6 = (unsigned)prefix6;
+    limit->key_kind = limit->key_kind == NGX_HTTP_STINT_KEY_BINARY ||
+                              ngx_http_stint_same(&limit->key->value, &ngx_http_stint_text_address)
+                          ? NGX_HTTP_STINT_KEY_CLIENT
+                          : NGX_HTTP_STINT_KEY_ADDRESS;
+    return NGX_CONF_OK;
+}
+
+static char *ngx_http_stint_parse_default(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
+                                          ngx_str_t *text, ngx_http_stint_limit_t *limit) {
+    if (limit->plan == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"default=%V\" goes with a policy that is a variable only", text);
+        return NGX_CONF_ERROR;
+    }
+    limit->policy = ngx_http_stint_get_policy(cf, zone, text);
+    return limit->policy == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
+}
+
+/* delay=TIME */
+static char *ngx_http_stint_parse_delay(ngx_conf_t *cf, ngx_str_t *text,
+                                        ngx_http_stint_limit_t *limit) {
+    ngx_int_t delay = ngx_parse_time(text, 0);
+
+    if (delay == NGX_ERROR || delay == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid delay \"delay=%V\": it must be a time, such as 5s or 500ms",
+                           text);
+        return NGX_CONF_ERROR;
+    }
+    limit->max_delay = (ngx_msec_t)delay;
+    return NGX_CONF_OK;
+}
+
+static char *ngx_http_stint_parse_parameter(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
+                                            ngx_str_t *value, ngx_uint_t *seen,
+                                            ngx_http_stint_limit_t *limit) {
+    ngx_uint_t i = 0;
+    ngx_str_t text;
+
+    while (i < PARAMETERS && (value->len < ngx_http_stint_parameters[i].len ||
+                              ngx_memcmp(value->data, ngx_http_stint_parameters[i].data,
+                                         ngx_http_stint_parameters[i].len) != 0)) {
+        i++;
+    }
+    if (i == PARAMETERS || (*seen & 1u << i) != 0 ||
+        (i == PARAMETER_DELAY_ELSE && value->len != sizeof("delay") - 1)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", value);
+        return NGX_CONF_ERROR;
+    }
+    *seen |= i == PARAMETER_DELAY || i == PARAMETER_DELAY_ELSE
+                 ? 1u << PARAMETER_DELAY | 1u << PARAMETER_DELAY_ELSE
+                 : 1u << i;
+    text.data = value->data + ngx_http_stint_parameters[i].len;
+    text.len = value->len - ngx_http_stint_parameters[i].len;
+    switch (i) {
+    case PARAMETER_COST:
+        return ngx_http_stint_parse_number(cf, "cost", 0, &text, &limit->cost);
+    case PARAMETER_LIMIT:
+        return ngx_http_stint_parse_number(cf, "limit", 1, &text, &limit->limit);
+    case PARAMETER_CHARGE:
+        limit->charge = ngx_http_stint_compile(cf, &text);
+        return limit->charge == NULL ? NGX_CONF_ERROR : NGX_CONF_OK;
+    case PARAMETER_PREFIX:
+        return ngx_http_stint_parse_prefix(cf, &text, limit);
+    case PARAMETER_DEFAULT:
+        return ngx_http_stint_parse_default(cf, zone, &text, limit);
+    case PARAMETER_DELAY:
+        return ngx_http_stint_parse_delay(cf, &text, limit);
+    default:
+        limit->max_delay = MAX_DELAY;
+        return NGX_CONF_OK;
+    }
+}
+
+/* Parameters that exclude each other. */
+static char *ngx_http_stint_check_together(ngx_conf_t *cf, ngx_uint_t seen) {
+    static const ngx_http_stint_parameter_t not_with_charge[] = {PARAMETER_COST, PARAMETER_LIMIT,
+                                                                 PARAMETER_DELAY_ELSE};
+
+    for (size_t i = 0; i < sizeof(not_with_charge) / sizeof(not_with_charge[0]); i++) {
+        if ((seen & 1u << PARAMETER_CHARGE) != 0 && (seen & 1u << not_with_charge[i]) != 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"charge=\" does not go with \"%V\"",
+                               &ngx_http_stint_parameters[not_with_charge[i]]);
+            return NGX_CONF_ERROR;
+        }
+    }
+    return NGX_CONF_OK;
+}
+
+/* Notes what the limit asks of its policy. */
+static char *ngx_http_stint_demand(ngx_conf_t *cf, const ngx_http_stint_limit_t *limit) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
+    ngx_http_stint_demand_t *demand;
+
+    if (limit->policy == NULL) {
+        return NGX_CONF_OK;
+    }
+    demand = ngx_array_push(&smcf->demands);
+    if (demand == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    demand->policy = limit->policy;
+    demand->place = ngx_http_stint_here(cf);
+    demand->cost = limit->cost.value == NULL && limit->limit.value == NULL &&
+                           limit->limit.otherwise == 0 && limit->plan == NULL
+                       ? limit->cost.otherwise
+                       : 0;
+    demand->delay = limit->max_delay != 0;
+    return NGX_CONF_OK;
+}
+
+/* Whether two limits are one and the same. */
+static ngx_uint_t ngx_http_stint_same_limit(const ngx_http_stint_limit_t *one,
+                                            const ngx_http_stint_limit_t *other) {
+    return ngx_http_stint_same(&one->policy_text, &other->policy_text) &&
+           ngx_http_stint_same(&one->key->value, &other->key->value) &&
+           one->prefix4 == other->prefix4 && one->prefix6 == other->prefix6;
+}
+
+static char *ngx_http_stint_parse_limit(ngx_conf_t *cf, ngx_http_stint_zone_t *zone,
+                                        ngx_http_stint_limit_t *limit) {
+    ngx_str_t *value = cf->args->elts;
+    ngx_uint_t seen = 0;
+
+    ngx_memzero(limit, sizeof(*limit));
+    limit->cost.otherwise = 1;
+    limit->policy_text = value[2];
+    if (ngx_http_script_variables_count(&value[2]) != 0) {
+        limit->plan = ngx_http_stint_compile(cf, &value[2]);
+    } else {
+        limit->policy = ngx_http_stint_get_policy(cf, zone, &value[2]);
+    }
+    limit->key = ngx_http_stint_compile(cf, &value[3]);
+    if ((limit->plan == NULL && limit->policy == NULL) || limit->key == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    if (ngx_http_stint_same(&value[3], &ngx_http_stint_binary_address)) {
+        limit->key_kind = NGX_HTTP_STINT_KEY_BINARY;
+    }
+    for (ngx_uint_t i = 4; i < cf->args->nelts; i++) {
+        if (ngx_http_stint_parse_parameter(cf, zone, &value[i], &seen, limit) != NGX_CONF_OK) {
+            return NGX_CONF_ERROR;
+        }
+    }
+    if (ngx_http_stint_check_together(cf, seen) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+    return ngx_http_stint_demand(cf, limit);
+}
+
+/* stint_limit off; stint_limit ZONE POLICY KEY [PARAMETER ...] */
+char *ngx_http_stint_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
+    ngx_http_stint_loc_conf_t *slcf = conf;
+    ngx_str_t *value = cf->args->elts;
+    ngx_uint_t off = cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0;
+    ngx_http_stint_limit_t parsed, *limits;
+    ngx_http_stint_zone_t *zone;
+
+    if (cf->args->nelts < 4 && !off) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid number of arguments in \"%V\" directive",
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+    if (slcf->off || (off && slcf->limits.elts != NULL)) {
+        return off && slcf->off ? "is duplicate" : "has limits and \"off\" at one level";
+    }
+    if (off) {
+        slcf->off = 1;
+        return NGX_CONF_OK;
+    }
+    zone = ngx_http_stint_get_zone(cf, &value[1]);
+    if (zone == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    /* They are decided as one, which takes one table. */
+    if (slcf->zone != NULL && slcf->zone != zone) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the limits of one level must be of one zone: \"%V\" after \"%V\"",
+                           &zone->name, &slcf->zone->name);
+        return NGX_CONF_ERROR;
+    }
+    if (slcf->limits.nelts == STINT_ALL_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "more than %d limits at one level", STINT_ALL_MAX);
+        return NGX_CONF_ERROR;
+    }
+    if (ngx_http_stint_parse_limit(cf, zone, &parsed) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+    limits = slcf->limits.elts;
+    for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {
+        if (ngx_http_stint_same_limit(&limits[i], &parsed)) {
+            return "is duplicate";
+        }
+    }
+    if (slcf->limits.elts == NULL &&
+        ngx_array_init(&slcf->limits, cf->pool, 2, sizeof(parsed)) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+    limits = ngx_array_push(&slcf->limits);
+    if (limits == NULL) {
+        return NGX_CONF_ERROR;
+    }
+    *limits = parsed;
+    slcf->zone = zone;
+    return NGX_CONF_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ * What is logged. Whoever sends requests decides neither how much that is, nor which bytes. */
+#include "ngx_http_stint.h"
+
+#define LOG_INTERVAL 60 /* s, of each worker, zone and kind of message */
+#define VALUE_SHOWN  64 /* bytes of a value that a message shows */
+
+ngx_uint_t ngx_http_stint_log_due(ngx_http_stint_zone_t *zone, ngx_http_stint_log_kind_t kind) {
+    if (ngx_time() - zone->logged[kind] < LOG_INTERVAL) {
+        return 0;
+    }
+    zone->logged[kind] = ngx_time();
+    return 1;
+}
+
+/* Writes a value so that it is one printable word of the log, cut. Returns its end. */
+static u_char *ngx_http_stint_escape(u_char *at, const ngx_str_t *value) {
+    for (size_t i = 0; i < value->len && i < VALUE_SHOWN; i++) {
+        u_char c = value->data[i];
+
+        at = c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? ngx_sprintf(at, "%c", c)
+                                                            : ngx_sprintf(at, "\\x%02Xd", c);
+    }
+    return value->len > VALUE_SHOWN ? ngx_sprintf(at, "...") : at;
+}
+
+/* What stands before such a value, and after it. */
+static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] = {
+    [NGX_HTTP_STINT_LOG_COST] = {"cost", "is not a number, taken as 1"},
+    [NGX_HTTP_STINT_LOG_LIMIT] = {"limit", "is not a number, the policy's is taken"},
+    [NGX_HTTP_STINT_LOG_CHARGE] = {"charge", "is not a number, nothing is charged"},
+    [NGX_HTTP_STINT_LOG_POLICY] = {"policy", "is unknown, the default is taken"},
+    [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
+};
+
+void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                              ngx_http_stint_log_kind_t kind, ngx_uint_t level,
+                              const ngx_str_t *value) {
+    u_char escaped[VALUE_SHOWN * sizeof("\\xFF") + sizeof("...")];
+    const char *const *complaint = ngx_http_stint_complaints[kind];
+
+    if (ngx_http_stint_log_due(zone, kind)) {
+        *ngx_http_stint_escape(escaped, value) = '\0';
+        ngx_log_error(level, r->connection->log, 0,
+                      "stint %s \"%s\" %s, in zone \"%V\" (told once a minute)", complaint[0],
+                      escaped, complaint[1], &zone->name);
+    }
+}
+
+void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
+                                 const ngx_http_stint_ctx_t *ctx) {
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        const struct stint_verdict *verdict = &ctx->verdicts[i];
+
+        /* Once for a key and window, so that an attacker does not fill the disk. */
+        if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) {
+            ngx_log_error(log_level, r->connection->log, 0,
+                          "limiting requests%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
+                          dry_run                                  ? ", dry run"
+                          : (verdict->flags & STINT_SHADOWED) != 0 ? ", shadow"
+                                                                   : "",
+                          verdict->used, verdict->capacity, &ctx->policies[i]->name,
+                          &ctx->zone->name);
+            ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
+        }
+        if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
+            ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "stint zone \"%V\" is full: %s; it needs more keys", &ctx->zone->name,
+                          (verdict->flags & STINT_REPLACED) != 0 ? "a key lost its count to another"
+                          : verdict->allowed ? "a request was let through uncounted"
+                                             : "a request was refused uncounted");
+        }
+    }
+}
+
+/* ---- The library's reasons ------------------------------------------------------------------- */
+
+/* Names of the library's interface, and what the configuration calls them. The first that fits is
+ * taken, so longer ones come first. */
+static const struct {
+    const char *from, *to;
+} ngx_http_stint_translations[] = {
+    {"policy.max_reserved", "reserve"},
+    {"max_reserved", "reserve"},
+    {"policy.near_limit", "near"},
+    {"policy.limit", "the limit"},
+    {"policy.window", "the window"},
+    {"policy.calendar", "month or year"},
+    {"policy.offset", "the offset of the start"},
+    {"policy.", ""},
+    {"options.max_", ""},
+    {"options.", ""},
+    {"STINT_START_PER_KEY", "start=per-key"},
+    {"STINT_START_FIRST", "start=first"},
+    {"tokens", "requests"},
+    {"STINT_", ""}, /* and what follows, in small letters */
+};
+
+char *ngx_http_stint_words(const char *reason, char buffer[NGX_HTTP_STINT_REASON]) {
+    const size_t n = sizeof(ngx_http_stint_translations) / sizeof(ngx_http_stint_translations[0]);
+    u_char *at = (u_char *)buffer, *last = at + NGX_HTTP_STINT_REASON - 1;
+
+    while (*reason != '\0' && at < last) {
+        size_t i = 0, length;
+
+        while (i < n && (length = ngx_strlen(ngx_http_stint_translations[i].from),
+                         ngx_strncmp(reason, ngx_http_stint_translations[i].from, length) != 0)) {
+            i++;
+        }
+        if (i == n) {
+            *at++ = (u_char)*reason++;
+            continue;
+        }
+        at = ngx_slprintf(at, last, "%s", ngx_http_stint_translations[i].to);
+        reason += length;
+        if (i == n - 1) {
+            for (; at < last && ((*reason >= 'A' && *reason <= 'Z') || *reason == '_'); reason++) {
+                *at++ = *reason == '_' ? '-' : ngx_tolower((u_char)*reason);
+            }
+        }
+    }
+    *at = '\0';
+    return buffer;
+}

@@ -1,0 +1,815 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What the nginx module can beside plain limits: when it decides, charges by response, address prefixes,
+plans, requests that wait, tables in files, the status page.
+
+    features.py MODULE_SO [TEST...]
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # of what is beside it
+import module
+from module import LONG, PER_LONG, Case, Server, Storm, location, main, until
+
+
+def status(server, path="/status"):
+    return json.loads(server.get(path).body)
+
+
+def policy_status(server, name):
+    [found] = [policy for policy in status(server)["policies"] if policy["name"] == name]
+    return found
+
+
+class Order(Case):
+    """Who decides before and after the limit."""
+
+    ADDRESS = 'add_header X-Address $remote_addr always; add_header X-Stint "$stint_status" always;'
+
+    def test_realip_in_a_location(self):
+        with self.limited(f"2{PER_LONG}", "set_real_ip_from 127.0.0.1;",
+                          "real_ip_header X-Forwarded-For;", self.ADDRESS) as server:
+            for address in "192.0.2.1", "192.0.2.2", "2001:db8::1":
+                headers = {"X-Forwarded-For": address}
+                self.assertEqual(server.statuses(3, headers=headers), [200, 200, 429])
+                self.assertEqual(server.get(headers=headers)["X-Address"], address)
+            # Without the field, or from elsewhere, it is the address of the connection.
+            self.assertEqual(server.statuses(3), [200, 200, 429])
+            self.assertEqual(server.statuses(3, source="127.0.0.9",
+                                             headers={"X-Forwarded-For": "192.0.2.1"}),
+                             [200, 200, 429])
+
+    def test_realip_at_server_level(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
+                        "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;" +
+                        location("/", "stint_limit z p $binary_remote_addr;")) as server:
+            for address in "192.0.2.1", "192.0.2.2":
+                self.assertEqual(server.statuses(3, headers={"X-Forwarded-For": address}),
+                                 [200, 200, 429])
+
+    def test_what_limit_req_refuses_is_not_counted(self):
+        with self.limited(f"9{PER_LONG}", "limit_req zone=r;",
+                          http="limit_req_zone $remote_addr zone=r:1m rate=1r/m;") as server:
+            self.assertEqual(server.get().stint, "PASSED p 1/9 8")
+            self.assertEqual(server.statuses(5), [503] * 5)
+            self.assertEqual(server.get(source="127.0.0.2").stint, "PASSED p 1/9 8")
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace("limit_req zone=r;", ""))
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 2/9 7")
+
+    def test_what_limit_conn_refuses_is_not_counted(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=p;"
+                        "limit_conn_zone $remote_addr zone=c:1m; limit_conn c 1;"
+                        "stint_limit z p $remote_addr;",
+                        location("/", "") + location("/long", "limit_rate 5000;")) as server:
+            (server.directory / "www" / "long").write_bytes(b"x" * 100000)
+            connection = server.connect()
+            connection.request("GET", "/long")
+            connection.getresponse()
+            self.assertEqual(server.statuses(3), [503] * 3)
+            connection.close()
+            # Each of these is the only one, too, once the one before has ended.
+            for used in 2, 3:
+                response = until(lambda: [found for found in [server.get()] if found.status == 200],
+                                 "the end of the one before")[0]
+                self.assertEqual(response.stint, f"PASSED p {used}/9 {9 - used}")
+
+    def test_access_comes_after(self):
+        """What deny, auth_basic and auth_request refuse was counted, as with limit_req."""
+        with self.limited(f"2{PER_LONG}", "deny all;") as server:
+            self.assertEqual(server.statuses(4), [403, 403, 429, 429])
+        with self.limited(f"2{PER_LONG}", "satisfy any;", "deny all;", "auth_basic x;",
+                          "auth_basic_user_file users;") as server:
+            self.assertEqual(server.statuses(4), [401, 401, 429, 429])
+        with self.limited(f"2{PER_LONG}", "satisfy any;", "allow all;", "auth_basic x;",
+                          "auth_basic_user_file users;") as server:
+            self.assertEqual(server.statuses(4), [200, 200, 429, 429])
+
+    def test_auth_request(self):
+        with self.limited(f"2{PER_LONG}", "auth_request /auth;") as server:
+            text = server.configuration.read_text()
+            auth = location("= /auth", "stint_limit off;", "return 403;")
+            server.configuration.write_text(text.replace("location /", auth + "location /"))
+            server.reload()
+            self.assertEqual(server.statuses(4), [403, 403, 429, 429])
+
+    def test_a_limit_below_auth_request_is_a_500(self):
+        """auth_request knows only 2xx, 401 and 403: the limit belongs to the location itself."""
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
+                        location("/file", "auth_request /auth;") +
+                        location("= /auth", "stint_limit z p $remote_addr;", "empty_gif;")) as server:
+            self.assertEqual(server.statuses(3), [200, 200, 500])
+            self.assertEqual(server.get().stint, "REJECTED p 2/2 0")
+
+
+class Telling(Case):
+    def test_retry_after_without_fields(self):
+        with self.limited(f"1{PER_LONG}", http="add_header Retry-After $stint_retry_after always;") as server:
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace('add_header X-Stint', '#'))
+            server.reload()
+            response = server.get()
+            self.assertEqual((response.status, response["Retry-After"]), (200, None))
+            response = server.get()
+            self.assertEqual(response.status, 429)
+            self.assertGreater(int(response["Retry-After"]), 0)
+
+    def test_a_front_controller(self):
+        """Decided where the request first meets a limit; with none there, at the script."""
+        for where, used in (("/", "PASSED first"), ("", "PASSED script")):
+            first = "stint_limit z first k;" if where else ""
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=first;"
+                            f"stint_policy z 9{PER_LONG} name=script;",
+                            location("/", first, "try_files $uri /other;") +
+                            location("= /other", "stint_limit z script k;")) as server:
+                self.assertEqual(server.get("/missing").stint, f"{used} 1/9 8")
+                self.assertEqual(server.get("/file").stint,
+                                 "PASSED first 2/9 7" if where else "/")
+
+    def test_a_chunked_upload(self):
+        def upload(server):
+            connection = server.connect()
+            connection.request("POST", "/file", body=iter([b"x" * 100] * 20), encode_chunked=True,
+                               headers={"Transfer-Encoding": "chunked"})
+            response = connection.getresponse()
+            response.read()
+            connection.close()
+            return response.status
+        for parameter, least, most in (("cost=$content_length", 1, 1),
+                                       ("charge=$request_length", 2000, 3000)):
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 9999{PER_LONG} name=p;",
+                            location("/file", f"stint_limit z p k {parameter};", "proxy_pass http://127.0.0.1:$server_port/sink;") +
+                            location("/sink", "stint_limit off;", "return 200;") +
+                            location("/look", "stint_limit z p k cost=0;", "empty_gif;"),
+                            workers=1) as server:
+                self.assertEqual(upload(server), 200)
+                used = int(server.get("/look").stint.split()[2].split("/")[0])
+                self.assertGreaterEqual(used, least)
+                self.assertLessEqual(used, most)
+
+
+class Off(Case):
+    def test_off_ends_inheritance(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;"
+                        "stint_limit z p $remote_addr;",
+                        location("/file") +
+                        "location /other { stint_limit off;\n" +
+                        location("/other/limited", "stint_limit z p $remote_addr;") + "}") as server:
+            self.assertEqual(server.statuses(3, "/file"), [200, 200, 429])
+            self.assertEqual(server.statuses(3, "/other"), [200] * 3)
+            self.assertEqual(server.get("/other").stint, "/")
+            self.assertEqual(server.get("/other/limited").status, 429)
+
+    def test_a_zone_may_have_that_name(self):
+        with self.serve(f"stint_zone off keys=1k; stint_policy off 2{PER_LONG} name=p;"
+                        "stint_limit off p $remote_addr;") as server:
+            self.assertEqual(server.statuses(3, "/file"), [200, 200, 429])
+
+
+class WithUpstream(Case):
+    """A server behind, which answers by the path: /200, /401, /503; and with X-Cost if asked."""
+
+    def behind(self, http, *directives, **more):
+        server = Server(module.MODULE, workers=more.pop("workers", 1), **more)
+        socket = server.directory / "upstream"
+        answers = "".join(location(f"/{code}", f"return {code} answer;") for code in (200, 401, 503))
+        server.configure(
+            f"stint_zone z keys=1k;\n{http}\nserver {{ listen unix:{socket}; stint_limit off;"
+            f"access_log off; add_header X-Cost $arg_cost always; {answers} }}",
+            location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;") +
+            location("/", *directives, "proxy_hide_header X-Cost;", f"proxy_pass http://unix:{socket};"))
+        return server
+
+
+class Charging(WithUpstream):
+    FAILED = "map $status $failed { 401 1; default 0; }\n"
+
+    def test_failed_logins(self):
+        with self.behind(self.FAILED + f"stint_policy z 3{PER_LONG} name=failures;\n"
+                         "stint_headers draft;",
+                         "stint_limit z failures $arg_user charge=$failed;") as server:
+            # Logins that succeed are not counted, however many.
+            self.assertEqual(server.statuses(20, "/200?user=a"), [200] * 20)
+            self.assertEqual(server.statuses(3, "/401?user=a"), [401] * 3)
+            response = server.get("/200?user=a")
+            self.assertEqual((response.status, response.stint), (429, "REJECTED failures 3/3 0"))
+            self.assertIsNotNone(response["Retry-After"])
+            self.assertEqual(server.statuses(2, "/401?user=b"), [401] * 2)
+            response = server.get("/200?user=b")
+            self.assertEqual((response.status, response.stint), (200, "PASSED failures 2/3 1"))
+            self.assertEqual(response["RateLimit"].split(";")[1], "r=1")
+            # The refusal is logged once.
+            server.statuses(5, "/401?user=a")
+            self.assertEqual(len(server.logged("limiting requests, 3 of 3 used, by policy "
+                                               '"failures"')), 1)
+            found = policy_status(server, "failures")
+            self.assertEqual((found["charged"], found["refused"]), (5, 6))
+
+    def test_successes_only(self):
+        """What a server of mine could not answer is not on the client's account."""
+        with self.behind("map $status $answered { ~^5 0; default 1; }\n"
+                         f"stint_policy z 2{PER_LONG} name=p;",
+                         "stint_limit z p $remote_addr charge=$answered;") as server:
+            self.assertEqual(server.statuses(9, "/503"), [503] * 9)
+            self.assertEqual(server.statuses(3, "/200"), [200, 200, 429])
+            # Refusals are not charged, whatever the map says of a 429.
+            self.assertEqual(server.statuses(5, "/200"), [429] * 5)
+            self.assertEqual(policy_status(server, "p")["charged"], 2)
+
+    def test_bytes(self):
+        with self.behind(f"stint_policy z 40{PER_LONG} name=bytes;",
+                         "stint_limit z bytes $remote_addr charge=$body_bytes_sent;") as server:
+            for used in 0, 6, 12, 18, 24, 30, 36:
+                self.assertEqual(server.get("/200").stint, f"PASSED bytes {used}/40 {40 - used}")
+            # The last one passed the limit, which is known only after it.
+            self.assertEqual(server.get("/200").stint, "REJECTED bytes 42/40 0")
+
+    def test_the_cost_that_the_upstream_tells(self):
+        with self.behind(f"stint_policy z 10{PER_LONG} name=p;",
+                         "stint_limit z p $remote_addr charge=$upstream_http_x_cost;") as server:
+            response = server.get("/200?cost=7")
+            self.assertEqual((response.status, response["X-Cost"]), (200, None))
+            self.assertEqual(server.get("/200").stint, "PASSED p 7/10 3")  # no field: nothing
+            self.assertEqual(server.get("/200?cost=0").stint, "PASSED p 7/10 3")
+            self.assertEqual(server.get("/200?cost=1.5").stint, "PASSED p 7/10 3")
+            self.assertEqual(server.get("/200?cost=999999999999").stint, "PASSED p 7/10 3")
+            self.assertEqual(server.get("/200").status, 429)
+            self.assertEqual(server.logged(r'\[error\] .*stint charge "(.*?)" is not a number, nothing '
+                                           'is charged, in zone "z"'), ["1.5"])
+
+    def test_beside_another_limit(self):
+        """Who is refused by the look takes nothing of the other, and the other way round."""
+        with self.behind(self.FAILED + f"stint_policy z 2{PER_LONG} name=failures;"
+                         f"stint_policy z 5{PER_LONG} name=all;",
+                         "stint_limit z all $remote_addr;",
+                         "stint_limit z failures $arg_user charge=$failed;") as server:
+            self.assertEqual(server.statuses(4, "/401?user=a"), [401, 401, 429, 429])
+            self.assertEqual(server.get("/200?user=b").stint, "PASSED all 3/5 2")
+            self.assertEqual(policy_status(server, "all")["allowed"], 3)
+            self.assertEqual(server.statuses(3, "/401?user=b"), [401, 401, 429])
+            # A request without user is limited by the other only.
+            self.assertEqual(server.get("/200").stint, "REJECTED all 5/5 0")
+            self.assertEqual(policy_status(server, "failures")["charged"], 4)
+
+    def test_dry_run_and_shadow(self):
+        for more, policy in ("stint_dry_run on;", ""), ("", "shadow"):
+            with self.subTest(more=more, policy=policy):
+                with self.behind(self.FAILED + f"stint_policy z 2{PER_LONG} name=p {policy};{more}",
+                                 "stint_limit z p $remote_addr charge=$failed;") as server:
+                    self.assertEqual(server.statuses(5, "/401"), [401] * 5)
+                    self.assertEqual(policy_status(server, "p")["charged"], 5)
+
+    def test_under_load_nothing_is_lost(self):
+        """Each response is charged once, over several workers and reloads."""
+        with self.behind("stint_policy z 1M/52w name=p;",
+                         "stint_limit z p $remote_addr charge=1;", workers=3) as server:
+            storm = Storm(server, "/200", threads=6, enough=lambda storm: storm.allowed >= 1500)
+            storm.run(lambda: [server.reload() for _ in range(2)])
+            self.assertEqual((storm.other, storm.refused), (set(), 0))
+            # Those whose connection broke may have been answered, too.
+            until(lambda: storm.allowed <= policy_status(server, "p")["charged"]
+                  <= storm.allowed + storm.errors, "all charges")
+
+    def test_after_an_error_page(self):
+        with self.behind(self.FAILED + f"stint_policy z 2{PER_LONG} name=p;\n"
+                         "proxy_intercept_errors on; error_page 401 /200;",
+                         "stint_limit z p $remote_addr charge=$failed;") as server:
+            self.assertEqual(server.statuses(3, "/401"), [401, 401, 429])
+
+
+class Prefixes(Case):
+    """Keys are the first bits of an address."""
+
+    REALIP = "set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;"
+
+    def test_of_the_client(self):
+        for key in "$binary_remote_addr", "$remote_addr":
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
+                            location("/", f"stint_limit z p {key} prefix=24,56;", self.REALIP)
+                            ) as server:
+                def ask(address):
+                    return server.get(headers={"X-Forwarded-For": address}).status
+                self.assertEqual([ask(f"192.0.2.{i}") for i in (1, 77, 255)], [200, 200, 429])
+                self.assertEqual(ask("192.0.3.1"), 200)
+                self.assertEqual([ask(address) for address in ("2001:db8:0:1::1", "2001:db8:0:ff:9::2",
+                                                               "2001:db8:0:80::")], [200, 200, 429])
+                self.assertEqual(ask("2001:db8:0:100::1"), 200)
+
+    def test_of_a_text(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $http_a prefix=24;")) as server:
+            def ask(address):
+                return server.get(headers={"A": address}).status
+            self.assertEqual([ask(f"192.0.2.{i}") for i in (1, 77, 255)], [200, 200, 429])
+            self.assertEqual([ask(a) for a in ("::ffff:192.0.2.9", "192.0.3.9")], [429, 200])
+            self.assertEqual([ask(f"2001:db8::{i}") for i in (1, 77, 255)], [200, 200, 429])
+            self.assertEqual(ask("2001:db8:0:1::1"), 200)  # /64 if not said
+            # What is no address is one key for all, and told once. No text: no limit.
+            self.assertEqual([ask(a) for a in ("x", "1.2.3.4, 5.6.7.8", "\"\\")], [200, 200, 429])
+            self.assertEqual([ask("") for _ in range(4)], [200] * 4)
+            self.assertLessEqual(len(server.logged('stint key ".*?" is no address, all such share one '
+                                                   "key")), server.workers)
+
+    def test_a_ladder(self):
+        """Host, network and provider in one location, all or nothing."""
+        http = "stint_zone z keys=1k;" + "".join(
+            f"stint_policy z {limit}{PER_LONG} name={name};"
+            for limit, name in ((2, "host"), (4, "net"), (6, "provider")))
+        with self.serve(http, location("/", "stint_limit z host $binary_remote_addr prefix=32,64;",
+                                       "stint_limit z net $binary_remote_addr prefix=24,56;",
+                                       "stint_limit z provider $binary_remote_addr prefix=16,48;",
+                                       self.REALIP)) as server:
+            def ask(address):
+                return server.get(headers={"X-Forwarded-For": address}).stint
+            self.assertEqual([ask("192.0.2.1") for _ in range(3)],
+                             ["PASSED host 1/2 1", "PASSED host 2/2 0", "REJECTED host 2/2 0"])
+            self.assertEqual([ask("192.0.2.2") for _ in range(2)][0], "PASSED host 1/2 1")
+            self.assertEqual(ask("192.0.2.3"), "REJECTED net 4/4 0")
+            self.assertEqual([ask("192.0.9.1") for _ in range(2)][1].split()[0], "PASSED")
+            self.assertEqual(ask("192.0.9.2"), "REJECTED provider 6/6 0")
+
+    def test_several_prefixes_of_one_policy(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 9{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $remote_addr prefix=32;",
+                                 "stint_limit z p $remote_addr prefix=24;")) as server:
+            self.assertEqual(server.get(source="127.0.0.1").stint, "PASSED p 1/9 8")
+            self.assertEqual(server.get(source="127.0.0.2").stint, "PASSED p 2/9 7")
+
+
+class Plans(Case):
+    """Policies and limits from variables."""
+
+    HTTP = (f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=free;"
+            f"stint_policy z 5{PER_LONG} name=pro;")
+
+    def test_a_policy_from_a_variable(self):
+        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user;")) as server:
+            def statuses(plan, user):
+                return server.statuses(6, f"/file?user={user}", headers={"Plan": plan})
+            self.assertEqual(statuses("free", "a"), [200] * 2 + [429] * 4)
+            self.assertEqual(statuses("pro", "b"), [200] * 5 + [429])
+            # Unknown or empty: not limited. The unknown is told once.
+            self.assertEqual(statuses("", "c"), [200] * 6)
+            self.assertEqual(statuses("gold\t", "c"), [200] * 6)
+            self.assertEqual(statuses("fre", "a"), [200] * 6)
+            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, the default is taken')
+            self.assertLessEqual(len(found), server.workers)
+            self.assertLessEqual(set(found), {"gold", "gold\\x09", "fre"})
+
+    def test_a_default(self):
+        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user default=free;")
+                        ) as server:
+            for plan, user, allowed in ("", "a", 2), ("gold", "b", 2), ("pro", "c", 5):
+                self.assertEqual(server.statuses(6, f"/file?user={user}", headers={"Plan": plan}),
+                                 [200] * allowed + [429] * (6 - allowed))
+
+    def test_plans_over_a_reload(self):
+        with self.serve(self.HTTP, location("/", "stint_limit z $http_plan $arg_user;")) as server:
+            self.assertEqual(server.statuses(2, headers={"Plan": "gold"}), [200] * 2)
+            server.configure(self.HTTP.replace("name=pro", "name=gold"),
+                             location("/", "stint_limit z $http_plan k;"))
+            server.reload()
+            self.assertEqual(server.statuses(6, headers={"Plan": "gold"}), [200] * 5 + [429])
+
+    def test_a_limit_of_its_own(self):
+        with self.serve(self.HTTP + "stint_headers draft;",
+                        location("/", "stint_limit z free $arg_user limit=$arg_limit;")) as server:
+            for limit, user, allowed in (3, "a", 3), (1, "b", 1), ("", "c", 2), (0, "d", 2), ("x", "e", 2):
+                path = f"/file?user={user}&limit={limit}"
+                self.assertEqual(server.statuses(4, path), [200] * allowed + [429] * (4 - allowed))
+                self.assertEqual(server.get(path)["RateLimit-Policy"], f'"free";q={allowed};w={LONG}')
+            self.assertEqual(set(server.logged(r'stint limit "(.*?)" is not a number, the policy.s is '
+                                               "taken")), {"x"})
+
+    def test_a_fixed_limit(self):
+        with self.serve(self.HTTP, location("/", "stint_limit z pro $remote_addr limit=3;")) as server:
+            self.assertEqual(server.statuses(4), [200] * 3 + [429])
+
+
+class Waiting(Case):
+    """Requests that are held until their tokens are there."""
+
+    STATUS = location("/status", "stint_status_page z;", "access_log off;")
+
+    def holding(self, policy, delay="delay", zone="", **more):
+        return self.serve(f"stint_zone z keys=1k {zone}; stint_policy z {policy} name=p;"
+                          "stint_headers draft;",
+                          location("/", f"stint_limit z p $arg_user {delay};") + self.STATUS +
+                          location("/look", "stint_limit z p $arg_user cost=0;", "empty_gif;"),
+                          **more)
+
+    def hold(self, server, count, path="/file?user=a"):
+        """Sends requests that are held. Returns their connections."""
+        before = status(server)["held"]
+        connections = [server.connect() for _ in range(count)]
+        for connection in connections:
+            connection.request("GET", path)
+        until(lambda: status(server)["held"] == before + count, "requests to be held")
+        return connections
+
+    def test_they_wait_for_their_window(self):
+        with self.holding("1/500ms reserve=3", workers=2) as server:
+            results, lock = [], threading.Lock()
+
+            def ask():
+                begin = time.monotonic()
+                response = server.get("/file?user=a")
+                with lock:
+                    results.append((response.status, response.stint.split()[0],
+                                    time.monotonic() - begin))
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual({result[0] for result in results}, {200})
+            waited = sorted(result[2] for result in results if result[1] == "DELAYED")
+            self.assertGreaterEqual(len(waited), 2)
+            # Each in a window of its own.
+            self.assertGreater(waited[-1], 0.5 * (len(waited) - 1) - 0.1)
+            self.assertEqual(status(server)["held"], 0)
+            self.assertEqual(policy_status(server, "p")["refunded"], 0)
+
+    def test_no_more_than_the_reserve(self):
+        with self.holding("2/day reserve=3", "delay=30d") as server:
+            self.assertEqual(server.statuses(2, "/file?user=a"), [200] * 2)
+            connections = self.hold(server, 3)
+            response = server.get("/file?user=a")
+            self.assertEqual((response.status, response.stint), (429, "REJECTED p 5/2 0"))
+            self.assertIsNotNone(response["Retry-After"])
+            # Others do not wait for them.
+            self.assertEqual(server.statuses(2, "/file?user=b"), [200] * 2)
+            for connection in connections:
+                connection.close()
+
+    def test_who_leaves_gives_back(self):
+        with self.holding("1/day reserve=5", "delay=30d") as server:
+            server.get("/file?user=a")
+            connections = self.hold(server, 4)
+            self.assertEqual(server.get("/look?user=a").stint.split()[2], "5/1")
+            for connection in connections:
+                connection.close()
+            until(lambda: status(server)["held"] == 0, "all to be let go")
+            self.assertEqual(policy_status(server, "p")["refunded"], 4)
+            self.assertEqual(server.get("/look?user=a").stint, "PASSED p 1/1 0")
+            self.assertEqual([line[1] for line in server.access_log(6)].count("499"), 4)
+
+    def test_too_long_is_refused_and_takes_nothing(self):
+        with self.holding("1/day reserve=5", "delay=100ms") as server:
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            for _ in range(3):
+                response = server.get("/file?user=a")
+                self.assertEqual((response.status, response.stint), (429, "REJECTED p 1/1 0"))
+                self.assertGreater(int(response["Retry-After"]), 0)
+            self.assertEqual(status(server)["held"], 0)
+
+    def test_they_are_bounded(self):
+        with self.holding("1/day reserve=50", "delay=30d", zone="held=2") as server:
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            connections = self.hold(server, 2)
+            for _ in range(5):
+                self.assertEqual(server.get("/file?user=a").stint, "REJECTED p 3/1 0")
+            found = status(server)
+            self.assertEqual((found["held"], found["max_held"]), (2, 2))
+            self.assertLessEqual(
+                len(server.logged('stint zone "z" holds 2 requests, the most that it may: others are '
+                                  'refused; "held" can be raised')), server.workers)
+            connections[0].close()
+            until(lambda: status(server)["held"] == 1, "one to be let go")
+            self.hold(server, 1)[0].close()
+            connections[1].close()
+
+    def test_a_worker_that_is_killed_holds_nothing(self):
+        with self.holding("1/day reserve=50", "delay=30d", workers=2) as server:
+            server.get("/file?user=a")
+            connections = self.hold(server, 6)
+            for pid in server.worker_pids():
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: pid not in server.worker_pids() and len(server.worker_pids()) == 2,
+                      "another worker")
+            until(lambda: status(server)["held"] == 0, "nothing to be held")
+            for connection in connections:
+                connection.close()
+
+    def test_a_reload_waits_for_them(self):
+        with self.holding("1/s reserve=3", workers=1) as server:
+            results = []
+            threads = [threading.Thread(target=lambda: results.append(
+                server.get("/file?user=a").status)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            server.process.send_signal(signal.SIGHUP)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(results, [200] * 4)
+            until(lambda: status(server)["held"] == 0, "nothing to be held")
+
+    def test_dry_run(self):
+        with self.holding("1/day reserve=2", "delay=30d; stint_dry_run on") as server:
+            self.assertEqual([server.get("/file?user=a").stint.split()[0] for _ in range(4)],
+                             ["PASSED", "DELAYED_DRY_RUN", "DELAYED_DRY_RUN", "REJECTED_DRY_RUN"])
+
+    def test_beside_another_limit(self):
+        """The longest wait counts, and who leaves gives back of all."""
+        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;"
+                        f"stint_policy z 9{PER_LONG} name=all;",
+                        location("/", "stint_limit z all k;", "stint_limit z p k delay=30d;") +
+                        self.STATUS + location("/look", "stint_limit z all k cost=0;", "empty_gif;")
+                        ) as server:
+            self.assertEqual(server.get().status, 200)
+            connections = self.hold(server, 3, "/file")
+            self.assertEqual(server.get("/look").stint, "PASSED all 4/9 5")
+            for connection in connections:
+                connection.close()
+            until(lambda: status(server)["held"] == 0, "all to be let go")
+            self.assertEqual(server.get("/look").stint, "PASSED all 1/9 8")
+
+    def test_http_2(self):
+        server = self.holding("1/s reserve=2")
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
+        with server:
+            clients = [subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", "--output",
+                                         os.devnull, "--write-out", "%{http_code}",
+                                         server.url("/file?user=a")], stdout=subprocess.PIPE)
+                       for _ in range(3)]
+            self.assertEqual([client.communicate(timeout=20)[0] for client in clients], [b"200"] * 3)
+            self.assertGreaterEqual(sum(line[3] == "DELAYED" for line in server.access_log(3)), 1)
+
+    def test_who_leaves_on_http_2(self):
+        server = self.holding("1/day reserve=2", "delay=30d")
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
+        with server:
+            def curl(path):
+                return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge",
+                                         server.url(path)], stdout=subprocess.PIPE)
+
+            def held():
+                return json.loads(curl("/status").communicate(timeout=20)[0])["held"]
+            clients = [curl("/file?user=a") for _ in range(3)]
+            until(lambda: held() == 2, "two to be held")
+            for client in clients:
+                client.kill()
+                client.communicate()
+            until(lambda: held() == 0, "both to be let go")
+            [found] = json.loads(curl("/status").communicate(timeout=20)[0])["policies"]
+            self.assertEqual(found["refunded"], 2)
+
+    def test_a_subrequest_is_not_held(self):
+        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;",
+                        location("/file", "auth_request /auth;") +
+                        location("= /auth", "stint_limit z p k delay=30d;", "empty_gif;")) as server:
+            self.assertEqual(server.statuses(2), [200, 500])
+
+
+class Files(Case):
+    """Tables in files."""
+
+    def filed(self, server, limit=10, zone=""):
+        """Configures a server whose zone is in a file of its directory."""
+        self.file = server.directory / "table"
+        server.configure(f"stint_zone z keys=1k file={self.file} {zone};\n"
+                         f"stint_policy z {limit}{PER_LONG} name=p;",
+                         location("/", "stint_limit z p $remote_addr;") +
+                         location("/status", "stint_limit off;", "stint_status_page z;"))
+        return server
+
+    def test_counts_survive_a_restart(self):
+        with self.filed(Server(module.MODULE)) as server:
+            self.assertEqual(server.statuses(4), [200] * 4)
+            self.assertEqual(oct(self.file.stat().st_mode), "0o100600")
+            server.stop()
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED p 5/10 5")
+            server.reload()
+            self.assertEqual(server.statuses(6), [200] * 5 + [429])
+            # kill -9 of all: nothing is lost either.
+            for pid in [*server.worker_pids(), server.process.pid]:
+                os.kill(pid, signal.SIGKILL)
+            server.process.wait()
+            server.process.stderr.close()
+            server.start()
+            self.assertEqual(server.get().stint, "REJECTED p 10/10 0")
+
+    @unittest.skipUnless(os.geteuid() == 0, "the master must have more rights than the workers")
+    def test_workers_need_no_right_to_it(self):
+        server = Server(module.MODULE)
+        table = server.directory / "private" / "table"
+        table.parent.mkdir(mode=0o700)
+        server.configure(f"stint_zone z keys=1k file={table}; stint_policy z 3{PER_LONG} name=p;",
+                         location("/", "stint_limit z p k;", "empty_gif;"))
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("user root;", "user nobody nogroup;"))
+        with server:
+            self.assertIn("\nUid:\t65534", Path(f"/proc/{server.worker_pids()[0]}/status").read_text())
+            self.assertEqual(server.statuses(2), [200, 200])
+            for pid in server.worker_pids():
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: pid not in server.worker_pids() and len(server.worker_pids()) == 2,
+                      "another worker")
+            self.assertEqual(server.statuses(2), [200, 429])
+
+    def test_a_relative_path_is_below_the_prefix(self):
+        server = Server(module.MODULE, "stint_zone z keys=1k file=relative;")
+        with server:
+            self.assertTrue((server.directory / "relative").exists())
+
+    def test_another_nginx_shares_it(self):
+        with self.filed(Server(module.MODULE)) as server:
+            other = Server(module.MODULE)
+            text = server.configuration.read_text()
+            other.configuration.write_text(text.replace(str(server.port), str(other.port)))
+            with other:
+                for used in range(1, 10, 2):
+                    self.assertEqual(server.get().stint, f"PASSED p {used}/10 {10 - used}")
+                    self.assertEqual(other.get().stint, f"PASSED p {used + 1}/10 {9 - used}")
+                self.assertEqual(server.get().status, 429)
+                # A limit that one of them changes is changed for both.
+                other.configuration.write_text(other.configuration.read_text()
+                                               .replace(f"10{PER_LONG}", f"12{PER_LONG}"))
+                other.reload()
+                self.assertEqual(server.get().stint, "PASSED p 11/12 1")
+
+    def test_a_test_of_the_configuration_makes_no_file(self):
+        server = self.filed(Server(module.MODULE))
+        self.addCleanup(server.close)
+        self.assertEqual(server.test()[0], 0)
+        self.assertFalse(self.file.exists())
+        with server:
+            server.get()
+            self.filed(server, limit=5)
+            self.assertEqual(server.test()[0], 0)
+            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+
+    def test_a_file_of_another_size_is_refused(self):
+        with self.filed(Server(module.MODULE)) as server:
+            server.get()
+            server.stop()
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace("keys=1k", "keys=2k"))
+            done = subprocess.run(server.command, cwd=server.directory, capture_output=True, text=True,
+                                  timeout=20)
+            self.assertEqual(done.returncode, 1)
+            [line] = [line for line in server.log().splitlines() if "[emerg]" in line]
+            number = text.split("keys=1k")[0].count("\n") + 1
+            self.assertIn(f'stint zone "z" in {server.configuration}:{number}: {self.file}: ', line)
+            self.assertNotIn("options.", line)
+            server.configuration.write_text(text)
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+
+    def test_a_zone_does_not_move_while_it_runs(self):
+        with self.filed(Server(module.MODULE)) as server:
+            text = server.configuration.read_text()
+            for new in "", "file=elsewhere":
+                server.configuration.write_text(text.replace(f"file={self.file}", new))
+                [line] = server.reload_refused()
+                self.assertIn(f'stint zone "z" cannot move while nginx runs, and is in {self.file}: '
+                              "restart nginx, or give it another name in", line)
+            self.assertFalse((server.directory / "elsewhere").exists())
+            self.assertEqual(server.get().stint, "PASSED p 1/10 9")
+        with self.limited(f"3{PER_LONG}") as server:
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace("keys=1k", "keys=1k file=table"))
+            [line] = server.reload_refused()
+            self.assertIn("and is in memory: restart", line)
+
+    def test_reloads_and_kills_in_a_storm(self):
+        limit = 4000
+        with self.filed(Server(module.MODULE, workers=3), limit=limit) as server:
+            storm = Storm(server, enough=lambda storm: storm.refused >= 50)
+
+            def disturb():
+                for _ in range(3):
+                    server.reload()
+                    os.kill(until(server.worker_pids, "a worker")[0], signal.SIGKILL)
+                    until(lambda: len(server.worker_pids()) == 3, "three workers")
+            storm.run(disturb)
+            self.assertEqual(storm.other, set())
+            self.assertLessEqual(storm.allowed, limit)
+            self.assertGreaterEqual(storm.allowed, limit - storm.errors)
+            self.assertEqual(server.get().stint, f"REJECTED p {limit}/{limit} 0")
+
+    def test_an_upgrade_of_the_binary(self):
+        """USR2 starts a new master beside the old one, QUIT ends the old one. Nothing is lost, and both
+        count together meanwhile."""
+        server = self.filed(Server(module.MODULE))
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("daemon off;", "daemon on;"))
+        pid_file = server.directory / "nginx.pid"
+
+        def pid(path):
+            return int(path.read_text()) if path.exists() and path.read_text() else 0
+
+        def stop():
+            for path in pid_file, server.directory / "nginx.pid.oldbin":
+                if pid(path):
+                    os.kill(pid(path), signal.SIGTERM)
+            until(lambda: not pid_file.exists(), "the end")
+            server.close()
+        self.addCleanup(stop)
+        subprocess.run(server.command, cwd=server.directory, check=True, timeout=20)
+        old = until(lambda: pid(pid_file), "a pid")
+        self.assertEqual(server.statuses(4), [200] * 4)
+        os.kill(old, signal.SIGUSR2)
+        new = until(lambda: pid(pid_file) not in (0, old) and pid(pid_file), "the new master")
+        self.assertEqual(server.get().stint.split()[:2], ["PASSED", "p"])
+        os.kill(old, signal.SIGQUIT)
+        until(lambda: not (server.directory / "nginx.pid.oldbin").exists(), "the end of the old one")
+        self.assertEqual(pid(pid_file), new)
+        self.assertEqual(server.get().stint, "PASSED p 6/10 4")
+        self.assertEqual(server.statuses(5), [200] * 4 + [429])
+
+
+class Pages(Case):
+    def test_status(self):
+        with self.serve('stint_zone z keys=1k full=refuse policies=9; stint_policy z 3/52w "name=\\"a \\\\\\"b\\\\\\"\\"";'
+                        f"stint_policy z 2{PER_LONG} shadow;",
+                        location("/", "stint_limit z 'a \"b\"' $arg_user;",
+                                 'stint_limit z 2/364d $arg_user;') +
+                        location("/status", "stint_status_page z;"), workers=3) as server:
+            for user in range(4):
+                server.statuses(5, f"/file?user={user}")
+            response = server.get("/status")
+            self.assertEqual((response.status, response["Content-Type"]), (200, "application/json"))
+            found = json.loads(response.body)
+            self.assertEqual((found["zone"], found["keys"], found["full"]), ("z", 1024, "refuse"))
+            self.assertEqual((found["live"], found["held"], found["untracked"]), (8, 0, 0))
+            self.assertGreaterEqual(found["slots"], 2048)
+            first, second = found["policies"]
+            self.assertEqual((first["name"], first["policy"]), ('a "b"', "3/52 weeks"))
+            self.assertEqual((first["allowed"], first["refused"], first["first_refusals"]), (12, 8, 4))
+            self.assertEqual((second["name"], second["policy"]), ("2/52 weeks", "2/52 weeks shadow"))
+            self.assertEqual(second["shadowed"], 4)
+
+    def test_methods(self):
+        with self.serve("stint_zone z keys=1k;", location("/s", "stint_status_page z;")) as server:
+            response = server.get("/s", method="HEAD")
+            self.assertEqual((response.status, response.body), (200, b""))
+            self.assertEqual(server.get("/s", method="POST").status, 405)
+
+    def test_the_keys_that_were_refused_most(self):
+        """By name, over several windows and reloads."""
+        with self.serve("stint_zone z keys=6k labels=1k; stint_policy z 1/100ms name=often;"
+                        f"stint_policy z 1{PER_LONG} name=once; stint_policy z 1/100ms name=net;",
+                        location("/file", "stint_limit z often $arg_user;") +
+                        location("/other", "stint_limit z once $http_key;") +
+                        location("/client", "stint_limit z once $binary_remote_addr;") +
+                        location("/net", "stint_limit z once $remote_addr prefix=24;") +
+                        location("/a", "stint_limit z once $http_key prefix=9,31;") +
+                        location("/status", "stint_status_page z;")) as server:
+            self.assertEqual(status(server)["top"], [])
+
+            def found():
+                return {(key["key"], key["policy"]): key for key in status(server)["top"]}
+            until(lambda: server.statuses(3, "/file?user=noisy") and
+                  found().get(("noisy", "often"), {}).get("refused_windows", 0) >= 3, "refusals")
+            server.reload()
+            for path, key, name in (
+                    ("/other", 'q"\\ \u00e9', 'q"\\ \u00e9'), ("/other", "x" * 50, "x" * 40),
+                    ("/client", "", "127.0.0.1"), ("/net", "", "127.0.0.0/24"),
+                    ("/a", "192.255.2.1", "192.128.0.0/9"), ("/a", "2001:dbf::1", "2001:dbe::/31"),
+                    ("/a", "::ffff:10.200.0.1", "10.128.0.0/9"), ("/a", "nobody", "nobody")):
+                headers = {"Key": key.encode("latin-1")} if key else {}
+                server.statuses(3, path, headers=headers)
+                self.assertEqual(found()[name, "once"]["refused_windows"], 1, name)
+                self.assertEqual(found()[name, "once"]["used"], 1)
+            counts = [key["refused_windows"] for key in status(server)["top"]]
+            self.assertEqual(counts, sorted(counts, reverse=True))
+
+    def test_no_more_than_20_keys(self):
+        with self.serve(f"stint_zone z keys=6k labels=1k; stint_policy z 1{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;") +
+                        location("/status", "stint_limit off;", "stint_status_page z;")) as server:
+            for user in range(30):
+                server.statuses(2, f"/file?user={user}")
+            top = status(server)["top"]
+            self.assertEqual(len(top), 20)
+            self.assertEqual(len({key["key"] for key in top}), 20)
+
+    def test_no_names_without_labels(self):
+        with self.serve(f"stint_zone z keys=1k; stint_policy z 1{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;") +
+                        location("/status", "stint_limit off;", "stint_status_page z;")) as server:
+            server.statuses(3, "/file?user=x")
+            self.assertEqual(status(server)["top"], [])
+
+    def test_many_policies(self):
+        policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
+        with self.serve("stint_zone z keys=1k policies=300;\n" + policies,
+                        location("/s", "stint_status_page z;")) as server:
+            self.assertEqual(len(status(server, "/s")["policies"]), 300)
+
+
+if __name__ == "__main__":
+    main()
