@@ -29,7 +29,8 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
     [NGX_HTTP_STINT_LOG_COST] = {"cost", "is not a number, taken as 1"},
     [NGX_HTTP_STINT_LOG_LIMIT] = {"limit", "is not a number, the policy's is taken"},
     [NGX_HTTP_STINT_LOG_CHARGE] = {"charge", "is not a number, nothing is charged"},
-    [NGX_HTTP_STINT_LOG_POLICY] = {"policy", "is unknown, the default is taken"},
+    [NGX_HTTP_STINT_LOG_POLICY] = {"policy",
+                                   "is unknown, so the default is taken, if there is one"},
     [NGX_HTTP_STINT_LOG_ADDRESS] = {"key", "is no address, all such share one key"},
 };
 

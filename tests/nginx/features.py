@@ -361,7 +361,7 @@ class Plans(Case):
             self.assertEqual(statuses("", "c"), [200] * 6)
             self.assertEqual(statuses("gold\t", "c"), [200] * 6)
             self.assertEqual(statuses("fre", "a"), [200] * 6)
-            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, the default is taken')
+            found = server.logged(r'\[error\] .*stint policy "(.*?)" is unknown, so the default is taken, if there is one')
             self.assertLessEqual(len(found), server.workers)
             self.assertLessEqual(set(found), {"gold", "gold\\x09", "fre"})
 
@@ -417,25 +417,23 @@ class Waiting(Case):
         return connections
 
     def test_they_wait_for_their_window(self):
+        window = 0.5
         with self.holding("1/500ms reserve=3", workers=2) as server:
-            results, lock = [], threading.Lock()
+            first, results = time.time() // window, []
 
             def ask():
-                begin = time.monotonic()
                 response = server.get("/file?user=a")
-                with lock:
-                    results.append((response.status, response.stint.split()[0],
-                                    time.monotonic() - begin))
+                results.append((time.time() // window, response.status, response.stint.split()[0]))
             threads = [threading.Thread(target=ask) for _ in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            self.assertEqual({result[0] for result in results}, {200})
-            waited = sorted(result[2] for result in results if result[1] == "DELAYED")
-            self.assertGreaterEqual(len(waited), 2)
-            # Each in a window of its own.
-            self.assertGreater(waited[-1], 0.5 * (len(waited) - 1) - 0.1)
+            self.assertEqual({status for _, status, _ in results}, {200})
+            self.assertIn("DELAYED", {outcome for _, _, outcome in results})
+            # No window had more than its one token.
+            for i, (when, _, _) in enumerate(sorted(results)):
+                self.assertGreaterEqual(when, first + i)
             self.assertEqual(status(server)["held"], 0)
             self.assertEqual(policy_status(server, "p")["refunded"], 0)
 
