@@ -592,9 +592,11 @@ class Files(Case):
             server.reload()
             self.assertEqual(server.statuses(6), [200] * 5 + [429])
             # kill -9 of all: nothing is lost either.
-            for pid in [*server.worker_pids(), server.process.pid]:
-                os.kill(pid, signal.SIGKILL)
+            workers = server.worker_pids()
+            server.process.kill()  # first, as it would start other workers
             server.process.wait()
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
             server.process.stderr.close()
             server.start()
             self.assertEqual(server.get().stint, "REJECTED p 10/10 0")
