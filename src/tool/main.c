@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "replay.h"
 
 static const struct {
     const char *name;
