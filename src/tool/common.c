@@ -19,6 +19,10 @@ void *must_have(void *memory) {
     return memory;
 }
 
+bool all_written(void) {
+    return fflush(stdout) == 0 && !ferror(stdout);
+}
+
 uint64_t monotonic_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);

@@ -72,6 +72,9 @@ bool put_json(FILE *out, json_t *json);
 /* Writes the bytes as a JSON string, quotes and all, likewise. */
 void put_json_text(FILE *out, const char *bytes, size_t length);
 
+/* Whether all that was printed was written. */
+bool all_written(void);
+
 /* CLOCK_MONOTONIC, ns. */
 uint64_t monotonic_ns(void);
 
