@@ -102,7 +102,8 @@ class Tool(unittest.TestCase):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics", "make", "replay"]
+COMMANDS = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics", "make", "resize",
+            "replay"]
 FINDING = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
          ["dump"], ["metrics"]]
@@ -133,7 +134,7 @@ class Usage(Tool):
         for command in COMMANDS[:-1]:
             self.fails(2, "FILE is missing", command)
             self.fails(2, "FILE is empty", command, "")
-        for command in "status", "watch", "policies", "top", "dump", "metrics", "make":
+        for command in "status", "watch", "policies", "top", "dump", "metrics", "make", "resize":
             self.fails(2, "'more' is one operand too many", command, self.table, "more")
         for command in KEYED:
             self.fails(2, "POLICY is missing", command, self.table)
@@ -202,6 +203,7 @@ class Usage(Tool):
             more = ("p", "k") if command in KEYED else ()
             self.fails(2 if command in ("take", "peek") else 1, "there is no table", command,
                        self.path("none"), *more)
+        self.fails(1, "none", "resize", self.path("none"), "--keys=10")
         not_table = self.write("text", "this is no table\n" * 1000)
         for command in FINDING:
             more = ("p", "k") if command in KEYED else ()
@@ -501,6 +503,8 @@ class Looking(Tool):
         refused = self.json("top", "--by=refused", self.table)["top"]
         self.assertEqual(sorted((row["label"], row["refused_windows"]) for row in refused),
                          [("nine", 1), ("three", 1)])
+        first_key = json.loads(self.good("dump", self.table).splitlines()[0])["key"]
+        self.assertRegex(first_key, r"^[0-9a-f]{16}$")
         head, first, *_ = self.good("top", self.table).splitlines()
         self.assertEqual(head.split()[-1], "label")
         self.assertEqual((first.split()[2], first.split()[-1]), ("9", "nine"))
@@ -709,6 +713,24 @@ class Changing(Tool):
         self.fails(1, "shards", "make", "--keys=10", "--shards=3", self.path("new"))
         self.assertFalse(os.path.exists(self.path("new")))
 
+    def test_resize(self):
+        self.make(f"20/{YEAR} name=p", keys=20000, options=("--labels=100",))
+        server = Server(self, self.table)
+        server.ask("fill", "p", 20000)
+        self.good("take", "--cost=20", self.table, "p", "k")
+        self.good("take", self.table, "p", "k", code=1)
+        before = sorted(self.good("dump", self.table).splitlines())
+        self.fails(1, self.table, "resize", "--keys=40k", self.table) # the server has it open
+        server.end()
+        for options, slots in ("--keys=100k", 200000), ("--shards=8", 200000), ("--keys=22k", 44000), \
+                              ("--labels=200", 44000), ("--max-policies=100", 44000):
+            self.assertEqual(self.good("resize", options, self.table), "")
+            self.assertAlmostEqual(self.json("status", "--interval=0", self.table)["slots"], slots, delta=64)
+            self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.fails(1, self.table, "resize", "--keys=1000", self.table) # too few for them
+        self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.assertEqual(os.listdir(self.directory), ["table"])
+
 
 class Documents(Tool):
     """The man page and the completion know all commands and options."""
@@ -841,6 +863,18 @@ class Killed(Tool):
         self.assertGreater(sum(self.granted().values()), 100)
         self.assertEqual([policy["name"] for policy in self.json("policies", self.table)["policies"]],
                          ["load", "added"])
+
+    def test_resize(self):
+        """There is the old table or the new one, with every key and its count."""
+        self.make(f"20/{YEAR} name=p", keys=1000)
+        server = Server(self, self.table)
+        server.ask("fill", "p", 300)
+        server.end()
+        before = sorted(self.good("dump", self.table).splitlines())
+        for keys in "10000", "7000":
+            for _ in self.deaths("resize", f"--keys={keys}", self.table):
+                self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.assertEqual(os.listdir(self.directory), ["table"])
 
     def test_make(self):
         """There is a whole table, or none, and nothing beside it."""

@@ -75,12 +75,13 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
 
 void policies_read(struct policies *policies, const struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    uint32_t room = 0;
+    uint32_t room = 0, found;
 
     *policies = (struct policies){0};
     for (uint32_t id = 0; id < STINT_POLICIES_MAX; id++) {
-        policy.size = sizeof(policy);
-        if (stint_policy_get(limiter, id, &policy) != 0)
+        /* An id that leads to another is no policy of its own. */
+        if (stint_policy_get(limiter, id, &policy) != 0 ||
+            stint_policy_find(limiter, policy.name, &found) != 0 || found != id)
             continue;
         if (id >= room) {
             uint32_t more = 2 * id + 16;

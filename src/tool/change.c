@@ -33,3 +33,15 @@ int tool_make(const struct arguments *arguments) {
     stint_close(limiter);
     return EXIT_GOOD;
 }
+
+/* ---- Resize ---- */
+
+int tool_resize(const struct arguments *arguments) {
+    struct stint_options options = options_of(arguments);
+
+    options.path = NULL;
+    options.mode = 0;
+    if (stint_resize(arguments->file, &options) != 0)
+        return failure(arguments, "%s", stint_reason());
+    return EXIT_GOOD;
+}

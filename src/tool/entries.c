@@ -60,7 +60,10 @@ static void print_entry(struct report *report, const struct listing *listing,
                         const struct stint_entry *entry) {
     const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
 
-    report_key(report, "key", entry->key);
+    if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0)
+        report_key(report, "key", entry->key);
+    else
+        report_text(report, "key", NULL, 0); /* what no request finds */
     report_text(report, "policy", policy == NULL ? NULL : policy->name,
                 policy == NULL ? 0 : strlen(policy->name));
     report_count(report, "used", entry->used);
@@ -71,7 +74,6 @@ static void print_entry(struct report *report, const struct listing *listing,
     } else {
         report_count(report, "end", entry->end);
         report_truth(report, "refused", (entry->flags & STINT_ENTRY_REFUSED) != 0);
-        report_truth(report, "stripe", (entry->flags & STINT_ENTRY_STRIPE) != 0);
     }
     report_text(report, "label", entry->label, entry->label_length);
 }

@@ -56,6 +56,12 @@ static const struct command commands[] = {
      EXIT_FAILED, "make a table",
      "Makes a table, with policies if some are given. One that is there with the same options is\n"
      "left as it is, and gets the policies. --keys is required."},
+    {"resize", tool_resize, NULL, "F",
+     OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS), EXIT_FAILED,
+     "move all keys into a larger or smaller table",
+     "Moves all that is live into a table of another size, which takes the place of FILE at once.\n"
+     "Nobody else may have it open. What is not given stays as it was. Tables of stint 0.1 become\n"
+     "tables of this version."},
     {.name = "replay",
      .run_alone = tool_replay,
      .summary = "read an access log and show what limits would have done"},
