@@ -101,12 +101,17 @@ static void load_begin(char **words) {
     puts("loading");
 }
 
-static void load_end(void) {
-    size_t lines = 0;
-
+/* Ends the threads, if there are any. */
+static void load_join(void) {
     atomic_store(&load_over, true);
     for (unsigned i = 0; i < load_threads; i++)
         pthread_join(threads[i], NULL);
+}
+
+static void load_end(void) {
+    size_t lines = 0;
+
+    load_join();
     for (int print = 0; print < 2; print++) {
         for (unsigned i = 0; i < load_threads; i++)
             for (uint32_t key = 0; key < load_keys; key++)
@@ -121,6 +126,7 @@ static void load_end(void) {
     }
     for (unsigned i = 0; i < load_threads; i++)
         free(ledgers[i]);
+    load_threads = 0;
 }
 
 /* Joins the parts to a key; without one `key` is made of the first. */
@@ -206,6 +212,7 @@ int main(int argc, char **argv) {
         if (n == 0 || !obey(words, n))
             fail("an unknown command");
     }
+    load_join();
     stint_close(limiter);
     return 0;
 }
