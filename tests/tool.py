@@ -220,6 +220,9 @@ class Usage(Tool):
         for command in "take", "charge", "reset":
             self.fails(failed[command], "another limit", command, self.table, "8/d name=p", "k")
         self.good("peek", self.table, "9/d name=p", "k")
+        for unnamed in "7/10min", "7/year", "8/month start=2024-01-15T05:00:00+02:00", "3/h start=first":
+            self.good("take", self.table, unnamed, "k")
+            self.assertIn("1 of", self.good("peek", "--cost=0", self.table, unnamed, "k"))
         self.good("take", self.table, "9 per day name=p", "k")
         self.fails(1, "there is no policy of that name", "top", self.table, "--policy=none")
         self.fails(1, "there is no policy of that name", "dump", self.table, "--policy=none")

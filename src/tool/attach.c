@@ -25,15 +25,19 @@ int attach(const struct arguments *arguments, uint32_t flags, struct stint_limit
 
 /* ---- Policies ---- */
 
-/* The policy that the text describes has this name in a table. */
-static void name_policy(struct stint_policy *policy) {
-    struct stint_policy rate = STINT_POLICY_INIT;
+/* Gives a policy the name that it has in a table: that of one that nobody else sees. */
+static bool name_policy(struct stint_policy *policy) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter;
+    uint32_t id;
 
-    if (policy->name[0] != '\0')
-        return;
-    rate.limit = policy->limit;
-    rate.window = policy->window;
-    stint_policy_format(&rate, policy->name, sizeof(policy->name));
+    options.max_keys = options.max_policies = 1;
+    if (stint_open(&options, &limiter) != 0)
+        return false;
+    bool named =
+        stint_policy_add(limiter, policy, &id) == 0 && stint_policy_get(limiter, id, policy) == 0;
+    stint_close(limiter);
+    return named;
 }
 
 /* Whether two policies have the same numbers. */
@@ -58,12 +62,13 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
                        arguments->policy, wrong);
         return EXIT_USAGE;
     }
-    name_policy(&policy);
     if (add) {
         if (stint_policy_add(limiter, &policy, id) == 0)
             return EXIT_GOOD;
         return failure(arguments, "POLICY '%s': %s", arguments->policy, stint_reason());
     }
+    if (!name_policy(&policy))
+        return failure(arguments, "POLICY '%s': %s", arguments->policy, stint_reason());
     if (stint_policy_find(limiter, policy.name, id) != 0)
         return failure(arguments, "POLICY '%s': the table has no policy of the name '%s'",
                        arguments->policy, policy.name);
