@@ -96,15 +96,20 @@ static bool tell(const struct decision *decision) {
 
 /* ---- What is done ---- */
 
+enum access {
+    READS,
+    WRITES,
+    ADDS, /* a policy that is not there, too */
+};
+
 /* Attaches, and finds policy and key. */
-static int begin(struct decision *decision, const struct arguments *arguments, bool add) {
-    uint32_t flags = add ? 0 : STINT_READ_ONLY;
+static int begin(struct decision *decision, const struct arguments *arguments, enum access access) {
     struct stint_policy policy = STINT_POLICY_INIT;
 
     *decision = (struct decision){.arguments = arguments};
-    int code = attach(arguments, flags, &decision->limiter);
+    int code = attach(arguments, access == READS ? STINT_READ_ONLY : 0, &decision->limiter);
     if (code == EXIT_GOOD)
-        code = attach_policy(arguments, decision->limiter, add, &decision->policy);
+        code = attach_policy(arguments, decision->limiter, access == ADDS, &decision->policy);
     if (code == EXIT_GOOD)
         code = attach_key(arguments, decision->limiter, &decision->key);
     if (code == EXIT_GOOD && stint_policy_get(decision->limiter, decision->policy, &policy) == 0)
@@ -145,7 +150,7 @@ static void label(const struct decision *decision) {
 
 int tool_take(const struct arguments *arguments) {
     struct decision decision;
-    int code = begin(&decision, arguments, true);
+    int code = begin(&decision, arguments, ADDS);
 
     if (code != EXIT_GOOD)
         return code;
@@ -156,7 +161,7 @@ int tool_take(const struct arguments *arguments) {
 
 int tool_peek(const struct arguments *arguments) {
     struct decision decision;
-    int code = begin(&decision, arguments, false);
+    int code = begin(&decision, arguments, READS);
 
     if (code != EXIT_GOOD)
         return code;
@@ -166,7 +171,7 @@ int tool_peek(const struct arguments *arguments) {
 
 int tool_charge(const struct arguments *arguments) {
     struct decision decision;
-    int code = begin(&decision, arguments, true);
+    int code = begin(&decision, arguments, ADDS);
 
     if (code != EXIT_GOOD)
         return code;
@@ -177,7 +182,7 @@ int tool_charge(const struct arguments *arguments) {
 
 int tool_reset(const struct arguments *arguments) {
     struct decision decision;
-    int code = begin(&decision, arguments, true);
+    int code = begin(&decision, arguments, WRITES);
 
     if (code != EXIT_GOOD)
         return code;

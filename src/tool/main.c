@@ -15,53 +15,106 @@
 #define OPTIONS_ANSWER (OPTION(JSON) | OPTION(QUIET))
 
 static const struct command commands[] = {
-    {"status", tool_status, NULL, "F", OPTION(JSON) | OPTION(INTERVAL), EXIT_FAILED,
-     "how full a table is, and what its policies decide",
-     "Shows how full a table is, how many processes use it, and what each policy has decided:\n"
-     "altogether, and in a second, for which it looks twice (--interval 0: once)."},
-    {"watch", tool_watch, NULL, "F", OPTION(JSON) | OPTION(INTERVAL) | OPTION(COUNT), EXIT_FAILED,
-     "the same again and again",
-     "Shows the status again and again: on a terminal in place, else a line for each look."},
-    {"policies", tool_policies, NULL, "F", OPTION(JSON), EXIT_FAILED,
-     "the policies and all that they count",
-     "Lists the policies with all that they have counted since the table was made."},
-    {"take", tool_take, NULL, "FPK",
-     OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(PARTIAL) | OPTION(FULL),
-     EXIT_USAGE, "take tokens of a key: a rate limiter for scripts",
-     "Takes tokens of a key if they are left. POLICY is the name of one in the table, or a "
-     "notation\n"
-     "such as 5/hour, which is added if it is not there. A key that is refused for the first time\n"
-     "in a window leaves its name in a table with room for names."},
-    {"peek", tool_peek, NULL, "FPK",
-     OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(FULL), EXIT_USAGE,
-     "whether they are left", "Says whether a take would be granted, and takes nothing."},
-    {"charge", tool_charge, NULL, "FPK", OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(FULL),
-     EXIT_FAILED, "take them, left or not",
-     "Takes the whole cost whatever is left: for costs that are known after the work only."},
-    {"reset", tool_reset, NULL, "FPK", OPTIONS_KEY | OPTIONS_ANSWER, EXIT_FAILED,
-     "let a key begin anew", "Makes a key as good as new under a policy: nothing used."},
-    {"top", tool_top, NULL, "F", OPTION(JSON) | OPTION(NUMBER) | OPTION(BY) | OPTION(POLICY),
-     EXIT_FAILED, "the keys that use most, or are refused most",
-     "Lists the keys that have used the most tokens in their present window, or were refused in "
-     "the\n"
-     "most windows (which is counted for keys with names). --hash takes what stands under "
-     "\"key\"."},
-    {"dump", tool_dump, NULL, "F", OPTION(POLICY), EXIT_FAILED, "all live keys, as JSON lines",
-     "Writes each live key as a line of JSON, in no order."},
-    {"metrics", tool_metrics, NULL, "F", OPTION(LABEL) | OPTION(NO_SCAN) | OPTION(NO_EOF),
-     EXIT_FAILED, "all counts, as OpenMetrics text",
-     "Writes all counts in the text format that Prometheus reads."},
-    {"make", tool_make, NULL, "F",
-     OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
-     EXIT_FAILED, "make a table",
-     "Makes a table, with policies if some are given. One that is there with the same options is\n"
-     "left as it is, and gets the policies. --keys is required."},
-    {"resize", tool_resize, NULL, "F",
-     OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS), EXIT_FAILED,
-     "move all keys into a larger or smaller table",
-     "Moves all that is live into a table of another size, which takes the place of FILE at once.\n"
-     "Nobody else may have it open. What is not given stays as it was. Tables of stint 0.1 become\n"
-     "tables of this version."},
+    {.name = "status",
+     .run = tool_status,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(INTERVAL),
+     .failed = EXIT_FAILED,
+     .summary = "how full a table is, and what its policies decide",
+     .about =
+         "Shows how full a table is, how many processes use it, and what each policy has\n"
+         "decided: altogether, and in a second, for which it looks twice (--interval 0: once)."},
+    {.name = "watch",
+     .run = tool_watch,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(INTERVAL) | OPTION(COUNT),
+     .failed = EXIT_FAILED,
+     .summary = "the same again and again",
+     .about =
+         "Shows the status again and again: on a terminal in place, else a line for each look."},
+    {.name = "policies",
+     .run = tool_policies,
+     .operands = "F",
+     .options = OPTION(JSON),
+     .failed = EXIT_FAILED,
+     .summary = "the policies and all that they count",
+     .about = "Lists the policies with all that they have counted since the table was made."},
+    {.name = "take",
+     .run = tool_take,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(PARTIAL) |
+                OPTION(FULL),
+     .failed = EXIT_USAGE,
+     .summary = "take tokens of a key: a rate limiter for scripts",
+     .about =
+         "Takes tokens of a key if they are left. POLICY is the name of one in the table, or a\n"
+         "notation such as 5/hour, which is added if it is not there. A key that is refused for\n"
+         "the first time in a window leaves its name in a table with room for names."},
+    {.name = "peek",
+     .run = tool_peek,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(FULL),
+     .failed = EXIT_USAGE,
+     .summary = "whether they are left",
+     .about = "Says whether a take would be granted, and takes nothing."},
+    {.name = "charge",
+     .run = tool_charge,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(FULL),
+     .failed = EXIT_FAILED,
+     .summary = "take them, left or not",
+     .about =
+         "Takes the whole cost whatever is left: for costs that are known after the work only."},
+    {.name = "reset",
+     .run = tool_reset,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER,
+     .failed = EXIT_FAILED,
+     .summary = "let a key begin anew",
+     .about = "Makes a key as good as new under a policy: nothing used."},
+    {.name = "top",
+     .run = tool_top,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(NUMBER) | OPTION(BY) | OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "the keys that use most, or are refused most",
+     .about =
+         "Lists the keys that have used the most tokens in their present window, or were refused\n"
+         "in the most windows (which is counted for keys with names). --hash takes what stands\n"
+         "under \"key\"."},
+    {.name = "dump",
+     .run = tool_dump,
+     .operands = "F",
+     .options = OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "all live keys, as JSON lines",
+     .about = "Writes each live key as a line of JSON, in no order."},
+    {.name = "metrics",
+     .run = tool_metrics,
+     .operands = "F",
+     .options = OPTION(LABEL) | OPTION(NO_SCAN) | OPTION(NO_EOF),
+     .failed = EXIT_FAILED,
+     .summary = "all counts, as OpenMetrics text",
+     .about = "Writes all counts in the text format that Prometheus reads."},
+    {.name = "make",
+     .run = tool_make,
+     .operands = "F",
+     .options =
+         OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
+     .failed = EXIT_FAILED,
+     .summary = "make a table",
+     .about = "Makes a table, with policies if some are given. One that is there with the same\n"
+              "options is left as it is, and gets the policies. --keys is required."},
+    {.name = "resize",
+     .run = tool_resize,
+     .operands = "F",
+     .options = OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS),
+     .failed = EXIT_FAILED,
+     .summary = "move all keys into a larger or smaller table",
+     .about =
+         "Moves all that is live into a table of another size, which takes the place of FILE at\n"
+         "once. Nobody else may have it open. What is not given stays as it was. Tables of stint\n"
+         "0.1 become tables of this version."},
     {.name = "replay",
      .run_alone = tool_replay,
      .summary = "read an access log and show what limits would have done"},
