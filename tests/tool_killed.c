@@ -3,8 +3,8 @@
  *
  *     tool-killed N COMMAND ARGUMENT...
  *
- * The command is stopped at the entry and at the exit of each of its system calls, and killed at the
- * N-th stop. Exit codes: 100 it was killed, 101 it could not be run, else its own. */
+ * The command is stopped at the entry and at the exit of each of its system calls, and killed at
+ * the N-th stop. Exit codes: 100 it was killed, 101 it could not be run, else its own. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

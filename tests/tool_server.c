@@ -4,13 +4,13 @@
  *
  *     tool-server FILE
  *
- *     key PART...                       the key of these parts, in hexadecimal, as the library makes it
+ *     key PART...                       the key of these parts, as the library makes it, in hex
  *     address PREFIX4 PREFIX6 ADDRESS [PART...]
  *     take POLICY KEY COST              whether it was granted, and what is used
  *     label KEY HEX                     stint_label with these bytes
  *     fill POLICY N                     a token of each of N keys; 1 + i % 7 of the i-th
  *     load POLICY THREADS KEYS          threads that take, until:
- *     stop                              how many lines follow; of each key and window: KEY WINDOW TOKENS
+ *     stop                              how many lines follow, of each key and window: its tokens
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -26,8 +26,9 @@ int tool_option(const char *command, int argc, char **argv, const char *letters,
 /* Prints "stint COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says by stint_reason() why a policy's notation is wrong, with a caret under the character `wrong`;
- * NULL: the first. `what` is the option or operand that it is the value of. Returns EXIT_USAGE. */
+/* Says by stint_reason() why a policy's notation is wrong, with a caret under the character
+ * `wrong`; NULL: the first. `what` is the option or operand that it is the value of. Returns
+ * EXIT_USAGE. */
 int notation_error(const char *command, const char *what, const char *text, const char *wrong);
 
 /* Reads the value of an option that is one of the words: its index, or n if it is none. */
