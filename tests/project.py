@@ -247,7 +247,8 @@ class Install(Case):
         nginx = ["mod-http-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
         if not (BUILD / "src" / "nginx" / nginx[-1]).exists():
             nginx = []
-        tool = ["stint"] if (BUILD / "src" / "tool" / "stint").exists() else []
+        # The command, its completion, its page.
+        tool = (["stint", "stint", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
         self.assertEqual(names, sorted(nginx + tool + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))

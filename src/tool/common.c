@@ -4,6 +4,7 @@
 #include <stint.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,10 @@ void *must_have(void *memory) {
         exit(EXIT_FAILED);
     }
     return memory;
+}
+
+bool all_written(void) {
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 uint64_t monotonic_ns(void) {
@@ -36,7 +41,7 @@ int usage_error(const char *command, const char *format, ...) {
     return EXIT_USAGE;
 }
 
-int limit_error(const char *command, const char *text, const char *wrong) {
+int notation_error(const char *command, const char *what, const char *text, const char *wrong) {
     char shown[512], before[512];
     size_t length = strlen(text);
 
@@ -44,13 +49,13 @@ int limit_error(const char *command, const char *text, const char *wrong) {
         wrong = text;
     printable(shown, sizeof(shown), text, length);
     printable(before, sizeof(before), text, (size_t)(wrong - text));
-    return usage_error(command, "--limit '%s': %s\n    %s\n    %*s^", shown, stint_reason(), shown,
+    return usage_error(command, "%s '%s': %s\n    %s\n    %*s^", what, shown, stint_reason(), shown,
                        (int)strlen(before), "");
 }
 
-int tool_option(const char *command, int argc, char **argv, const struct option *options) {
-    /* ':' has getopt_long() tell a missing value from an unknown option, and print neither. */
-    int option = getopt_long(argc, argv, ":h", options, NULL);
+int tool_option(const char *command, int argc, char **argv, const char *letters,
+                const struct option *options) {
+    int option = getopt_long(argc, argv, letters, options, NULL);
 
     if (option != OPTION_WRONG && option != ':')
         return option;
@@ -162,6 +167,59 @@ char *printable(char *buffer, size_t size, const char *bytes, size_t length) {
     return buffer;
 }
 
+/* ---- Figures ---- */
+
+const char *grouped(char buffer[32], uint64_t number) {
+    char *at = buffer + 31;
+    *at = '\0';
+    for (int digits = 0; digits == 0 || number != 0; digits++, number /= 10) {
+        if (digits != 0 && digits % 3 == 0)
+            *--at = ',';
+        *--at = (char)('0' + number % 10);
+    }
+    return at;
+}
+
+const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone) {
+    time_t seconds = (time_t)(time_ns / 1000000000u);
+    unsigned ns = (unsigned)(time_ns % 1000000000u);
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    size_t at = strftime(buffer, 40, "%Y-%m-%d", &tm);
+    buffer[at++] = between;
+    at += strftime(buffer + at, 40 - at, "%H:%M:%S", &tm);
+    if (ns % 1000000 != 0)
+        at += (size_t)snprintf(buffer + at, 40 - at, ".%09u", ns);
+    else if (ns != 0)
+        at += (size_t)snprintf(buffer + at, 40 - at, ".%03u", ns / 1000000);
+    snprintf(buffer + at, 40 - at, "%s", zone);
+    return buffer;
+}
+
+const char *span_text(char buffer[40], uint64_t span_ns) {
+    static const struct {
+        uint64_t ns;
+        const char *name;
+    } units[] = {{UINT64_C(86400000000000), "d"},
+                 {UINT64_C(3600000000000), "h"},
+                 {UINT64_C(60000000000), "min"},
+                 {1000000000, "s"},
+                 {1000000, "ms"},
+                 {1000, "us"},
+                 {1, "ns"}};
+    enum { COUNT = sizeof(units) / sizeof(units[0]) };
+    size_t i = 0;
+
+    while (i < COUNT - 1 && span_ns < units[i].ns)
+        i++;
+    int at = snprintf(buffer, 40, "%" PRIu64 " %s", span_ns / units[i].ns, units[i].name);
+    if (i < COUNT - 1 && span_ns % units[i].ns / units[i + 1].ns != 0)
+        snprintf(buffer + at, 40 - (size_t)at, " %" PRIu64 " %s",
+                 span_ns % units[i].ns / units[i + 1].ns, units[i + 1].name);
+    return buffer;
+}
+
 /* ---- JSON ---- */
 
 /* Length of the UTF-8 sequence at the bytes, 0 if there is none. */
@@ -205,10 +263,20 @@ static int put_escaped(const char *bytes, size_t size, void *out) {
     return ferror(out) ? -1 : 0;
 }
 
-bool put_json(FILE *out, json_t *json) {
-    bool good = json_dump_callback(json, put_escaped, out, JSON_INDENT(2)) == 0;
+static bool put_any(FILE *out, json_t *json, size_t flags) {
+    bool good = json_dump_callback(json, put_escaped, out, JSON_ENSURE_ASCII | flags) == 0;
 
     json_decref(json);
+    return good;
+}
+
+bool put_json(FILE *out, json_t *json) {
+    bool good = put_any(out, json, JSON_INDENT(2));
+
     fputc('\n', out);
     return good;
+}
+
+void put_json_text(FILE *out, const char *bytes, size_t length) {
+    put_any(out, json_text(bytes, length), JSON_ENCODE_ANY);
 }

@@ -14,22 +14,22 @@
 /* Exit codes. */
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* The subcommands. argv[0] is the subcommand's name. Each returns an exit code. */
-int tool_replay(int argc, char **argv);
-
 /* What tool_option returns when there is something wrong, or no option left. */
 enum { OPTION_WRONG = '?', OPTIONS_END = -1 };
 
-/* Reads the next option as getopt_long does, with -h beside the options given. If something is
- * wrong with it, a message names it. */
-int tool_option(const char *command, int argc, char **argv, const struct option *options);
+/* Reads the next option as getopt_long does. If something is wrong with it, a message names it.
+ *   letters  the short options, after a ':', which has getopt_long tell a missing value from an
+ *            unknown option, and print neither */
+int tool_option(const char *command, int argc, char **argv, const char *letters,
+                const struct option *options);
 
 /* Prints "stint COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says by stint_reason() why a policy's notation, the value of --limit, is wrong, with a caret
- * under the character `wrong`; NULL: the first. Returns EXIT_USAGE. */
-int limit_error(const char *command, const char *text, const char *wrong);
+/* Says by stint_reason() why a policy's notation is wrong, with a caret under the character
+ * `wrong`; NULL: the first. `what` is the option or operand that it is the value of. Returns
+ * EXIT_USAGE. */
+int notation_error(const char *command, const char *what, const char *text, const char *wrong);
 
 /* Reads the value of an option that is one of the words: its index, or n if it is none. */
 size_t parse_word(const char *text, const char *const *words, size_t n);
@@ -53,11 +53,28 @@ void progress_end(struct progress *progress); /* wipes the bar */
  * in `size` is cut, which "..." at the end shows. Returns `buffer`. */
 char *printable(char *buffer, size_t size, const char *bytes, size_t length);
 
+/* 1234567 -> 1,234,567. Returns where in the buffer it begins. */
+const char *grouped(char buffer[32], uint64_t number);
+
+/* A time in UTC, ns since the epoch, with as many decimals as it needs, by threes. Returns
+ * `buffer`. */
+const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone);
+
+/* A span in its two largest units: 3 d 11 h, 1 min 5 s, 250 ms. Returns `buffer`. */
+const char *span_text(char buffer[40], uint64_t span_ns);
+
 /* A JSON string; each byte that is not UTF-8 becomes U+FFFD. */
 json_t *json_text(const char *bytes, size_t length);
 
-/* Writes it, and frees it; no terminal takes it for commands. Returns whether all was written. */
+/* Writes it in ASCII, and frees it; no terminal takes it for commands. Returns whether all was
+ * written. */
 bool put_json(FILE *out, json_t *json);
+
+/* Writes the bytes as a JSON string, quotes and all, likewise. */
+void put_json_text(FILE *out, const char *bytes, size_t length);
+
+/* Whether all that was printed was written. */
+bool all_written(void);
 
 /* CLOCK_MONOTONIC, ns. */
 uint64_t monotonic_ns(void);

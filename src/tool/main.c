@@ -5,21 +5,139 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "command.h"
 #include "common.h"
+#include "replay.h"
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
-    {"replay", tool_replay, "read an access log and show what limits would have done"},
+/* What a key is made of. */
+#define OPTIONS_KEY    (OPTION(HEX) | OPTION(HASH) | OPTION(ADDRESS))
+/* What a shell script asks for. */
+#define OPTIONS_ANSWER (OPTION(JSON) | OPTION(QUIET))
+
+static const struct command commands[] = {
+    {.name = "status",
+     .run = tool_status,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(INTERVAL),
+     .failed = EXIT_FAILED,
+     .summary = "how full a table is, and what its policies decide",
+     .about =
+         "Shows how full a table is, how many processes use it, and what each policy has\n"
+         "decided: altogether, and in a second, for which it looks twice (--interval 0: once)."},
+    {.name = "watch",
+     .run = tool_watch,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(INTERVAL) | OPTION(COUNT),
+     .failed = EXIT_FAILED,
+     .summary = "the same again and again",
+     .about =
+         "Shows the status again and again: on a terminal in place, else a line for each look."},
+    {.name = "policies",
+     .run = tool_policies,
+     .operands = "F",
+     .options = OPTION(JSON),
+     .failed = EXIT_FAILED,
+     .summary = "the policies and all that they count",
+     .about = "Lists the policies with all that they have counted since the table was made."},
+    {.name = "take",
+     .run = tool_take,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(PARTIAL) |
+                OPTION(FULL),
+     .failed = EXIT_USAGE,
+     .summary = "take tokens of a key: a rate limiter for scripts",
+     .about =
+         "Takes tokens of a key if they are left. POLICY is the name of one in the table, or a\n"
+         "notation such as 5/hour, which is added if it is not there. A key that is refused for\n"
+         "the first time in a window leaves its name in a table with room for names."},
+    {.name = "peek",
+     .run = tool_peek,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(LIMIT) | OPTION(FULL),
+     .failed = EXIT_USAGE,
+     .summary = "whether they are left",
+     .about = "Says whether a take would be granted, and takes nothing."},
+    {.name = "charge",
+     .run = tool_charge,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER | OPTION(COST) | OPTION(FULL),
+     .failed = EXIT_FAILED,
+     .summary = "take them, left or not",
+     .about =
+         "Takes the whole cost whatever is left: for costs that are known after the work only."},
+    {.name = "reset",
+     .run = tool_reset,
+     .operands = "FPK",
+     .options = OPTIONS_KEY | OPTIONS_ANSWER,
+     .failed = EXIT_FAILED,
+     .summary = "let a key begin anew",
+     .about = "Makes a key as good as new under a policy: nothing used."},
+    {.name = "top",
+     .run = tool_top,
+     .operands = "F",
+     .options = OPTION(JSON) | OPTION(NUMBER) | OPTION(BY) | OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "the keys that use most, or are refused most",
+     .about =
+         "Lists the keys that have used the most tokens in their present window, or were refused\n"
+         "in the most windows (which is counted for keys with names). --hash takes what stands\n"
+         "under \"key\"."},
+    {.name = "dump",
+     .run = tool_dump,
+     .operands = "F",
+     .options = OPTION(POLICY),
+     .failed = EXIT_FAILED,
+     .summary = "all live keys, as JSON lines",
+     .about = "Writes each live key as a line of JSON, in no order."},
+    {.name = "metrics",
+     .run = tool_metrics,
+     .operands = "F",
+     .options = OPTION(LABEL) | OPTION(NO_SCAN) | OPTION(NO_EOF),
+     .failed = EXIT_FAILED,
+     .summary = "all counts, as OpenMetrics text",
+     .about = "Writes all counts in the text format that Prometheus reads."},
+    {.name = "make",
+     .run = tool_make,
+     .operands = "F",
+     .options =
+         OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
+     .failed = EXIT_FAILED,
+     .summary = "make a table",
+     .about = "Makes a table, with policies if some are given. One that is there with the same\n"
+              "options is left as it is, and gets the policies. --keys is required."},
+    {.name = "resize",
+     .run = tool_resize,
+     .operands = "F",
+     .options = OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS),
+     .failed = EXIT_FAILED,
+     .summary = "move all keys into a larger or smaller table",
+     .about =
+         "Moves all that is live into a table of another size, which takes the place of FILE at\n"
+         "once. Nobody else may have it open. What is not given stays as it was. Tables of stint\n"
+         "0.1 become tables of this version."},
+    {.name = "replay",
+     .run_alone = tool_replay,
+     .summary = "read an access log and show what limits would have done"},
 };
 
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
 static void print_help(FILE *out) {
-    fputs("Usage: stint COMMAND [OPTIONS]\n\n", out);
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
-    fputs("\nstint COMMAND --help lists the options of a command.\n", out);
+    fputs("Usage: stint COMMAND [OPTIONS] FILE ...\n\n", out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].summary);
+    fputs("\nstint COMMAND --help lists the options of a command; stint(1) has examples.\n", out);
+}
+
+static int run(const struct command *command, int argc, char **argv) {
+    struct arguments arguments;
+
+    if (command->run_alone != NULL)
+        return command->run_alone(argc, argv);
+    int code = command_read(command, argc, argv, &arguments);
+    if (code != EXIT_GOOD)
+        return code < 0 ? EXIT_GOOD : code;
+    return command->run(&arguments);
 }
 
 int main(int argc, char **argv) {
@@ -35,13 +153,11 @@ int main(int argc, char **argv) {
         printf("stint %s\n", stint_version());
         return EXIT_GOOD;
     }
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    if (argv[1][0] == '-')
-        fprintf(stderr, "stint: there is no option '%s'\n", argv[1]);
-    else
-        fprintf(stderr, "stint: there is no command '%s'\n", argv[1]);
+            return run(&commands[i], argc - 1, argv + 1);
+    fprintf(stderr, "stint: there is no %s '%s'\n", argv[1][0] == '-' ? "option" : "command",
+            argv[1]);
     print_help(stderr);
     return EXIT_USAGE;
 }

@@ -108,11 +108,11 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
     bool key_given = false;
     int option;
 
-    while ((option = tool_option(command, argc, argv, options)) != OPTIONS_END) {
+    while ((option = tool_option(command, argc, argv, ":h", options)) != OPTIONS_END) {
         switch (option) {
         case LIMIT:
             if (stint_policy_parse(optarg, &policy, &wrong) != 0)
-                return limit_error(command, optarg, wrong);
+                return notation_error(command, "--limit", optarg, wrong);
             replay->limits[replay->limit_count++] = optarg;
             break;
         case KEY:
@@ -373,7 +373,7 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         uint32_t id;
         if (stint_policy_add(limiter, policy, &id) != 0) {
             stint_close(limiter);
-            return limit_error(command, result->notation, NULL);
+            return notation_error(command, "--limit", result->notation, NULL);
         }
         stint_policy_get(limiter, id, &added);
         memcpy(result->name, added.name, sizeof(result->name));

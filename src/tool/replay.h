@@ -12,6 +12,9 @@
 
 #include "access_log.h"
 
+/* The command `stint replay`; argv[0] is "replay". Returns an exit code. */
+int tool_replay(int argc, char **argv);
+
 enum time_format { TIME_CLF, TIME_EPOCH, TIME_NONE };
 
 enum {

@@ -3,65 +3,10 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #include "common.h"
 
 enum { COLUMNS = 100, LABEL = 14 };
-
-/* 1234567 -> 1,234,567 */
-static const char *grouped(char buffer[32], uint64_t number) {
-    char *at = buffer + 31;
-    *at = '\0';
-    for (int digits = 0; digits == 0 || number != 0; digits++, number /= 10) {
-        if (digits != 0 && digits % 3 == 0)
-            *--at = ',';
-        *--at = (char)('0' + number % 10);
-    }
-    return at;
-}
-
-/* A time in UTC, with as many decimals as it needs, by threes. */
-static const char *time_text(char buffer[40], uint64_t time_ns, char between, const char *zone) {
-    time_t seconds = (time_t)(time_ns / 1000000000u);
-    unsigned ns = (unsigned)(time_ns % 1000000000u);
-    struct tm tm;
-
-    gmtime_r(&seconds, &tm);
-    size_t at = strftime(buffer, 40, "%Y-%m-%d", &tm);
-    buffer[at++] = between;
-    at += strftime(buffer + at, 40 - at, "%H:%M:%S", &tm);
-    if (ns % 1000000 != 0)
-        at += (size_t)snprintf(buffer + at, 40 - at, ".%09u", ns);
-    else if (ns != 0)
-        at += (size_t)snprintf(buffer + at, 40 - at, ".%03u", ns / 1000000);
-    snprintf(buffer + at, 40 - at, "%s", zone);
-    return buffer;
-}
-
-/* A span in its two largest units: 3 d 11 h, 1 min 5 s, 250 ms. */
-static const char *span_text(char buffer[40], uint64_t span_ns) {
-    static const struct {
-        uint64_t ns;
-        const char *name;
-    } units[] = {{UINT64_C(86400000000000), "d"},
-                 {UINT64_C(3600000000000), "h"},
-                 {UINT64_C(60000000000), "min"},
-                 {1000000000, "s"},
-                 {1000000, "ms"},
-                 {1000, "us"},
-                 {1, "ns"}};
-    enum { COUNT = sizeof(units) / sizeof(units[0]) };
-    size_t i = 0;
-
-    while (i < COUNT - 1 && span_ns < units[i].ns)
-        i++;
-    int at = snprintf(buffer, 40, "%" PRIu64 " %s", span_ns / units[i].ns, units[i].name);
-    if (i < COUNT - 1 && span_ns % units[i].ns / units[i + 1].ns != 0)
-        snprintf(buffer + at, 40 - (size_t)at, " %" PRIu64 " %s",
-                 span_ns % units[i].ns / units[i + 1].ns, units[i + 1].name);
-    return buffer;
-}
 
 static uint64_t decisions_per_second(const struct limit_result *limit) {
     double seconds = limit->elapsed_ns == 0 ? 1e-9 : (double)limit->elapsed_ns / 1e9;

@@ -6,6 +6,7 @@
  * JSON that a parser takes and whose numbers go together, or a table that no terminal takes for
  * commands. */
 #include "../../src/tool/common.h"
+#include "../../src/tool/replay.h"
 #include "fuzz.h"
 
 #include <sys/mman.h>

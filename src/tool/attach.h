@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * What commands do first: the table of FILE, the policy of POLICY, the key of the KEYs. */
+#ifndef STINT_TOOL_ATTACH_H
+#define STINT_TOOL_ATTACH_H
+
+#include <stint.h>
+
+#include "command.h"
+
+/* Each returns EXIT_GOOD; or a message says what is wrong, and the exit code is returned. */
+
+/* Attaches to the table; its shape is the file's. */
+int attach(const struct arguments *arguments, uint32_t flags, struct stint_limiter **limiter);
+
+/* The id of the policy that has this name, or else that the notation describes. If there is none
+ * and `add`, the notation's is added. */
+int attach_policy(const struct arguments *arguments, struct stint_limiter *limiter, bool add,
+                  uint32_t *id);
+
+/* The key, from the same bytes as the library's functions make it. */
+int attach_key(const struct arguments *arguments, const struct stint_limiter *limiter,
+               stint_key *key);
+
+/* Reads a whole text, "-": standard input; the caller frees it. */
+int attach_text(const struct arguments *arguments, const char *path, char **text);
+
+/* The policies of a table by their ids. */
+struct policies {
+    uint32_t count; /* ids that are asked for: 0 .. count - 1 */
+    struct policy_here {
+        bool there;
+        struct stint_policy policy;
+        char notation[256]; /* without its name */
+    } * of;
+};
+void policies_read(struct policies *policies, const struct stint_limiter *limiter);
+void policies_free(struct policies *policies);
+
+/* A policy by an id that may be none; NULL: there is none. */
+const struct stint_policy *policies_at(const struct policies *policies, uint32_t id);
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options come first, or between the operands; but nothing that stands where a key stands is ever
+ * taken as an option. A script that passes on what somebody else has typed may otherwise be told
+ * "--help", and take its exit code for a grant. */
+#include "command.h"
+
+#include <stint.h>
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+enum {
+    VALUES_FROM = 256, /* what getopt_long returns for the option 0 of the table */
+    HELP_COLUMN = 24,
+};
+
+static const struct {
+    const char *name;
+    const char *value; /* NULL: it takes none; "[..": it may be left out */
+    char letter;       /* 0: it has none */
+    const char *help;
+} about[OPTIONS_COUNT] = {
+    [OPTION_JSON] = {"json", NULL, 0, "for programs: times and spans in ns"},
+    [OPTION_QUIET] = {"quiet", NULL, 'q', "print nothing: the exit code says it"},
+    [OPTION_HEX] = {"hex", NULL, 0, "each KEY is bytes in hexadecimal"},
+    [OPTION_HASH] = {"hash", NULL, 0,
+                     "KEY is what top and dump call \"key\": 16 hexadecimal digits"},
+    [OPTION_ADDRESS] = {"address", "[=PREFIXES]", 0,
+                        "the first KEY is an IP address, by its first bits [32,64]"},
+    [OPTION_COST] = {"cost", "N", 0, "tokens [1]"},
+    [OPTION_LIMIT] = {"limit", "N", 0, "a limit in place of the policy's"},
+    [OPTION_PARTIAL] = {"partial", NULL, 0, "take what is left if that is less than the cost"},
+    [OPTION_FULL] = {"full", "WORD", 0, "on a full table: admit, refuse or replace [admit]"},
+    [OPTION_NUMBER] = {"number", "N", 'n', "how many keys [10]"},
+    [OPTION_BY] = {"by", "WORD", 0, "used: tokens; refused: windows with refusals [used]"},
+    [OPTION_POLICY] = {"policy", "NAME", 0, "only keys under this policy"},
+    [OPTION_INTERVAL] = {"interval", "SECONDS", 0, "between two looks [1]"},
+    [OPTION_COUNT] = {"count", "N", 0, "how many looks; 0: without end [0]"},
+    [OPTION_KEYS] = {"keys", "N", 0, "live pairs of key and policy that it has room for"},
+    [OPTION_LABELS] = {"labels", "N", 0, "names of keys that it has room for"},
+    [OPTION_MAX_POLICIES] = {"max-policies", "N", 0, "policies that it has room for"},
+    [OPTION_SHARDS] = {"shards", "N", 0, "a power of two"},
+    [OPTION_MODE] = {"mode", "OCTAL", 0, "permission bits of the file [0600]"},
+    [OPTION_POLICIES] = {"policies", "FILE", 0, "apply these, one a line; - is the standard input"},
+    [OPTION_DRY_RUN] = {"dry-run", NULL, 0, "say what would change, and change nothing"},
+    [OPTION_PRUNE] = {"prune", NULL, 0, "remove policies that are not among them"},
+    [OPTION_LABEL] = {"label", "NAME=VALUE", 0, "add to each sample; may be given several times"},
+    [OPTION_NO_SCAN] = {"no-scan", NULL, 0, "without the gauges that look at every slot"},
+    [OPTION_NO_EOF] = {"no-eof", NULL, 0, "without \"# EOF\": more follows"},
+    [OPTION_HELP] = {"help", NULL, 'h', "print this"},
+};
+
+/* ---- Help ---- */
+
+static const char *operand_name(char letter) {
+    switch (letter) {
+    case 'F':
+        return "FILE";
+    case 'P':
+        return "POLICY";
+    case 'K':
+        return "KEY...";
+    default:
+        return "POLICIES";
+    }
+}
+
+static bool has(const struct command *command, size_t option) {
+    return (command->options >> option & 1) != 0 || option == OPTION_HELP;
+}
+
+static void print_help(const struct command *command) {
+    char left[HELP_COLUMN + 16];
+
+    printf("Usage: stint %s [OPTIONS]", command->name);
+    for (const char *operand = command->operands; *operand != '\0'; operand++)
+        printf(" %s", operand_name(*operand));
+    printf("\n\n%s\n", command->about);
+    for (size_t i = 0; i < OPTIONS_COUNT; i++) {
+        if (!has(command, i))
+            continue;
+        const char *value = about[i].value;
+        int at = snprintf(left, sizeof(left), "  ");
+        if (about[i].letter != 0)
+            at += snprintf(left + at, sizeof(left) - (size_t)at, "-%c, ", about[i].letter);
+        snprintf(left + at, sizeof(left) - (size_t)at, "--%s%s%s", about[i].name,
+                 value == NULL || *value == '[' ? "" : " ", value == NULL ? "" : value);
+        printf("%-*s %s\n", HELP_COLUMN, left, about[i].help);
+    }
+    if (strchr(command->operands, 'K') != NULL)
+        fputs("\nSeveral KEYs are joined, in their order. Options stand before the KEYs; -- stands "
+              "before a\nKEY that begins with '-'.\n",
+              stdout);
+    printf("\nExit codes: %s\n", command->failed == EXIT_FAILED
+                                     ? "0 good, 1 it failed, 2 wrong usage."
+                                     : "0 granted, 1 refused, 2 anything else.");
+}
+
+/* ---- Values ---- */
+
+/* "24,64" or "24"; nothing: 0, the library's own. */
+static bool read_prefixes(const char *text, struct arguments *arguments) {
+    unsigned values[2] = {0, 0};
+    char *end;
+
+    if (text == NULL)
+        return true;
+    for (size_t i = 0; i < 2; i++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        unsigned long value = strtoul(text, &end, 10);
+        if (value < 1 || value > (i == 0 ? 32 : 128))
+            return false;
+        values[i] = (unsigned)value;
+        if (*end == '\0' || *end != ',')
+            break;
+        text = end + 1;
+    }
+    arguments->prefix4 = values[0];
+    arguments->prefix6 = values[1];
+    return *end == '\0';
+}
+
+static bool read_seconds(const char *text, uint64_t *ns) {
+    char *end;
+    double seconds;
+
+    if ((*text < '0' || *text > '9') && *text != '.')
+        return false;
+    if (strspn(text, "0123456789.") != strlen(text))
+        return false;
+    seconds = strtod(text, &end);
+    if (*end != '\0' || end == text || seconds > INTERVAL_MAX_S)
+        return false;
+    *ns = (uint64_t)(seconds * 1e9);
+    return true;
+}
+
+static bool read_mode(const char *text, uint32_t *mode) {
+    size_t digits = strspn(text, "01234567");
+
+    if (digits == 0 || digits > 4 || text[digits] != '\0')
+        return false;
+    *mode = (uint32_t)strtoul(text, NULL, 8);
+    return *mode != 0 && *mode <= 0777;
+}
+
+/* NAME=VALUE, cut at its first '='. */
+static bool read_label(char *text, struct arguments *arguments) {
+    char *equals = strchr(text, '=');
+    size_t n = 0;
+
+    while (arguments->metric_labels[n] != NULL)
+        n += 2;
+    if (equals == NULL || n == 2 * (size_t)METRICS_LABELS_MAX)
+        return false;
+    *equals = '\0';
+    arguments->metric_labels[n] = text;
+    arguments->metric_labels[n + 1] = equals + 1;
+    return true;
+}
+
+/* Reads a count into 32 bits. */
+static bool read_count(const char *text, uint64_t low, uint64_t high, uint32_t *value) {
+    uint64_t number;
+
+    if (!parse_count(text, low, high, &number))
+        return false;
+    *value = (uint32_t)number;
+    return true;
+}
+
+/* One option and its value (NULL: none). Returns NULL, or what the value should have been. */
+static const char *read_option(struct arguments *arguments, size_t option, char *value) {
+    static const char *const fulls[] = {"admit", "refuse", "replace"};
+    static const char *const bys[] = {"used", "refused"};
+    size_t word;
+
+    switch ((enum option_name)option) {
+    case OPTION_JSON:
+        arguments->json = true;
+        return NULL;
+    case OPTION_QUIET:
+        arguments->quiet = true;
+        return NULL;
+    case OPTION_HEX:
+        arguments->hex = true;
+        return NULL;
+    case OPTION_HASH:
+        arguments->hash = true;
+        return NULL;
+    case OPTION_ADDRESS:
+        arguments->address = true;
+        return read_prefixes(value, arguments) ? NULL : "prefixes such as 24 or 24,64";
+    case OPTION_COST:
+        return read_count(value, 0, STINT_LIMIT_MAX, &arguments->cost) ? NULL : "0 to 2^28";
+    case OPTION_LIMIT:
+        return read_count(value, 1, STINT_LIMIT_MAX, &arguments->limit) ? NULL : "1 to 2^28";
+    case OPTION_PARTIAL:
+        arguments->partial = true;
+        return NULL;
+    case OPTION_FULL:
+        word = parse_word(value, fulls, 3);
+        arguments->on_full = (uint32_t)word;
+        return word < 3 ? NULL : "admit, refuse or replace";
+    case OPTION_NUMBER:
+        return parse_count(value, 1, 1000000, &arguments->number) ? NULL : "a number from 1 to 1M";
+    case OPTION_BY:
+        word = parse_word(value, bys, 2);
+        arguments->by_refused = word == 1;
+        return word < 2 ? NULL : "used or refused";
+    case OPTION_POLICY:
+        arguments->only_policy = value;
+        return NULL;
+    case OPTION_INTERVAL:
+        return read_seconds(value, &arguments->interval_ns) ? NULL : "seconds, such as 0.5";
+    case OPTION_COUNT:
+        return parse_count(value, 0, UINT64_MAX, &arguments->count) ? NULL : "a number";
+    case OPTION_KEYS:
+        return parse_count(value, 1, STINT_KEYS_MAX, &arguments->max_keys) ? NULL : "1 to 2^40";
+    case OPTION_LABELS:
+        return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 2^24";
+    case OPTION_MAX_POLICIES:
+        return read_count(value, 1, STINT_POLICIES_MAX, &arguments->max_policies) ? NULL
+                                                                                  : "1 to 65,535";
+    case OPTION_SHARDS:
+        return read_count(value, 1, STINT_SHARDS_MAX, &arguments->shards) ? NULL : "1 to 2^16";
+    case OPTION_MODE:
+        return read_mode(value, &arguments->mode) ? NULL : "permission bits such as 0640";
+    case OPTION_POLICIES:
+        arguments->policies = value;
+        return NULL;
+    case OPTION_DRY_RUN:
+        arguments->dry_run = true;
+        return NULL;
+    case OPTION_PRUNE:
+        arguments->prune = true;
+        return NULL;
+    case OPTION_LABEL:
+        return read_label(value, arguments) ? NULL : "NAME=VALUE, 16 of them at most";
+    case OPTION_NO_SCAN:
+        arguments->no_scan = true;
+        return NULL;
+    case OPTION_NO_EOF:
+        arguments->no_eof = true;
+        return NULL;
+    default:
+        return "known";
+    }
+}
+
+/* ---- The command line ---- */
+
+/* getopt_long's own list of what the command takes. */
+static void options_of(const struct command *command, struct option options[OPTIONS_COUNT + 1],
+                       char letters[2 * OPTIONS_COUNT + 3]) {
+    size_t n = 0, letter = 0;
+
+    letters[letter++] = '+'; /* stop at each operand */
+    letters[letter++] = ':';
+    for (size_t i = 0; i < OPTIONS_COUNT; i++) {
+        if (!has(command, i))
+            continue;
+        const char *value = about[i].value;
+        options[n++] = (struct option){about[i].name,
+                                       value == NULL   ? no_argument
+                                       : *value == '[' ? optional_argument
+                                                       : required_argument,
+                                       NULL, VALUES_FROM + (int)i};
+        if (about[i].letter != 0) {
+            letters[letter++] = about[i].letter;
+            if (value != NULL)
+                letters[letter++] = ':';
+        }
+    }
+    options[n] = (struct option){NULL, 0, NULL, 0};
+    letters[letter] = '\0';
+}
+
+static size_t option_of(int value) {
+    size_t i = 0;
+
+    if (value >= VALUES_FROM)
+        return (size_t)(value - VALUES_FROM);
+    while (about[i].letter != value)
+        i++;
+    return i;
+}
+
+/* The options before the next operand; *literal if they ended with "--". */
+static int read_options(struct arguments *arguments, int argc, char **argv, bool *literal) {
+    const struct command *command = arguments->command;
+    struct option options[OPTIONS_COUNT + 1];
+    char letters[2 * OPTIONS_COUNT + 3];
+    int before, value;
+
+    options_of(command, options, letters);
+    while (before = optind,
+           (value = tool_option(command->name, argc, argv, letters, options)) != OPTIONS_END) {
+        if (value == OPTION_WRONG)
+            return EXIT_USAGE;
+        size_t option = option_of(value);
+        if (option == OPTION_HELP) {
+            print_help(command);
+            return -1;
+        }
+        const char *wanted = read_option(arguments, option, optarg);
+        if (wanted != NULL) {
+            char shown[80];
+            return usage_error(command->name, "--%s '%s': not %s", about[option].name,
+                               printable(shown, sizeof(shown), optarg, strlen(optarg)), wanted);
+        }
+    }
+    *literal = optind == before + 1 && strcmp(argv[before], "--") == 0;
+    return EXIT_GOOD;
+}
+
+/* The parts of the key: all that is left. */
+static int read_keys(struct arguments *arguments, int argc, char **argv, bool literal) {
+    const char *name = arguments->command->name;
+
+    if (!literal && optind < argc && strcmp(argv[optind], "--") == 0) {
+        literal = true;
+        optind++;
+    }
+    arguments->keys = argv + optind;
+    arguments->key_count = (size_t)(argc - optind);
+    if (arguments->key_count == 0)
+        return usage_error(name, "KEY is missing");
+    for (size_t i = 0; i < arguments->key_count && !literal; i++) {
+        char shown[80];
+        if (arguments->keys[i][0] == '-' && arguments->keys[i][1] != '\0')
+            return usage_error(
+                name,
+                "'%s': options stand before the KEYs; put -- before a KEY that "
+                "begins with '-'",
+                printable(shown, sizeof(shown), arguments->keys[i], strlen(arguments->keys[i])));
+    }
+    return EXIT_GOOD;
+}
+
+int command_read(const struct command *command, int argc, char **argv,
+                 struct arguments *arguments) {
+    bool literal = false;
+
+    *arguments = (struct arguments){
+        .command = command, .cost = 1, .number = 10, .interval_ns = 1000000000, .mode = 0600};
+    for (const char *operand = command->operands;; operand++) {
+        if (*operand == 'K')
+            return read_keys(arguments, argc, argv, literal);
+        if (!literal) {
+            int code = read_options(arguments, argc, argv, &literal);
+            if (code != EXIT_GOOD)
+                return code;
+        }
+        if (*operand == '\0')
+            break;
+        if (optind == argc)
+            return usage_error(command->name, "%s is missing", operand_name(*operand));
+        if (argv[optind][0] == '\0')
+            return usage_error(command->name, "%s is empty", operand_name(*operand));
+        *(*operand == 'F'   ? &arguments->file
+          : *operand == 'P' ? &arguments->policy
+                            : &arguments->text) = argv[optind++];
+    }
+    if (optind < argc) {
+        char shown[80];
+        return usage_error(command->name, "'%s' is one operand too many",
+                           printable(shown, sizeof(shown), argv[optind], strlen(argv[optind])));
+    }
+    return EXIT_GOOD;
+}
+
+int failure(const struct arguments *arguments, const char *format, ...) {
+    char message[1024], shown[1024];
+    va_list rest;
+
+    va_start(rest, format);
+    vsnprintf(message, sizeof(message), format, rest);
+    va_end(rest);
+    fprintf(stderr, "stint %s: %s\n", arguments->command->name,
+            printable(shown, sizeof(shown), message, strlen(message)));
+    return arguments->command->failed;
+}

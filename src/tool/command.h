@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * What a subcommand is, and what it was told: one table of options for all of them. */
+#ifndef STINT_TOOL_COMMAND_H
+#define STINT_TOOL_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct arguments;
+
+struct command {
+    const char *name;
+    int (*run)(const struct arguments *arguments); /* returns an exit code */
+    int (*run_alone)(int argc, char **argv); /* instead of run: it reads its arguments itself */
+    const char *operands; /* their letters, in order: F the table's file, P a policy, K a key of one
+                           * or more parts, T a text of policies */
+    uint64_t options;     /* OPTION(name) of each that it takes, or-ed; all take --help */
+    int failed;           /* its exit code if it cannot do what it was told */
+    const char *summary;  /* half a line */
+    const char *about;    /* what --help adds */
+};
+
+enum option_name {
+    OPTION_JSON,
+    OPTION_QUIET,
+    OPTION_HEX,
+    OPTION_HASH,
+    OPTION_ADDRESS,
+    OPTION_COST,
+    OPTION_LIMIT,
+    OPTION_PARTIAL,
+    OPTION_FULL,
+    OPTION_NUMBER,
+    OPTION_BY,
+    OPTION_POLICY,
+    OPTION_INTERVAL,
+    OPTION_COUNT,
+    OPTION_KEYS,
+    OPTION_LABELS,
+    OPTION_MAX_POLICIES,
+    OPTION_SHARDS,
+    OPTION_MODE,
+    OPTION_POLICIES,
+    OPTION_DRY_RUN,
+    OPTION_PRUNE,
+    OPTION_LABEL,
+    OPTION_NO_SCAN,
+    OPTION_NO_EOF,
+    OPTION_HELP,
+    OPTIONS_COUNT,
+};
+#define OPTION(name) (UINT64_C(1) << OPTION_##name)
+
+enum {
+    METRICS_LABELS_MAX = 16, /* that are given to stint_metrics */
+    INTERVAL_MAX_S = 86400,
+};
+
+/* What the command line says; an option that was not given has the value that --help names. */
+struct arguments {
+    const struct command *command;
+    const char *file, *policy, *text;
+    char *const *keys; /* the parts of the key */
+    size_t key_count;
+
+    bool json, quiet, hex, hash, address, partial, dry_run, prune, no_scan, no_eof, by_refused;
+    unsigned prefix4, prefix6;
+    uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
+    uint64_t max_keys, number, count, interval_ns;
+    const char *policies;                                  /* --policies: a file */
+    const char *only_policy;                               /* --policy */
+    const char *metric_labels[2 * METRICS_LABELS_MAX + 1]; /* as stint_metrics_options.labels */
+};
+
+/* Reads the command line. Returns EXIT_GOOD; EXIT_USAGE, and a message says what is wrong; or -1:
+ * help was printed, and there is nothing more to do. */
+int command_read(const struct command *command, int argc, char **argv, struct arguments *arguments);
+
+/* The commands, by the file that they are in. */
+int tool_take(const struct arguments *arguments); /* decide.c */
+int tool_peek(const struct arguments *arguments);
+int tool_charge(const struct arguments *arguments);
+int tool_reset(const struct arguments *arguments);
+int tool_status(const struct arguments *arguments); /* status.c */
+int tool_watch(const struct arguments *arguments);
+int tool_policies(const struct arguments *arguments);
+int tool_metrics(const struct arguments *arguments);
+int tool_top(const struct arguments *arguments); /* entries.c */
+int tool_dump(const struct arguments *arguments);
+int tool_make(const struct arguments *arguments); /* change.c */
+int tool_apply(const struct arguments *arguments);
+int tool_resize(const struct arguments *arguments);
+
+/* Prints "stint COMMAND: MESSAGE" to stderr, safely. Returns the command's exit code of failure. */
+int failure(const struct arguments *arguments, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ * stint take, peek, charge, reset: what one key has, and what is done about it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "attach.h"
+#include "common.h"
+#include "report.h"
+
+struct decision {
+    const struct arguments *arguments;
+    struct stint_limiter *limiter;
+    uint32_t policy;
+    stint_key key;
+    char name[STINT_NAME_SIZE]; /* of the policy */
+    struct stint_verdict verdict;
+};
+
+/* What a request of these flags and this cost is answered. */
+static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
+    struct stint_request request = {.key = decision->key,
+                                    .policy = decision->policy,
+                                    .cost = cost,
+                                    .limit = decision->arguments->limit,
+                                    .flags = flags};
+
+    stint_decide(decision->limiter, &request, STINT_NOW, &decision->verdict);
+}
+
+/* ---- What is said ---- */
+
+static void print_flags(struct report *report, uint32_t flags) {
+    static const char *const names[] = {"first_refusal",  "shadowed",   "untracked",  "replaced",
+                                        "unknown_policy", "near_limit", "bad_request"};
+
+    report_table(report, "flags");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if ((flags >> i & 1) != 0)
+            report_item(report, names[i]);
+    report_table_end(report);
+}
+
+/* All of the verdict, in the numbers that the library gives. */
+static void print_json(const struct decision *decision) {
+    const struct stint_verdict *verdict = &decision->verdict;
+    struct report report;
+
+    report_begin(&report, stdout, REPORT_LINE);
+    report_truth(&report, "allowed", verdict->allowed);
+    report_key(&report, "key", decision->key);
+    report_text(&report, "policy", decision->name, strlen(decision->name));
+    report_count(&report, "capacity", verdict->capacity);
+    report_count(&report, "used", verdict->used);
+    report_count(&report, "remaining", verdict->remaining);
+    report_count(&report, "granted", verdict->granted);
+    report_count(&report, "window", verdict->window);
+    report_span(&report, "reset_after", verdict->reset_after);
+    report_span(&report, "retry_after", verdict->retry_after);
+    print_flags(&report, verdict->flags);
+    report_end(&report);
+}
+
+/* The verdict in a line. */
+static void print_text(const struct decision *decision) {
+    const struct stint_verdict *verdict = &decision->verdict;
+    char a[32], b[32], span[40];
+
+    if ((verdict->flags & STINT_UNTRACKED) != 0) {
+        printf("%s: the table is full, and nothing was counted\n",
+               verdict->allowed ? "allowed" : "refused");
+        return;
+    }
+    printf("%s: %s of %s used", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
+           grouped(b, verdict->capacity));
+    if ((verdict->flags & STINT_SHADOWED) != 0)
+        printf(", the policy is a shadow and would have refused it");
+    if (!verdict->allowed && verdict->retry_after == STINT_NEVER)
+        printf(", and the cost is more than can ever fit");
+    else if (!verdict->allowed)
+        printf(", try again in %s", span_text(span, verdict->retry_after));
+    else
+        printf(", anew in %s", span_text(span, verdict->reset_after));
+    putchar('\n');
+}
+
+/* Says what came out. Returns whether it could be written. */
+static bool tell(const struct decision *decision) {
+    if (decision->arguments->quiet)
+        return true;
+    if (decision->arguments->json)
+        print_json(decision);
+    else
+        print_text(decision);
+    return all_written();
+}
+
+/* ---- What is done ---- */
+
+enum access {
+    READS,
+    WRITES,
+    ADDS, /* a policy that is not there, too */
+};
+
+/* Attaches, and finds policy and key. */
+static int begin(struct decision *decision, const struct arguments *arguments, enum access access) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+
+    *decision = (struct decision){.arguments = arguments};
+    int code = attach(arguments, access == READS ? STINT_READ_ONLY : 0, &decision->limiter);
+    if (code == EXIT_GOOD)
+        code = attach_policy(arguments, decision->limiter, access == ADDS, &decision->policy);
+    if (code == EXIT_GOOD)
+        code = attach_key(arguments, decision->limiter, &decision->key);
+    if (code == EXIT_GOOD && stint_policy_get(decision->limiter, decision->policy, &policy) == 0)
+        memcpy(decision->name, policy.name, sizeof(decision->name));
+    if (code != EXIT_GOOD)
+        stint_close(decision->limiter);
+    return code;
+}
+
+/* The exit code, when all is done. */
+static int end(const struct decision *decision, int code) {
+    bool told = tell(decision);
+
+    stint_close(decision->limiter);
+    return told ? code : failure(decision->arguments, "the answer cannot be written");
+}
+
+/* A refused key gets its name in the table, if that has room for names: once in a window. */
+static void label(const struct decision *decision) {
+    const struct arguments *arguments = decision->arguments;
+    char name[256];
+    size_t length = 0;
+
+    if ((decision->verdict.flags & STINT_FIRST_REFUSAL) == 0 || arguments->hash)
+        return;
+    for (size_t i = 0; i < arguments->key_count; i++) {
+        size_t part = strlen(arguments->keys[i]), room = sizeof(name) - length;
+        if (i > 0 && room > 0) {
+            name[length++] = ' ';
+            room--;
+        }
+        part = part < room ? part : room;
+        memcpy(name + length, arguments->keys[i], part);
+        length += part;
+    }
+    stint_label(decision->limiter, decision->key, name, length);
+}
+
+int tool_take(const struct arguments *arguments) {
+    struct decision decision;
+    int code = begin(&decision, arguments, ADDS);
+
+    if (code != EXIT_GOOD)
+        return code;
+    decide(&decision, arguments->partial ? STINT_PARTIAL : 0, arguments->cost);
+    label(&decision);
+    return end(&decision, decision.verdict.allowed ? 0 : 1);
+}
+
+int tool_peek(const struct arguments *arguments) {
+    struct decision decision;
+    int code = begin(&decision, arguments, READS);
+
+    if (code != EXIT_GOOD)
+        return code;
+    decide(&decision, STINT_PEEK, arguments->cost);
+    return end(&decision, decision.verdict.allowed ? 0 : 1);
+}
+
+int tool_charge(const struct arguments *arguments) {
+    struct decision decision;
+    int code = begin(&decision, arguments, ADDS);
+
+    if (code != EXIT_GOOD)
+        return code;
+    decide(&decision, STINT_CHARGE, arguments->cost);
+    return end(&decision,
+               (decision.verdict.flags & STINT_UNTRACKED) == 0 ? EXIT_GOOD : EXIT_FAILED);
+}
+
+int tool_reset(const struct arguments *arguments) {
+    struct decision decision;
+    int code = begin(&decision, arguments, WRITES);
+
+    if (code != EXIT_GOOD)
+        return code;
+    stint_reset(decision.limiter, decision.policy, decision.key);
+    decide(&decision, STINT_PEEK, 0);
+    return end(&decision, EXIT_GOOD);
+}

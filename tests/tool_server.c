@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ * A server for the tests of the command: it has a table open, and does what it reads on its
+ * standard input, a command a line, its words separated by blanks. Each is answered by a line.
+ *
+ *     tool-server FILE
+ *
+ *     key PART...                       the key of these parts, as the library makes it, in hex
+ *     address PREFIX4 PREFIX6 ADDRESS [PART...]
+ *     take POLICY KEY COST              whether it was granted, and what is used
+ *     label KEY HEX                     stint_label with these bytes
+ *     fill POLICY N                     a token of each of N keys; 1 + i % 7 of the i-th
+ *     load POLICY THREADS KEYS          threads that take, until:
+ *     stop                              how many lines follow, of each key and window: its tokens
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <stint.h>
+
+enum {
+    THREADS_MAX = 8,
+    KEYS_MAX = 8,
+    LEDGER = 4096, /* windows of each key */
+    WORDS_MAX = 16,
+};
+
+struct ledger {
+    struct {
+        uint64_t window, tokens;
+    } of[KEYS_MAX][LEDGER];
+};
+
+static struct stint_limiter *limiter;
+static uint32_t load_policy, load_keys;
+static unsigned load_threads;
+static atomic_bool load_over;
+static pthread_t threads[THREADS_MAX];
+static struct ledger *ledgers[THREADS_MAX];
+
+static void fail(const char *what) {
+    fprintf(stderr, "tool-server: %s: %s\n", what, stint_reason());
+    exit(1);
+}
+
+static uint32_t policy_of(const char *name) {
+    uint32_t id;
+    if (stint_policy_find(limiter, name, &id) != 0)
+        fail(name);
+    return id;
+}
+
+/* The i-th key of a load: "load-0" and so on. */
+static stint_key load_key(uint32_t i) {
+    char name[32];
+    int length = snprintf(name, sizeof(name), "load-%" PRIu32, i);
+    return stint_key_of(limiter, name, (size_t)length);
+}
+
+/* Takes of one key after another; the others get some time, too. */
+static void *load(void *context) {
+    struct ledger *ledger = context;
+    const struct timespec pause = {.tv_nsec = 200000};
+
+    for (uint32_t i = 0; !atomic_load(&load_over); i++) {
+        struct stint_verdict verdict;
+        uint32_t key = i % load_keys;
+        if (stint_take(limiter, load_policy, load_key(key), 1, STINT_NOW, &verdict) &&
+            verdict.granted != 0) {
+            size_t at = 0;
+            while (ledger->of[key][at].window != verdict.window && ledger->of[key][at].window != 0)
+                if (++at == LEDGER)
+                    fail("too many windows");
+            ledger->of[key][at].window = verdict.window;
+            ledger->of[key][at].tokens += verdict.granted;
+        }
+        if (i % 16 == 0)
+            nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+static void load_begin(char **words) {
+    load_policy = policy_of(words[1]);
+    load_threads = (unsigned)atoi(words[2]);
+    load_keys = (uint32_t)atoi(words[3]);
+    atomic_store(&load_over, false);
+    for (unsigned i = 0; i < load_threads; i++) {
+        ledgers[i] = calloc(1, sizeof(*ledgers[i]));
+        if (ledgers[i] == NULL || pthread_create(&threads[i], NULL, load, ledgers[i]) != 0)
+            fail("threads");
+    }
+    puts("loading");
+}
+
+/* Ends the threads, if there are any. */
+static void load_join(void) {
+    atomic_store(&load_over, true);
+    for (unsigned i = 0; i < load_threads; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void load_end(void) {
+    size_t lines = 0;
+
+    load_join();
+    for (int print = 0; print < 2; print++) {
+        for (unsigned i = 0; i < load_threads; i++)
+            for (uint32_t key = 0; key < load_keys; key++)
+                for (size_t at = 0; at < LEDGER && ledgers[i]->of[key][at].window != 0; at++) {
+                    lines++;
+                    if (print)
+                        printf("load-%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", key,
+                               ledgers[i]->of[key][at].window, ledgers[i]->of[key][at].tokens);
+                }
+        if (!print)
+            printf("%zu\n", lines);
+    }
+    for (unsigned i = 0; i < load_threads; i++)
+        free(ledgers[i]);
+    load_threads = 0;
+}
+
+/* Joins the parts to a key; without one `key` is made of the first. */
+static stint_key joined(const stint_key *key, char **parts, size_t n) {
+    stint_key whole = key != NULL ? *key : stint_key_of(limiter, parts[0], strlen(parts[0]));
+    for (size_t i = key != NULL ? 0 : 1; i < n; i++)
+        whole = stint_key_join(limiter, whole, parts[i], strlen(parts[i]));
+    return whole;
+}
+
+static stint_key address_key(char **words, size_t n) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    bool is_v4 = inet_pton(AF_INET, words[3], &v4.sin_addr) == 1;
+    if (!is_v4 && inet_pton(AF_INET6, words[3], &v6.sin6_addr) != 1)
+        fail(words[3]);
+    stint_key key = stint_key_address(limiter, is_v4 ? (const void *)&v4 : (const void *)&v6,
+                                      (unsigned)atoi(words[1]), (unsigned)atoi(words[2]));
+    return joined(&key, words + 4, n - 4);
+}
+
+static void take(char **words) {
+    struct stint_verdict verdict;
+    stint_take(limiter, policy_of(words[1]), strtoull(words[2], NULL, 16), (uint32_t)atoi(words[3]),
+               STINT_NOW, &verdict);
+    printf("%s %" PRIu32 "\n", verdict.allowed ? "granted" : "refused", verdict.used);
+}
+
+static void label(char **words) {
+    char bytes[256];
+    size_t n = strlen(words[2]) / 2;
+    for (size_t i = 0; i < n && i < sizeof(bytes); i++) {
+        char digits[3] = {words[2][2 * i], words[2][2 * i + 1], 0};
+        bytes[i] = (char)strtoul(digits, NULL, 16);
+    }
+    printf("%d\n", stint_label(limiter, strtoull(words[1], NULL, 16), bytes, n));
+}
+
+static void fill(char **words) {
+    uint32_t policy = policy_of(words[1]);
+    uint64_t n = strtoull(words[2], NULL, 10);
+    for (uint64_t i = 0; i < n; i++)
+        stint_take(limiter, policy, stint_key_of(limiter, &i, sizeof(i)), 1 + (uint32_t)(i % 7),
+                   STINT_NOW, NULL);
+    puts("filled");
+}
+
+static bool obey(char **words, size_t n) {
+    if (strcmp(words[0], "key") == 0 && n > 1)
+        printf("%016" PRIx64 "\n", joined(NULL, words + 1, n - 1));
+    else if (strcmp(words[0], "address") == 0 && n > 3)
+        printf("%016" PRIx64 "\n", address_key(words, n));
+    else if (strcmp(words[0], "take") == 0 && n == 4)
+        take(words);
+    else if (strcmp(words[0], "label") == 0 && n == 3)
+        label(words);
+    else if (strcmp(words[0], "fill") == 0 && n == 3)
+        fill(words);
+    else if (strcmp(words[0], "load") == 0 && n == 4)
+        load_begin(words);
+    else if (strcmp(words[0], "stop") == 0)
+        load_end();
+    else
+        return false;
+    return fflush(stdout) == 0;
+}
+
+int main(int argc, char **argv) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    char line[4096];
+
+    options.path = argc == 2 ? argv[1] : NULL;
+    if (stint_attach(&options, &limiter) != 0)
+        fail("attach");
+    puts("ready");
+    fflush(stdout);
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        char *words[WORDS_MAX], *rest = line;
+        size_t n = 0;
+        for (char *word; n < WORDS_MAX && (word = strsep(&rest, " \n")) != NULL;)
+            if (*word != '\0')
+                words[n++] = word;
+        if (n == 0 || !obey(words, n))
+            fail("an unknown command");
+    }
+    load_join();
+    stint_close(limiter);
+    return 0;
+}
