@@ -10,15 +10,15 @@ import statistics
 import sys
 
 import contest
+import measure
 import tables
 from driver import (Driver, Failed, Parser, Usage, available, count, gib, list_of, machine, main,
                     one_of, real, short)
 from report import Report
+from workloads import DISTRIBUTIONS, FEW, KINDS, MILLION, PATHS, memory_of, row_of
 
-FEW, MILLION = 1000, 10**6  # in cache, and out of it, or near
 KEYS_MAX = 4 * 10**9
 THREADS_MAX = 1024
-DISTRIBUTIONS = ["uniform", "zipf", "hot"]
 
 keys_list = list_of(count(1, KEYS_MAX, "from 1 to 4G"))
 threads_count = count(1, 2**64 - 1, "of at least 1")
@@ -28,28 +28,23 @@ def threads_of(n):
     return f"{n} thread" if n == 1 else f"{n} threads"
 
 
-def row_of(workload, distribution, keys, **more):
-    """A row with all that is usual."""
-    return {"workload": workload, "distribution": distribution, "keys": keys, "threads": 1,
-            "key_length": 16, "load": 0.5, "policies": 1, "stripes": 1, "refused_part": 0,
-            "latency": False, "bare": False, **more}
+def check_threads(threads, cores):
+    if threads > cores:
+        raise Usage(f"--threads {threads}: there are {cores} cores to pin them to")
 
 
 class Rows:
     """Rows of the program's own workloads."""
 
     def __init__(self, driver, command):
-        self.driver, self.command = driver, command
-        self.kinds = {kind["name"]: kind for kind in driver.ask("kinds")["workloads"]}
-        self.paths = [name for name, kind in self.kinds.items() if kind["path"]]
-        self.machine = machine()
+        self.driver, self.command, self.machine = driver, command, machine()
 
     def fit(self, plan, selected):
         """Rows that this machine cannot measure are refused if they were asked for; if they were
         selected by us, they are left out, and that is said."""
         kept, have = [], available()
         for row in plan:
-            keys, need = short(row["keys"]), self.driver.ask("memory", **row)["bytes"]
+            keys, need = short(row["keys"]), memory_of(row)
             if row["threads"] > THREADS_MAX:
                 raise Usage(f"--threads {row['threads']}: at most {THREADS_MAX}")
             if need > have and not selected:
@@ -72,29 +67,30 @@ class Rows:
 
     def measure(self, row, seconds):
         """What came out of the row."""
-        label = (f"{row['workload']}, {short(row['keys'])} keys, {threads_of(row['threads'])}")
-        answer = self.driver.ask("row", label, seconds=seconds, cache=self.machine["cache"], **row)
-        self.complain(answer, label)
+        label = f"{row['workload']}, {short(row['keys'])} keys, {threads_of(row['threads'])}"
+        self.driver.show(label, 0)
+        answer = measure.measure(self.driver, row, seconds, self.machine["cache"],
+                                 lambda part: self.driver.show(label, part))
+        self.driver.wipe()
+        if not answer["checked"]:
+            self.complain(label, answer["wrong"])
         return answer
 
-    def complain(self, answer, label):
-        if not answer["checked"]:
-            print(f"stint-bench {self.command}: {label}: wrong answers: {answer['wrong']}",
-                  file=sys.stderr)
+    def complain(self, label, wrong):
+        print(f"stint-bench {self.command}: {label}: wrong answers: {wrong}", file=sys.stderr)
 
     def run(self, plan, options, kind):
         report = Report(self.command, options, self.driver.ask("build"), options.seconds,
-                        *kind(self)).begin()
+                        *kind(self.driver)).begin()
         good, self.driver.of = True, len(plan)
         for self.driver.done, row in enumerate(plan):
-            answer = self.measure(row, options.seconds)
-            answer.pop("ratio_median", None)
-            shown = {**row, **answer}
+            shown = {**row, **self.measure(row, options.seconds)}
+            shown.pop("ratio_median", None)
             del shown["bare"]
             if row["workload"] == "refuse":
                 shown["refused_part"] = 1
             report.row(shown)
-            good = good and answer["checked"]
+            good = good and shown["checked"]
         report.end()
         if not good:
             raise Failed("")
@@ -143,16 +139,16 @@ Every row checks its own answers first: what each key was granted must be the sm
 demand and its limit. Exit codes: 0 good, 1 wrong answers or not measured, 2 wrong usage."""
 
 
-def run_parser(rows):
-    def lines(path):
-        return "\n".join(f"  {kind['name']:10} {kind['help']}" for kind in rows.kinds.values()
-                         if kind["path"] == path)
+def run_parser():
+    def lines(is_path):
+        return "\n".join(f"  {name:10} {kind.help}" for name, kind in KINDS.items()
+                         if kind.is_path == is_path)
 
     parser = Parser("run", "Measures decisions, and in the same run the floors that no limiter can "
                     "beat. A time is the median of stretches of 512 decisions; min and max are "
                     "those of the repeats.",
                     RUN_HELP.format(workloads=lines(False), paths=lines(True)))
-    parser.add_argument("--workload", type=list_of(one_of([*rows.kinds, "paths"], "no workload")),
+    parser.add_argument("--workload", type=list_of(one_of([*KINDS, "paths"], "no workload")),
                         metavar="W,..", help="(take,take-at,batch)")
     parser.add_argument("--keys", type=keys_list, metavar="N,..", help="keys in the table, 1 to "
                         "4G, as in 500, 1k, 10M (1k,100k,1M,10M)")
@@ -174,46 +170,46 @@ def run_parser(rows):
     return parser
 
 
-def check_run(rows, options):
+def check_run(options):
     """What is asked for, but does not go together."""
     for workload in options.workload or []:
-        kind = rows.kinds[workload]
-        if kind["uniform_only"] and "uniform" not in (options.distribution or ["uniform"]):
+        kind = KINDS[workload]
+        if kind.uniform_only and "uniform" not in (options.distribution or ["uniform"]):
             raise Usage(f"--distribution {options.distribution[0]}: {workload} is uniform only")
-        if not kind["timed" if options.latency else "run"]:
+        if not (kind.timed if options.latency else kind.run):
             raise Usage(f"--workload {workload}: only {'without' if options.latency else 'with'} "
                         "--latency")
-        if kind["path"] and (options.load or 0) > 0.5:
+        if kind.is_path and (options.load or 0) > 0.5:
             raise Usage(f"--load {options.load:g}: {workload} has room for all keys: at most 0.5")
 
 
-def plan_run(rows, options):
+def plan_run(options):
     if options.latency:
         workloads, all_keys = ["take", "first-seen", "roll", "roll-all"], [MILLION]
     else:
         workloads, all_keys = ["take", "take-at", "batch"], [FEW, 10**5, MILLION, 10**7]
     for workload in options.workload or workloads:
-        kind = rows.kinds[workload]
+        kind = KINDS[workload]
         for distribution in options.distribution or ["uniform"]:
-            if kind["uniform_only"] and distribution != "uniform":
+            if kind.uniform_only and distribution != "uniform":
                 continue
             for threads in options.threads or [1]:
-                for keys in options.keys or ([FEW, MILLION] if kind["path"] else all_keys):
+                for keys in options.keys or ([FEW, MILLION] if kind.is_path else all_keys):
                     yield row_of(workload, distribution, keys, threads=threads,
                                  load=options.load or 0.5)
 
 
 def run(driver, read):
     rows = Rows(driver, "run")
-    options = read(run_parser(rows))
+    options = read(run_parser())
     if options.workload:
         options.workload = [name for given in options.workload
-                            for name in (rows.paths if given == "paths" else [given])]
-    check_run(rows, options)
+                            for name in (PATHS if given == "paths" else [given])]
+    check_run(options)
     selected = not any((options.workload, options.keys, options.threads, options.distribution,
                         options.load))
     if not selected:
-        plan = plan_run(rows, options)
+        plan = plan_run(options)
     elif options.latency:
         plan = [row_of(workload, "uniform", MILLION) for workload in ("take", "first-seen", "roll")]
         plan.append(row_of("roll-all", "uniform", MILLION, threads=rows.machine["cores"]))
@@ -313,30 +309,48 @@ Exit codes: 0 all are met, 1 one is missed, or could not be measured, 2 wrong us
 redis-server is not installed is said, and counts as neither."""
 
 
+class NotMeasured(Exception):
+    """And why."""
+
+
+def good(answer):
+    if not answer["checked"]:
+        raise NotMeasured("wrong answers")
+    return answer
+
+
+def ratios(answer):
+    """The value, the least and the most."""
+    return answer["ratio_median"], answer["ratio_min"], answer["ratio_max"]
+
+
 class Goals:
     def __init__(self, rows, options, report):
         self.rows, self.options, self.report = rows, options, report
         self.keys = options.keys
         self.out = min(options.keys, MILLION)  # of a table out of cache, if --keys is not less
         self.good = True
-        rows.driver.of = 13 + 2 * len(rows.paths)
+        rows.driver.of = 13 + 2 * len(PATHS)
 
-    def show(self, point, name, better, limit, measured=None, floor="", **more):
-        """measured: value, least, most; None: it was not measured, and `why` says why not."""
+    def show(self, point, name, limit, find, better="lower", **about):
+        """A goal: find() returns what was measured (the value, the least, the most), the floor, and
+        whether it is reached although it is beyond the limit."""
         goal = {"point": point, "goal": name, "better": better, "limit": limit, "measured": None,
-                "floor": floor, "absent": False, "aside": False, "reached": False, **more}
+                "floor": "", "absent": False, "aside": False, "reached": False, **about}
         met = False
-        if measured:
+        try:
+            measured, goal["floor"], goal["reached"] = find()
             goal.update(zip(("measured", "measured_min", "measured_max"), measured))
             met = goal["reached"] or (measured[0] >= limit if better == "higher"
                                       else measured[0] <= limit)
+        except NotMeasured as why:
+            goal["why"] = str(why)
         goal["met"] = None if goal["absent"] or goal["aside"] else met
         self.good = self.good and goal["met"] is not False
+        self.rows.driver.wipe()
         self.report.row(goal)
 
-    def measure(self, workload, distribution, keys, floor, **more):
-        if floor:
-            more["floor"] = floor
+    def measure(self, workload, distribution, keys, **more):
         answer = self.rows.measure(row_of(workload, distribution, keys, **more),
                                    self.options.seconds)
         self.rows.driver.done += 1
@@ -344,130 +358,111 @@ class Goals:
         return answer
 
     def ratio(self, point, name, limit, answer):
-        """A row's ratio to its floor."""
-        if not answer["checked"]:
-            self.show(point, name, "lower", limit, why="wrong answers")
-            return
-        self.show(point, name, "lower", limit,
-                  (answer["ratio_median"], answer["ratio_min"], answer["ratio_max"]),
-                  f"{answer['floor']:.15} {answer['floor_ns']:.3g}")
+        """A row's ratio to its floor, or what stands in its place."""
+        def find():
+            good(answer)
+            floor, ns = (answer[name] for name in (("locked", "locked_ns") if "locked" in answer
+                                                   else ("floor", "floor_ns")))
+            return ratios(answer), f"{floor:.15} {ns:.3g}", answer.get("reached", False)
+        self.show(point, name, limit, find)
 
-    def scale(self, name, limit, workload, distribution, keys, striped=False):
+    def scale(self, name, limit, workload, distribution, keys, stripes=1):
         """Two threads at once, to one while the other waits."""
-        about = {"threads": 2, "stripes": 2 if striped else 1}
-        if self.rows.machine["cores"] < 2:
-            self.show(4, name, "higher", limit, why="there is one core")
-            return
-        row = self.measure(workload, distribution, keys, "one alone", **about)
-        floor = "ideal 2"  # both on one line are no floor of what stripes set apart
-        good = row["checked"]
-        if good and not striped:
-            bare = self.measure(workload, distribution, keys, "one alone", bare=True, **about)
-            good = bare["checked"]
-            floor = f"bare {2 / bare['ratio_median']:.3g}" if good else ""
-        if not good:
-            self.show(4, name, "higher", limit, why="wrong answers")
-            return
-        self.show(4, name, "higher", limit, [2 / row[ratio] for ratio in
-                                             ("ratio_median", "ratio_max", "ratio_min")], floor)
+        about = {"threads": 2, "stripes": stripes, "floor": "one alone"}
+
+        def find():
+            if self.rows.machine["cores"] < 2:
+                raise NotMeasured("there is one core")
+            value, low, high = ratios(good(self.measure(workload, distribution, keys, **about)))
+            floor = "ideal 2"  # both on one line are no floor of what stripes set apart
+            if stripes == 1:
+                bare = good(self.measure(workload, distribution, keys, bare=True, **about))
+                floor = f"bare {2 / bare['ratio_median']:.3g}"
+            return (2 / value, 2 / high, 2 / low), floor, False
+        self.show(4, name, limit, find, "higher")
 
     def unplaced(self, name, limit, answer):
-        if answer["checked"]:
-            self.show(5, name, "lower", limit, (answer["unplaced"],) * 3, "none")
-        else:
-            self.show(5, name, "lower", limit, why="wrong answers")
+        self.show(5, name, limit, lambda: ((good(answer)["unplaced"],) * 3, "none", False))
 
     def beside(self, point, name, limit, a, b, floor):
         """Two rows by turns."""
-        answer = self.rows.driver.ask("beside", name, a=a, b=b, seconds=self.options.seconds)
-        self.rows.driver.done += 1
-        for row in answer["a"], answer["b"]:
-            self.rows.complain(row, name)
-        if answer["a"]["checked"] and answer["b"]["checked"]:
-            self.show(point, name, "lower", limit,
-                      (answer["median"], answer["min"], answer["max"]), floor(answer))
-        else:
-            self.show(point, name, "lower", limit, why="wrong answers")
-
-    def redis(self, found, redis, ours, name, limit):
-        """How many times Redis's ns ours are."""
-        a, b = found[ours], found[redis]
-        about = {"aside": (redis == "redis-incr") != (ours == "stint"), "absent": b["absent"]}
-        if b["absent"]:
-            self.show(7, name, "higher", limit,
-                      why="redis-server; ./bench/run goals installs it", **about)
-        elif not a["checked"] or not b["checked"]:
-            self.show(7, name, "higher", limit, why="it failed", **about)
-        else:
-            ratios = [theirs / own for own, theirs in zip(a["ns"], b["ns"])]
-            self.show(7, name, "higher", limit,
-                      (statistics.median(ratios), min(ratios), max(ratios)),
-                      f"Redis {b['ns_per_op'] / 1e3:.3g} us", **about)
+        def find():
+            self.rows.driver.show(name, 0)
+            try:
+                ours, theirs, ratio = measure.beside(self.rows.driver, a, b, self.options.seconds)
+            except measure.Wrong as wrong:
+                self.rows.complain(name, wrong)
+                raise NotMeasured("wrong answers") from None
+            self.rows.driver.done += 1
+            return ratios(ratio), floor(ours, theirs), False
+        self.show(point, name, limit, find)
 
     def all(self):
         keys = self.keys
         self.ratio(1, "take in cache / clock+hash+xadd", 1.5,
-                   self.measure("take", "uniform", FEW, "clock+hash+xadd"))
+                   self.measure("take", "uniform", FEW, floor="clock+hash+xadd"))
         self.ratio(2, "batch out of cache / xadd", 2,
-                   self.measure("batch", "uniform", keys, "xadd"))
+                   self.measure("batch", "uniform", keys, floor="xadd"))
         self.ratio(3, "take out of cache / dependent load", 0.6,
-                   self.measure("take", "uniform", keys, "dependent load"))
+                   self.measure("take", "uniform", keys, floor="dependent load"))
         self.scale("two threads, uniform", 1.9, "take", "uniform", keys)
         self.scale("two threads, one hot key refused", 1.9, "refuse", "hot", FEW)
-        self.scale("two threads, one hot key in stripes", 1.7, "take", "hot", FEW, striped=True)
-        half = self.measure("first-seen", "uniform", keys, "present key")
+        self.scale("two threads, one hot key in stripes", 1.7, "take", "hot", FEW, 2)
+        half = self.measure("first-seen", "uniform", keys, floor="present key")
         self.ratio(5, "first seen at 50% load / present key", 2.3, half)
         self.unplaced("keys unplaced at 50% load", 0, half)
-        more = self.measure("first-seen", "uniform", keys, "present key", load=0.7)
+        more = self.measure("first-seen", "uniform", keys, floor="present key", load=0.7)
         self.unplaced("keys unplaced at 70% load", keys / 10000, more)
         self.beside(5, "churn / first seen, 1M keys", 2,
                     *(row_of(workload, "uniform", self.out, floor="present key")
                       for workload in ("first-seen", "churn")),
-                    lambda answer: f"reach {answer['b']['reach']} lines")
+                    lambda _, churn: f"reach {churn['reach']} lines")
         self.many_keys()
         self.all_redis()
-        self.all_paths()
+        # Every other kind of decision beside plain takes, in cache and out.
+        for where, keys in ("in cache", FEW), ("out", self.out):
+            for path in PATHS:
+                self.ratio(8, f"{path} {where} / {KINDS[path].floor}",
+                           KINDS[path].path.goal[where == "out"],
+                           self.measure(path, "uniform", keys))
 
     def many_keys(self):
         name = "take, ten times as many keys / large"
         both = [row_of("take", "uniform", keys, floor="dependent load")
                 for keys in (self.keys, 10 * self.keys)]
-        if sum(self.rows.driver.ask("memory", **row)["bytes"] for row in both) > available():
-            self.show(6, name, "lower", 1.5, why="too little memory is free")
+
+        def too_little():
+            raise NotMeasured("too little memory is free")
+        if sum(map(memory_of, both)) > available():
+            self.show(6, name, 1.5, too_little)
         else:
-            self.beside(6, name, 1.5, *both, lambda answer: "dependent load "
-                        f"{answer['b']['floor_ns'] / answer['a']['floor_ns']:.3g}")
+            self.beside(6, name, 1.5, *both, lambda few, many:
+                        f"dependent load {many['floor_ns'] / few['floor_ns']:.3g}")
 
     def all_redis(self):
-        peers = [peer for peer in self.rows.driver.ask("kinds")["peers"] if peer["name"] in
+        peers = [peer for peer in contest.ONE if peer.name in
                  ("stint", "stint-batch", "redis-incr", "redis-incr-16")]
-        found = contest.run(self.rows.driver, "Redis: ", peers, keys=self.out, threads=1, limits=1,
-                            seconds=self.options.seconds, window=contest.window())
+        found = contest.run(self.rows.driver, "Redis: ", peers, self.options.seconds,
+                            keys=self.out, threads=1, limits=1, window=contest.window())
         self.rows.driver.done += 1
         for name, peer in found.items():
-            if not peer["checked"] and not peer["absent"]:
-                print(f"stint-bench goals: {name}: {peer['wrong']}", file=sys.stderr)
+            if peer.wrong:
+                self.rows.driver.wipe()
+                print(f"stint-bench goals: {name}: {peer.wrong}", file=sys.stderr)
                 self.good = False
-        for redis, ours, name, limit in (
-                ("redis-incr", "stint", "Redis one at a time / take", 300),
-                ("redis-incr", "stint-batch", "Redis one at a time / batch", 300),
-                ("redis-incr-16", "stint", "Redis 16 pipelined / take", 20),
-                ("redis-incr-16", "stint-batch", "Redis 16 pipelined / batch", 20)):
-            self.redis(found, redis, ours, name, limit)
-
-    def all_paths(self):
-        """Every other kind of decision beside plain takes, in cache and out."""
-        for i, (where, keys) in enumerate((("in cache", FEW), ("out", self.out))):
-            for path in self.rows.paths:
-                row = self.measure(path, "uniform", keys, None)
-                name, limit = f"{path} {where} / {row['floor']}", self.rows.kinds[path]["goal"][i]
-                if row["checked"]:
-                    self.show(8, name, "lower", limit,
-                              (row["ratio_median"], row["ratio_min"], row["ratio_max"]),
-                              f"{row['locked']:.15} {row['locked_ns']:.3g}",
-                              reached=row["ns_per_op"] <= 1.15 * row["locked_ns"])
-                else:
-                    self.show(8, name, "lower", limit, why="wrong answers")
+        for recipe, redis, limit in (("one at a time", found["redis-incr"], 300),
+                                     ("16 pipelined", found["redis-incr-16"], 20)):
+            for ours, stint in ("take", found["stint"]), ("batch", found["stint-batch"]):
+                def find():
+                    """How many times Redis's ns ours are."""
+                    if redis.absent:
+                        raise NotMeasured("redis-server; ./bench/run goals installs it")
+                    if not redis.good or not stint.good:
+                        raise NotMeasured("it failed")
+                    times = measure.ratios_of(redis.ns, stint.ns)
+                    return ratios(times), f"Redis {statistics.median(redis.ns) / 1e3:.3g} us", False
+                self.show(7, f"Redis {recipe} / {ours}", limit, find, "higher", absent=redis.absent,
+                          aside=(recipe == "one at a time") != (ours == "take"))
 
 
 def goals(driver, read):
@@ -514,10 +509,6 @@ tokens a key.)
 
 Exit codes: 0 good, 1 wrong answers or a server that failed, 2 wrong usage."""
 
-NUMBERS = ("decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
-           "bytes_per_key")
-
-
 class WithDpdk(argparse.Action):
     """Refuses the option at once, unless the program has that peer."""
 
@@ -529,7 +520,7 @@ class WithDpdk(argparse.Action):
 
 def peers_parser(one, several):
     def lines(peers):
-        return "\n".join(f"      {peer['name']:14} {peer['help']}" for peer in peers)
+        return "\n".join(f"      {peer.name:14} {peer.help}" for peer in peers)
 
     parser = Parser("peers", "Asks stint and others for the same decisions: the same keys in the "
                     "same order, by the same policy, by turns in one run. Every peer's answers are "
@@ -554,56 +545,31 @@ def peers_parser(one, several):
 
 
 def names_of(peers):
-    return [peer["name"] for peer in peers]
+    return [peer.name for peer in peers]
 
 
 def peers(driver, read):
-    kinds = driver.ask("kinds")["peers"]
-    # Those that decide by several limits at once come last.
-    cut = names_of(kinds).index("stint-all")
-    options = read(peers_parser(kinds[:cut], kinds[cut:]))
-    league = kinds[cut:] if options.limits > 1 else kinds[:cut]
-    references = ("stint-all", "stint-groups") if options.limits > 1 else ("stint", "stint-batch")
+    one, several = contest.peers(driver)
+    options = read(peers_parser(one, several))
+    league, references = ((several, ("stint-all", "stint-groups")) if options.limits > 1
+                          else (one, ("stint", "stint-batch")))
     if options.peer is not None:
         chosen = options.peer.split(",")
         for name in chosen:
             if name not in names_of(league):
                 raise Usage(f"--peer: '{name}' is no peer" +
                             (" that decides by several limits" if options.limits > 1 else ""))
-        league = [peer for peer in league if peer["name"] in (*chosen, *references)]
+        league = [peer for peer in league if peer.name in (*chosen, *references)]
     cores, have = machine()["cores"], available()
     options.threads = options.threads or ([1, 2] if cores >= 2 else [1])
     for threads in options.threads:
-        if threads > cores:
-            raise Usage(f"--threads {threads}: there are {cores} cores to pin them to")
+        check_threads(threads, cores)
     for keys in options.keys:
-        need = (64 << 20) + keys * sum(peer["bytes_per_key"] * options.limits + 8
-                                       for peer in league)
+        need = 2**26 + keys * sum(peer.bytes_per_key * options.limits + 8 for peer in league)
         if need > have:
             raise Usage(f"--keys {short(keys)} needs {gib(need)} of memory for {len(league)} "
                         f"peers, and {gib(have)} are free")
-    run_peers(driver, options, league, references)
-
-
-def peer_row(peer, found, references, about):
-    row = {"peer": peer["name"], "label": peer["label"], **about, "depth": peer["depth"],
-           "absent": peer["absent"]}
-    for name in NUMBERS:
-        row[name] = peer[name] if peer["checked"] else None
-    if peer["one_count"]:
-        row["bytes_per_key"] = None
-    for ratio, name in zip(("ratio_take", "ratio_batch"), references):
-        best = found[name]
-        row[ratio] = (best["decisions_per_second"] / peer["decisions_per_second"]
-                      if peer["checked"] and best["checked"] else None)
-    row.update((name, peer[name]) for name in ("granted", "refused", "version", "checked"))
-    if not peer["checked"] and not peer["absent"]:
-        row["wrong"] = peer["wrong"]
-    return row
-
-
-def run_peers(driver, options, league, references):
-    shown = tables.Peers(*references, {peer["name"]: peer["program"] for peer in league})
+    shown = tables.Peers(*references, {peer.name: peer.program for peer in league})
     report = Report("peers", options, driver.ask("build"), options.seconds, shown.head, shown.row,
                     shown.foot).begin()
     window, good = contest.window(), True
@@ -612,17 +578,20 @@ def run_peers(driver, options, league, references):
         for keys in options.keys:
             if report.result["rows"] and not report.json:
                 print()
-            about = {"keys": keys, "threads": threads, "limits": options.limits, "window": window}
-            found = contest.run(driver, f"{short(keys)}/{threads} ", league,
-                                seconds=options.seconds, **about)
+            found = contest.run(driver, f"{short(keys)}/{threads} ", league, options.seconds,
+                                keys=keys, threads=threads, limits=options.limits, window=window)
             driver.done += 1
-            for peer in found.values():
-                if not peer["checked"] and not peer["absent"]:
+            driver.wipe()
+            rates = {name: peer.result()["decisions_per_second"] for name, peer in found.items()}
+            for name, peer in found.items():
+                if peer.wrong:
                     good = False
-                    print(f"stint-bench peers: {peer['name']}, {short(keys)} keys, "
-                          f"{threads_of(threads)}: {peer['wrong']}", file=sys.stderr)
-                report.preempted += peer["preempted"]
-                report.row(peer_row(peer, found, references, about))
+                    print(f"stint-bench peers: {name}, {short(keys)} keys, {threads_of(threads)}: "
+                          f"{peer.wrong}", file=sys.stderr)
+                report.preempted += peer.preempted
+                report.row({**peer.result(), **{
+                    ratio: rates[best] / rates[name] if rates[best] and rates[name] else None
+                    for ratio, best in zip(("ratio_take", "ratio_batch"), references)}})
     report.end()
     if not good:
         raise Failed("")
@@ -644,7 +613,36 @@ and timing). The noise is how far tenths of the run differ.
 Every arrival is counted: what was allowed and refused must be what the limiter counted. Exit
 codes: 0 good, 1 wrong counts or not measured, 2 wrong usage."""
 
-LIMITS_MAX = 16
+CONTROL_SECONDS = 10  # at most, of the run without stint
+
+
+def load_row(asked, seconds, control, answer):
+    """What came of a run, beside the control run."""
+    wall, all_of, parts = answer["wall_ns"], answer["all"], answer["parts"]
+    each = [part["ns"] / part["arrivals"] for part in parts]
+    ns, share = all_of["ns"] / all_of["arrivals"], all_of["ns"] / wall
+    allowed = answer["allowed"]
+    row = {**asked, "workload": "arrivals", "distribution": "zipf", "key_length": 16, "parts": 10,
+           "by_limit": answer["by_limit"], "arrivals": answer["arrivals"], "allowed": allowed,
+           "refused": answer["arrivals"] - allowed, "untracked": answer["untracked"],
+           "wall_seconds": wall / 1e9, "core_share": share,
+           "core_share_min": share * min(each) / ns, "core_share_max": share * max(each) / ns,
+           "ns_per_op": ns, "ns_min": min(each),
+           "ns_max": max(each), "cpu_share_with": answer["cpu_ns"] / wall,
+           "cpu_share_without": control["cpu_ns"] / control["wall_ns"],
+           "late_arrivals": answer["late"], "late_after_ns": answer["late_after_ns"]}
+    for name, of, what in (("call", answer, "took"), ("empty", control, "took"),
+                           ("late", answer, "late"), ("late_without", control, "late")):
+        row[name] = measure.tail(of["all"][what], [part[what] for part in of["parts"]])
+    # What we counted is what the limiter counted.
+    counted = [sum(limit[name] for limit in answer["by_limit"]) for name in ("allowed", "refused")]
+    row["checked"] = (row["arrivals"] == int(asked["rate"] * seconds + 0.5) and
+                      counted == [allowed, row["refused"]])
+    if not row["checked"]:
+        print(f"stint-bench load: wrong counts: {row['arrivals']} arrivals were served and "
+              f"{allowed} allowed;\nthe limiter counted {counted[0]} allowed and {counted[1]} "
+              "refused", file=sys.stderr)
+    return row
 
 
 def load(driver, read):
@@ -668,24 +666,36 @@ def load(driver, read):
     limits = options.limit or ["10/second", "100/minute", "2000/hour"]
     for limit in limits:
         driver.policy(limit)
-    if len(limits) > LIMITS_MAX:
-        raise Usage(f"--limit '{limits[LIMITS_MAX]}': more than {LIMITS_MAX}")
-    cores = machine()["cores"]
-    if options.threads > cores:
-        raise Usage(f"--threads {options.threads}: there are {cores} cores to pin them to")
-    if options.rate * options.seconds < 1:
-        raise Usage(f"--seconds {options.seconds:g}: nothing arrives in that time, "
-                    f"at --rate {options.rate}")
-    asked = {"rate": options.rate, "keys": options.keys, "threads": options.threads,
-             "limits": limits}
-    report = Report("load", options, driver.ask("build"), options.seconds, *tables.load(limits))
-    answer = driver.ask("load", "", seconds=options.seconds, available=available(), **asked)
+    check_threads(options.threads, machine()["cores"])
+    rate, seconds, threads = options.rate, options.seconds, options.threads
+    if rate * seconds < 1:
+        raise Usage(f"--seconds {seconds:g}: nothing arrives in that time, at --rate {rate}")
+    period = 2**12  # 16 MiB of draws a thread at most
+    while period < 2**22 and period < rate * seconds / threads:
+        period *= 2
+    need = options.keys * len(limits) * 64 + threads * period * 4 + 2**26
+    if need > available():
+        raise Usage(f"--keys {short(options.keys)} needs {gib(need)} of memory for {len(limits)} "
+                    f"policies, and {gib(available())} are free")
+    asked = {"rate": rate, "keys": options.keys, "threads": threads, "limits": limits}
+    report = Report("load", options, driver.ask("build"), seconds, *tables.load(limits))
+
+    def serve(label, seconds, **about):
+        answer = driver.ask("load", label=label, arrivals=int(rate * seconds + 0.5), period=period,
+                            **asked, **about)
+        driver.wipe()
+        return answer
+
+    ticks = driver.ticks()
+    control = serve("control run without stint", min(seconds, CONTROL_SECONDS), control=True)
+    answer = serve("load", seconds)
+    row = load_row(asked, seconds, control, answer)
     report.begin()
-    report.row({**asked, **answer})
+    report.row({**row, **ticks})
     # A row is taken for about a second there.
-    report.preempted = answer["preempted"] / options.seconds
+    report.preempted = answer["preempted"] / seconds
     report.end()
-    if not answer["checked"]:
+    if not row["checked"]:
         raise Failed("")
 
 

@@ -1,109 +1,130 @@
 /* SPDX-License-Identifier: MIT */
 #include "check.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobs.h"
 #include "pages.h"
 #include "reach.h"
+#include "span.h"
 
-enum {
-    REHEARSAL_KEYS = 20000,
-    REHEARSAL_LIMIT = 3,
+/* What is wrong of one key; an answer with nothing else. */
+static json_t *key_wrong(uint64_t right, uint64_t found) {
+    return json_pack("{s:I, s:I}", "right", (json_int_t)right, "found", (json_int_t)found);
+}
+
+/* Counts of all policies together. */
+static struct stint_policy_stats stats_of(const struct bed *bed) {
+    struct stint_policy_stats sum = STINT_POLICY_STATS_INIT, one = STINT_POLICY_STATS_INIT;
+
+    for (unsigned i = 0; i < bed->policies; i++) {
+        stint_policy_stats_get(bed->target.limiter, i, &one);
+        sum.allowed += one.allowed;
+        sum.refused += one.refused;
+        sum.shadowed += one.shadowed;
+        sum.untracked += one.untracked;
+    }
+    return sum;
+}
+
+/* ---- Keys that have used up their limit ---- */
+
+struct use_up {
+    struct bed *bed;
+    uint32_t limit;
+    uint64_t keys[TEAM_MAX], allowed[TEAM_MAX];
 };
 
-bool row_wrong(struct row *row, const char *what, uint64_t right, uint64_t found) {
-    snprintf(row->wrong, sizeof(row->wrong), "%s: %llu would be right, it is %llu", what,
-             (unsigned long long)right, (unsigned long long)found);
-    return false;
+static void use_up_member(struct member *member, void *context) {
+    struct use_up *use_up = context;
+    const struct bed *bed = use_up->bed;
+    size_t length = bed->target.key_length;
+    unsigned char bytes[KEY_LENGTH_MAX];
+    uint64_t keys = 0, allowed = 0, end = bed->keys * (member->thread + 1) / bed->threads;
+
+    for (uint64_t i = bed->keys * member->thread / bed->threads; i < end; i++) {
+        if (!bed_used_up(bed, i))
+            continue;
+        key_bytes(i, bytes, length);
+        stint_key key = stint_key_of(bed->target.limiter, bytes, length);
+        uint32_t policy = bed_policy(bed, i), rest = use_up->limit - 1;
+        allowed += stint_take(bed->target.limiter, policy, key, rest, STINT_NOW, NULL);
+        allowed += stint_take(bed->target.limiter, policy, key, 1, STINT_NOW, NULL);
+        keys++;
+    }
+    use_up->keys[member->thread] = keys;
+    use_up->allowed[member->thread] = allowed;
 }
 
-void count_demand(const struct bed *bed, uint32_t *demand) {
-    for (unsigned thread = 0; thread < bed->threads; thread++)
+json_t *keys_use_up(json_t *asked) {
+    struct use_up use_up = {.bed = bed_of(asked), .limit = (uint32_t)job_number(asked, "limit")};
+    uint64_t keys = 0, allowed = 0;
+
+    team_run(use_up.bed->threads, use_up_member, &use_up);
+    for (unsigned i = 0; i < use_up.bed->threads; i++) {
+        keys += use_up.keys[i];
+        allowed += use_up.allowed[i];
+    }
+    return json_pack("{s:I, s:I}", "keys", (json_int_t)keys, "allowed", (json_int_t)allowed);
+}
+
+/* ---- What was asked of each key ---- */
+
+static uint32_t *demand_of(json_t *asked) {
+    const struct bed *bed = bed_of(asked);
+    uint32_t *demand = must_have(calloc(bed->keys, sizeof(*demand)));
+    uint32_t each = (uint32_t)job_number(asked, "each"), base = (uint32_t)job_number(asked, "base");
+    uint32_t used_up = (uint32_t)job_number(asked, "used_up");
+
+    for (unsigned thread = 0; each != 0 && thread < bed->threads; thread++)
         for (uint64_t at = 0; at < bed->position[thread]; at++)
-            demand[sequence_index(&bed->sequence, thread, at)]++;
+            demand[sequence_index(&bed->sequence, thread, at)] += each;
+    for (uint64_t i = 0; i < bed->keys; i++)
+        demand[i] += bed_used_up(bed, i) ? used_up : base;
+    if (job_flag(asked, "present"))
+        count_present(bed, job_number(asked, "epoch"), demand);
+    return demand;
 }
 
-/* What leaves nothing behind is asked for again, where the takes before it have used up some keys
- * and left others something: of those it is granted each time. */
-static bool rehearse_again(struct row *row, struct span *span, uint32_t *granted,
-                           const uint32_t *demand) {
-    struct bed *bed = span->bed;
+json_t *keys_granted(json_t *asked) {
+    enum { LIMIT, ALL, REST, RIGHTS };
+    static const char *const names[RIGHTS] = {"limit", "all", "rest"};
+    struct bed *bed = bed_of(asked);
+    size_t rule = job_read_name(asked, "right", names, RIGHTS);
+    uint64_t limit = job_number(asked, "limit"), beyond = 0;
+    uint32_t *demand = demand_of(asked);
+    json_t *answer = NULL;
 
-    memset(granted, 0, bed->keys * sizeof(*granted));
+    for (uint64_t i = 0; i < bed->keys && answer == NULL; i++) {
+        uint64_t fits = demand[i] < limit ? demand[i] : limit;
+        uint64_t right = rule == LIMIT ? fits : rule == ALL || fits < limit ? demand[i] : 0;
+        beyond += demand[i] - fits;
+        if (bed->granted[i] != right)
+            answer = key_wrong(right, bed->granted[i]);
+    }
+    memset(bed->granted, 0, bed->keys * sizeof(*bed->granted));
     memset(bed->position, 0, sizeof(bed->position));
-    span->run = bed->run;
-    span_ask(span);
-    for (uint64_t i = 0; i < bed->keys; i++) {
-        uint32_t right = demand[i] < bed->fit ? demand[i] : 0;
-        if (granted[i] != right)
-            return row_wrong(row, "rehearsal, times that a key was granted", right, granted[i]);
-    }
-    return true;
-}
-
-bool rehearse(struct row *row) {
-    struct stint_policy_stats stats;
-    struct bed bed;
-    struct span span;
-    uint64_t keys = smaller(row->keys, REHEARSAL_KEYS);
-    uint32_t *granted = must_have(calloc(keys, sizeof(*granted)));
-    uint32_t *demand = must_have(calloc(keys, sizeof(*demand)));
-    struct row half = *row;
-
-    uint32_t limit = row->stripes > REHEARSAL_LIMIT ? row->stripes : REHEARSAL_LIMIT;
-    const struct path *path = workloads[row->workload].path;
-    /* With room for every key: this is about counts. Several slots of a key crowd its home line. */
-    half.load = path != NULL && path->parts > 1 ? 0.25 : 0.5;
-    half.refused_part = 0;
-    half.bare = false;
-    bool good = true, again = path != NULL && path->leaves_nothing && !row->beside;
-    if (again) /* threads could be refused for what others have not given back yet */
-        half.threads = 1;
-    bed_open(&bed, &half, keys, limit);
-    uint64_t epochs = bed.kind->windows && !bed.kind->new_table ? 4 : 1;
-    for (uint64_t epoch = 0; epoch < epochs && good; epoch++) {
-        memset(granted, 0, keys * sizeof(*granted));
-        memset(demand, 0, keys * sizeof(*demand));
-        memset(bed.position, 0, sizeof(bed.position));
-        span = (struct span){
-            .bed = &bed, .run = again ? bed.before : bed.run, .granted = granted, .epoch = epoch};
-        if (bed.kind->each_once) {
-            span.once = span.shared = span.hold = true;
-            span.passes = limit + 1;
-            span_ask(&span);
-            for (uint64_t i = 0; i < keys; i++)
-                demand[i] = row->threads * (limit + 1);
-        } else {
-            span.budget_ns = UINT64_MAX;
-            span.max_ops = (2 * limit * keys + bed.threads - 1) / bed.threads;
-            span_ask(&span);
-            count_demand(&bed, demand);
-        }
-        uint64_t shadowed = 0;
-        for (uint64_t i = 0; i < keys && good; i++) {
-            uint64_t right = smaller(demand[i], limit);
-            if ((bed.path.policy_flags & STINT_SHADOW) != 0) {
-                shadowed += demand[i] - right;
-                right = demand[i];
-            }
-            if ((bed.path.flags & STINT_CHARGE) != 0) /* never refused */
-                right = demand[i];
-            if (granted[i] != right)
-                good = row_wrong(row, "rehearsal, tokens granted to one key in one window", right,
-                                 granted[i]);
-        }
-        bed_stats(&bed, &stats);
-        if (good && stats.shadowed != shadowed)
-            good = row_wrong(row, "rehearsal, requests shadowed", shadowed, stats.shadowed);
-        good = good && (!again || rehearse_again(row, &span, granted, demand));
-    }
-    bed_close(&bed);
-    free(granted);
     free(demand);
-    return good;
+    return answer != NULL ? answer
+                          : json_pack("{s:I, s:I}", "beyond", (json_int_t)beyond, "shadowed",
+                                      (json_int_t)stats_of(bed).shadowed);
 }
+
+/* ---- What each key has used ---- */
+
+struct audit {
+    struct bed *bed;
+    uint32_t *demand; /* tokens, by each part of a run */
+    uint64_t limit, epoch;
+    struct found {
+        uint64_t tokens;                   /* used by keys with a slot */
+        uint64_t lost, lost_tokens;        /* keys without one, and what they asked for */
+        uint64_t lost_used_up;             /* of them, those that used up their limit */
+        uint64_t wrong, right_was, it_was; /* keys with another count; the first of them */
+        char padding[8];
+    } found[TEAM_MAX];
+};
 
 /* Looks at one part of each of the thread's keys. */
 static void audit_part(const struct audit *audit, unsigned thread, unsigned part,
@@ -112,29 +133,28 @@ static void audit_part(const struct audit *audit, unsigned thread, unsigned part
     unsigned char *bytes = bed->chunks[thread].bytes;
     uint64_t end = bed->keys * (thread + 1) / bed->threads;
     uint64_t now = epoch_now(bed, audit->epoch);
-    uint32_t limit = bed->policy.limit;
 
     bench_now = now;
     for (uint64_t at = bed->keys * thread / bed->threads; at < end; at += BATCH) {
         struct stint_request requests[BATCH];
         struct stint_verdict verdicts[BATCH];
-        size_t n = smaller(end - at, BATCH);
+        size_t n = end - at < BATCH ? end - at : BATCH;
         for (size_t i = 0; i < n; i++) {
             uint64_t index = epoch_index(bed, audit->epoch, at + i);
             key_bytes(bed_part_index(bed, index, part), bytes, bed->target.key_length);
             requests[i] = (struct stint_request){
                 .key = stint_key_of(bed->target.limiter, bytes, bed->target.key_length),
-                .policy = bed->path.parts == 1 ? bed_policy(bed, index)
-                          : bed->path.each_key ? bed->target.policy
-                                               : bed->target.policy + part,
+                .policy = bed->target.parts == 1 ? bed_policy(bed, index)
+                          : bed->target.each_key ? bed->target.policy
+                                                 : bed->target.policy + part,
                 .cost = 1,
                 .flags = STINT_PEEK,
             };
         }
         stint_decide_batch(bed->target.limiter, requests, n, now, verdicts);
         for (size_t i = 0; i < n; i++) {
-            uint64_t demand = audit->demand != NULL ? audit->demand[at + i] : audit->each;
-            uint64_t right = smaller(demand, limit);
+            uint64_t demand = audit->demand[at + i];
+            uint64_t right = demand < audit->limit ? demand : audit->limit;
             uint64_t used = verdicts[i].capacity - verdicts[i].remaining;
             if (used == 0) {
                 found->lost += demand != 0;
@@ -155,52 +175,35 @@ static void audit_member(struct member *member, void *context) {
     struct audit *audit = context;
     struct found found = {0};
 
-    for (unsigned part = 0; part < audit->bed->path.parts; part++)
+    for (unsigned part = 0; part < audit->bed->target.parts; part++)
         audit_part(audit, member->thread, part, &found);
     audit->found[member->thread] = found;
 }
 
-bool audit_table(struct row *row, struct audit *audit) {
-    struct bed *bed = audit->bed;
-    struct stint_policy_stats stats;
-    struct found sum = {0};
+json_t *keys_audit(json_t *asked) {
+    struct bed *bed = bed_of(asked);
+    struct audit audit = {.bed = bed,
+                          .demand = demand_of(asked),
+                          .limit = job_number(asked, "limit"),
+                          .epoch = job_number(asked, "epoch")};
+    struct stint_policy_stats stats = stats_of(bed);
+    struct found all = {0};
 
-    team_run(bed->threads, audit_member, audit);
+    team_run(bed->threads, audit_member, &audit);
+    free(audit.demand);
     for (unsigned i = 0; i < bed->threads; i++) {
-        const struct found *found = &audit->found[i];
+        const struct found *found = &audit.found[i];
         if (found->wrong != 0)
-            return row_wrong(row, "tokens used by one key", found->right_was, found->it_was);
-        sum.tokens += found->tokens;
-        sum.lost += found->lost;
-        sum.lost_tokens += found->lost_tokens;
-        sum.lost_used_up += found->lost_used_up;
+            return key_wrong(found->right_was, found->it_was);
+        all.tokens += found->tokens;
+        all.lost += found->lost;
+        all.lost_tokens += found->lost_tokens;
+        all.lost_used_up += found->lost_used_up;
     }
-    bed_stats(bed, &stats);
-    if (stats.allowed != bed->allowed)
-        return row_wrong(row, "requests allowed, by the limiter's own count", bed->allowed,
-                         stats.allowed);
-    if (stats.refused != bed->requests - bed->allowed)
-        return row_wrong(row, "requests refused, by the limiter's own count",
-                         bed->requests - bed->allowed, stats.refused);
-    if ((sum.lost != 0) > (stats.untracked != 0))
-        return row_wrong(row, "keys without a count, though none was untracked", 0, sum.lost);
-    if (sum.lost > row->unplaced)
-        row->unplaced = sum.lost;
-    uint64_t reach = table_reach(bed->target.limiter);
-    if (reach > row->reach)
-        row->reach = reach;
-    if (bed->kind->windows || bed->kind->path != NULL) {
-        if (bed->allowed != bed->requests)
-            return row_wrong(row, "requests allowed", bed->requests, bed->allowed);
-        if (bed->kind->path != NULL && row->refused != 0) /* looks, too */
-            return row_wrong(row, "requests refused", 0, row->refused);
-        return true;
-    }
-    uint64_t tokens = bed->allowed + bed->extra_tokens;
-    if (tokens != sum.tokens + sum.lost_tokens)
-        return row_wrong(row, "tokens allowed, of all keys", sum.tokens + sum.lost_tokens, tokens);
-    uint64_t lost_requests = sum.lost_tokens - sum.lost_used_up * use_up_extra(bed);
-    if (stats.untracked != lost_requests)
-        return row_wrong(row, "untracked requests", lost_requests, stats.untracked);
-    return true;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tokens", (json_int_t)all.tokens,
+                     "lost", (json_int_t)all.lost, "lost_tokens", (json_int_t)all.lost_tokens,
+                     "lost_used_up", (json_int_t)all.lost_used_up, "allowed",
+                     (json_int_t)stats.allowed, "refused", (json_int_t)stats.refused, "untracked",
+                     (json_int_t)stats.untracked, "reach",
+                     (json_int_t)table_reach(bed->target.limiter));
 }

@@ -139,37 +139,41 @@ class Driver:
         self.process.wait()
         self.process.stdout.close()
 
-    def draw(self, label, part):
+    def show(self, label, part):
+        """Tells how far the jobs in hand are, 0 to 1."""
         now = time.monotonic()
-        if self.terminal and (part == 0 or now - self.shown > 0.05):
+        if self.terminal and now - self.shown > 0.05:
             self.shown = now
             part = (self.done + part) / self.of
             print(f"\r[{'#' * int(40 * part):.<40}] {part:4.0%} {label:36.36}", end="", flush=True,
                   file=sys.stderr)
 
     def wipe(self):
-        if self.terminal:
+        """Before anything else is printed."""
+        if self.shown:
+            self.shown = 0
             print(f"\r{'':85}\r", end="", flush=True, file=sys.stderr)
 
-    def ask(self, job, label=None, **about):
-        """Returns the answer to the job, whose bar has this label before the job's own."""
+    def ask(self, job, **about):
+        """Returns the answer to the job."""
         try:
             print(json.dumps({"job": job, **about}), file=self.process.stdin, flush=True)
-            if label:
-                self.draw(label, 0)
-            while True:
-                answer = json.loads(self.process.stdout.readline())
-                if "progress" not in answer:
-                    break
-                self.draw((label or "") + answer["label"], answer["progress"])
+            while "progress" in (answer := json.loads(self.process.stdout.readline())):
+                self.show(answer["label"], answer["progress"])
         except (BrokenPipeError, json.JSONDecodeError):
+            self.wipe()
             raise Failed("") from None  # it has said why
-        finally:
-            if self.shown:
-                self.wipe()
         if "usage" in answer:
+            self.wipe()
             raise Usage(answer["usage"])
         return answer
+
+    def ticks(self):
+        """What times single calls: it is calibrated, before anything is timed by it."""
+        # Before it had rdtscp, a processor's counter was not steady either.
+        steady = {"constant_tsc", "nonstop_tsc", "rdtscp"} <= set(
+            field("/proc/cpuinfo", "flags").split())
+        return self.ask("ticks", tsc=steady)
 
     def policy(self, text):
         """A policy in stint's notation, the value of --limit."""

@@ -20,14 +20,14 @@
 
 static bool progress;
 
-static _Noreturn void fail(const char *what, const char *why) {
+void job_fail(const char *what, const char *why) {
     fprintf(stderr, "stint-bench: %s: %s\n", what, why);
     exit(EXIT_FAILURE);
 }
 
 static void put_line(json_t *line) {
     if (line == NULL || json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
-        fail("an answer", "it is no JSON");
+        job_fail("an answer", "it is no JSON");
     json_decref(line);
     putchar('\n');
     fflush(stdout);
@@ -38,24 +38,39 @@ void jobs_progress(const char *label, double part) {
         put_line(json_pack("{s:f, s:s}", "progress", part, "label", label));
 }
 
-void job_read(json_t *asked, const char *format, ...) {
-    json_error_t error;
-    va_list members;
+/* A member that must be there, of that kind. */
+static json_t *member_of(json_t *asked, const char *member, bool good) {
+    if (!good)
+        job_fail("a job lacks", member);
+    return json_object_get(asked, member);
+}
 
-    va_start(members, format);
-    if (json_vunpack_ex(asked, &error, 0, format, members) != 0)
-        fail("a job", error.text);
-    va_end(members);
+uint64_t job_number(json_t *asked, const char *member) {
+    bool good = json_is_integer(json_object_get(asked, member));
+    return (uint64_t)json_integer_value(member_of(asked, member, good));
+}
+
+double job_real(json_t *asked, const char *member) {
+    bool good = json_is_number(json_object_get(asked, member));
+    return json_number_value(member_of(asked, member, good));
+}
+
+const char *job_text(json_t *asked, const char *member) {
+    bool good = json_is_string(json_object_get(asked, member));
+    return json_string_value(member_of(asked, member, good));
+}
+
+bool job_flag(json_t *asked, const char *member) {
+    return json_is_true(json_object_get(asked, member));
 }
 
 size_t job_read_name(json_t *asked, const char *member, const char *const *names, size_t n) {
-    const char *name;
+    const char *name = job_text(asked, member);
 
-    job_read(asked, "{s:s}", member, &name);
     for (size_t i = 0; i < n; i++)
         if (strcmp(names[i], name) == 0)
             return i;
-    fail(member, name);
+    job_fail(member, name);
 }
 
 json_t *job_refused(const char *format, ...) {
@@ -68,15 +83,10 @@ json_t *job_refused(const char *format, ...) {
     return json_pack("{s:s}", "usage", text);
 }
 
-json_t *job_real(bool known, double value) {
-    return known ? json_real(value) : json_null();
-}
-
 static json_t *read_policy(json_t *asked) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    const char *text, *wrong = NULL;
+    const char *text = job_text(asked, "text"), *wrong = NULL;
 
-    job_read(asked, "{s:s}", "text", &text);
     if (stint_policy_parse(text, &policy, &wrong) != 0)
         return json_pack("{s:s, s:I}", "wrong", stint_reason(), "at",
                          (json_int_t)(wrong != NULL ? wrong - text : 0));
@@ -95,16 +105,15 @@ static json_t *tell_build(json_t *asked) {
 
 static json_t *run_job(json_t *asked, const struct job *jobs, size_t n) {
     static const struct job shared[] = {{"policy", read_policy}, {"build", tell_build}};
-    const char *name;
+    const char *name = job_text(asked, "job");
 
-    job_read(asked, "{s:s}", "job", &name);
     for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
         if (strcmp(shared[i].name, name) == 0)
             return shared[i].run(asked);
     for (size_t i = 0; i < n; i++)
         if (strcmp(jobs[i].name, name) == 0)
             return jobs[i].run(asked);
-    fail("there is no job", name);
+    job_fail("there is no job", name);
 }
 
 int jobs_run(int argc, char **argv, const struct job *jobs, size_t n) {
@@ -116,11 +125,11 @@ int jobs_run(int argc, char **argv, const struct job *jobs, size_t n) {
     signal(SIGPIPE, SIG_IGN); /* a server that died is an error that is told */
     progress = argc == 2 && strcmp(argv[1], "--progress") == 0;
     if (argc > 1 && !progress)
-        fail(argv[1], "a script asks this program, see bench/run");
+        job_fail(argv[1], "a script asks this program, see bench/run");
     while (getline(&line, &room, stdin) > 0) {
         json_t *asked = json_loads(line, 0, &error);
         if (asked == NULL)
-            fail("a job", error.text);
+            job_fail("a job", error.text);
         put_line(run_job(asked, jobs, n));
         json_decref(asked);
     }

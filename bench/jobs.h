@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct job {
     const char *name;
@@ -23,16 +24,21 @@ int jobs_run(int argc, char **argv, const struct job *jobs, size_t n);
 /* Tells how far the job in hand is: a line with "progress", 0 to 1, and "label". */
 void jobs_progress(const char *label, double part);
 
-/* Reads members of an object as json_unpack does. Ends the process if they are not there. */
-void job_read(json_t *asked, const char *format, ...);
+/* Members of what is asked. These end the process if the member is not there, ... */
+uint64_t job_number(json_t *asked, const char *member); /* 0 to 2^63 - 1 */
+double job_real(json_t *asked, const char *member);
+const char *job_text(json_t *asked, const char *member);
+
+/* ... and here that means no. */
+bool job_flag(json_t *asked, const char *member);
 
 /* The index of a member's value among the names. Ends the process if it is none of them. */
 size_t job_read_name(json_t *asked, const char *member, const char *const *names, size_t n);
 
+/* Ends the process, and says why. */
+_Noreturn void job_fail(const char *what, const char *why);
+
 /* An answer that says what was asked wrongly. */
 json_t *job_refused(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* A number, or null if it is not known. */
-json_t *job_real(bool known, double value);
 
 #endif

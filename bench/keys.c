@@ -79,19 +79,6 @@ void sequence_close(struct sequence *sequence) {
     sequence->drawn = NULL;
 }
 
-double sequence_top_share(enum distribution distribution, uint64_t keys) {
-    double sum = 0;
-
-    if (distribution == HOT)
-        return 1;
-    if (distribution == UNIFORM)
-        return 1 / (double)keys;
-    /* The first thousand terms: never less than the true share. */
-    for (uint64_t rank = 1; rank <= keys && rank <= 1000; rank++)
-        sum += zipf_weight((double)rank);
-    return 1 / sum;
-}
-
 /* ---- Bytes ---- */
 
 void key_bytes(uint64_t index, unsigned char *bytes, size_t length) {

@@ -13,20 +13,16 @@ extern const char *const distribution_names[DISTRIBUTIONS];
 
 /* The order in which every thread asks for keys. It is a function of (thread, position) and nothing
  * else, so that a check can ask again and count what each key was asked for. */
-#define KEYS_MAX UINT64_C(4000000000) /* indices are drawn as 32 bits */
 struct sequence {
     enum distribution distribution;
     uint64_t keys;
-    uint32_t *drawn; /* ZIPF: threads * period indices, drawn in advance; else NULL */
+    uint32_t *drawn; /* ZIPF: threads * period indices, drawn in advance, below 2^32; else NULL */
     uint64_t period; /* a power of two */
 };
 
 void sequence_open(struct sequence *sequence, enum distribution distribution, uint64_t keys,
                    unsigned threads, uint64_t period);
 void sequence_close(struct sequence *sequence);
-
-/* The part of all requests that the most wanted key gets. */
-double sequence_top_share(enum distribution distribution, uint64_t keys);
 
 /* splitmix64's finalizer: a bijection that looks random. */
 static inline uint64_t mix64(uint64_t x) {

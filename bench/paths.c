@@ -1,35 +1,15 @@
-/* SPDX-License-Identifier: MIT
- * The kinds of decisions beside the plain take, as a server would ask for them; and the takes that
- * those of several parts stand beside. As in workload.c, answers are added up in a register. */
-#include <ck_cc.h>
-
+/* SPDX-License-Identifier: MIT */
 #include "paths.h"
 
-enum { PARTS_MAX = 3, GROUP_REQUESTS = 64 /* in a call */ };
+#include <ck_cc.h>
 
-static inline void answer(const struct chunk *chunk, size_t i, bool allowed) {
-    if (chunk->answers != NULL)
-        chunk->answers[i] = allowed;
-}
+enum { PARTS_MAX = 3, GROUP_REQUESTS = 64 /* in a call */ };
 
 static inline stint_key key_at(const struct target *target, const struct chunk *chunk, size_t i) {
     return stint_key_of(target->limiter, chunk->bytes + i * target->key_length, target->key_length);
 }
 
 /* ---- One request ---- */
-
-uint64_t path_take_5(const struct target *target, const struct chunk *chunk) {
-    uint64_t count = 0;
-    struct stint_verdict verdict;
-
-    for (size_t i = 0; i < chunk->n; i++) {
-        bool allowed = stint_take(target->limiter, target->policy, key_at(target, chunk, i), 5,
-                                  STINT_NOW, &verdict);
-        count += allowed;
-        answer(chunk, i, allowed);
-    }
-    return count;
-}
 
 uint64_t path_decide(const struct target *target, const struct chunk *chunk) {
     const struct stint_request like = target->request;
@@ -65,7 +45,7 @@ uint64_t path_refund(const struct target *target, const struct chunk *chunk) {
 /* The requests of op number i: of one key by each policy, or of several keys by one. */
 static CK_CC_FORCE_INLINE void parts_at(const struct target *target, const struct chunk *chunk,
                                         size_t i, unsigned parts, struct stint_request *requests) {
-    bool each_key = target->path->each_key;
+    bool each_key = target->each_key;
     stint_key key = key_at(target, chunk, each_key ? i * parts : i);
 
     for (unsigned part = 0; part < parts; part++) {
@@ -102,7 +82,7 @@ static CK_CC_FORCE_INLINE uint64_t parts_each(const struct target *target,
 /* The number of limits is a constant of the server. */
 static CK_CC_FORCE_INLINE uint64_t parts_run(const struct target *target, const struct chunk *chunk,
                                              bool as_one) {
-    switch (target->path->parts) {
+    switch (target->parts) {
     case 1:
         return parts_each(target, chunk, 1, as_one);
     case 2:

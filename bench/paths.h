@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * What the workloads called paths run, and what they are measured beside. */
+ * The kinds of decisions beside the plain take, as a server would ask for them; and the takes that
+ * those of several parts stand beside. */
 #ifndef STINT_BENCH_PATHS_H
 #define STINT_BENCH_PATHS_H
 
 #include "timed.h"
 
-timed_function path_takes, path_batch;
-timed_function path_take_5, path_decide, path_refund, path_all, path_groups;
+timed_function path_decide, path_refund, path_all, path_groups, path_takes, path_batch;
 
 #endif

@@ -19,12 +19,13 @@ enum {
 };
 
 struct peer_setup {
-    uint64_t keys;      /* that will be asked for */
-    unsigned threads;   /* that will ask */
-    uint32_t limit;     /* tokens of a key in a window */
-    uint64_t window;    /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
-    const char *socket; /* of the server, if there is one */
-    pid_t server;
+    uint64_t keys;    /* that will be asked for */
+    unsigned threads; /* that will ask */
+    uint32_t limit;   /* tokens of a key in a window */
+    uint64_t window;  /* s; [k * window, (k + 1) * window) since the epoch, for every integer k */
+    char socket[108]; /* of the server, if there is one */
+    bool huge_pages;  /* the table is on them, as stint's is */
+    bool sharded;     /* it is in 64 parts, each behind a lock of its own */
     /* Those of each request, which is granted if all grant it. The last is the one above. The
      * others are not as tight, and of longer windows that end when some of its do: so it is the
      * last that says what a key is granted, whatever other threads do meanwhile. */
@@ -37,43 +38,28 @@ struct peer_setup {
 
 struct peer {
     const char *name;
-    const char *label; /* in a picture */
-    const char *help;
-    const char *program;    /* the server's; NULL: it is in this process */
-    unsigned depth;         /* requests in flight of each thread */
-    bool one_count;         /* a single count for all keys and no limit: it is a floor */
-    unsigned bytes_per_key; /* about, to say beforehand what does not fit */
+    bool one_count; /* a single count for all keys and no limit: it is a floor */
     bool (*open)(const struct peer_setup *setup, void **state);
     void (*close)(void *state);
     /* Decides one token of each of n keys, in order: bit i % 64 of answers[i / 64] says whether
-     * the ith was granted. Threads call it at the same time, each with its own number. */
+     * the ith was granted. At most `depth` requests are in flight, or in a call. Threads call it at
+     * the same time, each with its own number. */
     bool (*decide)(void *state, unsigned thread, const char *keys, size_t n, unsigned depth,
                    uint64_t *answers);
     /* What it is, with its version. NULL: it needs no saying. */
     const char *(*version)(void *state);
 };
 
-/* A peer: its name, its label, requests in flight, who decides, and help; then what it has in
- * common with others. */
-#define PEER(its_name, its_label, in_flight, decide_by, its_help, ...)                             \
-    {                                                                                              \
-        .name = (its_name), .label = (its_label), .depth = (in_flight), .decide = (decide_by),     \
-        .help = (its_help), __VA_ARGS__                                                            \
-    }
-
-extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead;
-extern const struct peer peer_stint_batch, peer_stint_batch_64;
+extern const struct peer peer_stint, peer_stint_verdict, peer_stint_ahead, peer_stint_batch;
 extern const struct peer peer_counter;
-extern const struct peer peer_open_64, peer_open_64_huge;
-extern const struct peer peer_rwlock, peer_mutex_64, peer_mutex;
-extern const struct peer peer_redis_incr, peer_redis_incr_16, peer_redis_lua, peer_redis_lua_16;
-extern const struct peer peer_memcached, peer_memcached_16;
+extern const struct peer peer_redis_incr, peer_memcached;
 extern const struct peer peer_dpdk; /* with STINT_BENCH_DPDK */
 
-/* Those that decide by several limits at once. */
+/* Those that decide by several limits at once, ... */
 extern const struct peer peer_stint_all, peer_stint_groups, peer_stint_takes;
-extern const struct peer peer_open_64_all, peer_open_64_huge_all, peer_mutex_64_all, peer_mutex_all;
-extern const struct peer peer_redis_all, peer_redis_all_16;
+
+/* ... and those that do so if there are several. */
+extern const struct peer peer_open_64, peer_mutex, peer_rwlock, peer_redis_lua;
 
 /* Says why open or decide failed, for the calling thread. Returns false. */
 bool peer_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -131,6 +117,29 @@ static inline void peer_windows(const struct peer_setup *setup, unsigned limits,
             answers[at / PEER_ANSWERS] = word;                                                     \
         }                                                                                          \
         return true;                                                                               \
+    }
+
+/* The same, with bool decide(struct STATE *state, const char *key, unsigned limits): the number of
+ * limits is a constant of the server. */
+#define PEER_DECIDE_LIMITS(STATE, decide)                                                          \
+    static inline bool decide##_1(struct STATE *state, const char *key) {                          \
+        return decide(state, key, 1);                                                              \
+    }                                                                                              \
+    static inline bool decide##_2(struct STATE *state, const char *key) {                          \
+        return decide(state, key, 2);                                                              \
+    }                                                                                              \
+    static inline bool decide##_3(struct STATE *state, const char *key) {                          \
+        return decide(state, key, 3);                                                              \
+    }                                                                                              \
+    PEER_DECIDE(STATE, decide##_1)                                                                 \
+    PEER_DECIDE(STATE, decide##_2)                                                                 \
+    PEER_DECIDE(STATE, decide##_3)                                                                 \
+    static bool decide##_each(void *state, unsigned thread, const char *keys, size_t n,            \
+                              unsigned depth, uint64_t *answers) {                                 \
+        unsigned limits = ((struct STATE *)state)->setup.limits;                                   \
+        return (limits == 1   ? decide##_1_each                                                    \
+                : limits == 2 ? decide##_2_each                                                    \
+                              : decide##_3_each)(state, thread, keys, n, depth, answers);          \
     }
 
 #endif

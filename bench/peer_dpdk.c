@@ -167,7 +167,5 @@ static bool dpdk_decide(void *state, unsigned thread, const char *keys, size_t n
     return true;
 }
 
-const struct peer peer_dpdk =
-    PEER("dpdk-64", "DPDK rte_hash, 64 in a call", PEER_ANSWERS, dpdk_decide,
-         "DPDK's rte_hash: readers without locks, 64 looked up in a call",
-         .bytes_per_key = 2 * ENTRY_BYTES + 8, .open = dpdk_open, .close = dpdk_close);
+const struct peer peer_dpdk = {
+    .name = "dpdk-64", .open = dpdk_open, .close = dpdk_close, .decide = dpdk_decide};

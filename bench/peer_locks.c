@@ -49,7 +49,8 @@ static void locks_close(void *state) {
     free(locks);
 }
 
-static bool locks_open(const struct peer_setup *setup, unsigned bits, void **state) {
+static bool locks_open(const struct peer_setup *setup, void **state) {
+    unsigned bits = setup->sharded ? 6 : 0;
     size_t shards = (size_t)1 << bits;
     struct locks *locks;
 
@@ -65,14 +66,6 @@ static bool locks_open(const struct peer_setup *setup, unsigned bits, void **sta
     }
     *state = locks;
     return true;
-}
-
-static bool one_open(const struct peer_setup *setup, void **state) {
-    return locks_open(setup, 0, state);
-}
-
-static bool many_open(const struct peer_setup *setup, void **state) {
-    return locks_open(setup, 6, state);
 }
 
 /* The table takes the low bits of the hash, the shard the high ones. */
@@ -109,18 +102,7 @@ static CK_CC_FORCE_INLINE bool mutex_decide(struct locks *locks, const char *key
     return allowed;
 }
 
-static inline bool mutex_one(struct locks *locks, const char *key) {
-    return mutex_decide(locks, key, 1);
-}
-
-PEER_DECIDE(locks, mutex_one)
-
-static inline bool mutex_all(struct locks *locks, const char *key) {
-    return locks->setup.limits == 2 ? mutex_decide(locks, key, 2)
-                                    : mutex_decide(locks, key, PEER_LIMITS);
-}
-
-PEER_DECIDE(locks, mutex_all)
+PEER_DECIDE_LIMITS(locks, mutex_decide)
 
 /* ---- Reader-writer lock ---- */
 
@@ -153,24 +135,8 @@ static inline bool rwlock_one(struct locks *locks, const char *key) {
 
 PEER_DECIDE(locks, rwlock_one)
 
-#define LOCKS_PEER .bytes_per_key = 128, .close = locks_close
+const struct peer peer_mutex = {
+    .name = "mutex", .open = locks_open, .close = locks_close, .decide = mutex_decide_each};
 
-const struct peer peer_mutex =
-    PEER("mutex", "uthash, one mutex", 1, mutex_one_each, "a mutex around a hash table (uthash)",
-         .open = one_open, LOCKS_PEER);
-
-const struct peer peer_mutex_64 = PEER("mutex-64", "uthash, 64 mutexes", 1, mutex_one_each,
-                                       "the same in 64 shards", .open = many_open, LOCKS_PEER);
-
-const struct peer peer_mutex_all =
-    PEER("mutex-all", "uthash, one mutex", 1, mutex_all_each,
-         "a mutex around a hash table (uthash) of counts, checked together", .open = one_open,
-         LOCKS_PEER);
-
-const struct peer peer_mutex_64_all = PEER("mutex-64-all", "uthash, 64 mutexes", 1, mutex_all_each,
-                                           "the same in 64 shards", .open = many_open, LOCKS_PEER);
-
-const struct peer peer_rwlock =
-    PEER("rwlock", "uthash, reader-writer lock", 1, rwlock_one_each,
-         "a reader-writer lock around a hash table (uthash) of atomic counts", .open = one_open,
-         LOCKS_PEER);
+const struct peer peer_rwlock = {
+    .name = "rwlock", .open = locks_open, .close = locks_close, .decide = rwlock_one_each};

@@ -3,120 +3,96 @@
  * than a page, so there is no client library. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "pages.h"
 #include "peer.h"
 
 enum {
     DEPTH_MAX = 256,
-    LINE_SIZE = 80,   /* of a request: "add", a key with its window, a time, a value */
-    READ_SIZE = 4096, /* answers are short lines */
-};
-
-struct connection {
-    int fd;
-    size_t start, end; /* of what was read and not looked at */
-    char bytes[READ_SIZE];
+    LINE_SIZE = 80, /* of an answer */
 };
 
 struct memcached {
     struct peer_setup setup;
     char version[64];
-    struct connection connection[]; /* one a thread */
+    struct connection {
+        FILE *in, *out;
+    } connection[]; /* one a thread */
 };
 
-static bool write_all(struct connection *connection, const char *bytes, size_t size) {
-    for (size_t at = 0; at < size;) {
-        ssize_t n = send(connection->fd, bytes + at, size - at, MSG_NOSIGNAL);
-        if (n < 0 && errno != EINTR)
-            return peer_fail("memcached: %s", strerror(errno));
-        at += n > 0 ? (size_t)n : 0;
-    }
-    return true;
+static bool flush(struct connection *connection) {
+    return fflush(connection->out) == 0 || peer_fail("memcached: %s", strerror(errno));
 }
 
-/* The next line of the answer, without its end; NULL if the connection failed. It is there until
- * the next call. */
-static char *read_line(struct connection *connection) {
-    for (;;) {
-        char *line = connection->bytes + connection->start;
-        char *end = memchr(line, '\n', connection->end - connection->start);
-        if (end != NULL) {
-            connection->start = (size_t)(end + 1 - connection->bytes);
-            if (end > line && end[-1] == '\r')
-                end--;
-            *end = '\0';
-            return line;
-        }
-        memmove(connection->bytes, line, connection->end - connection->start);
-        connection->end -= connection->start;
-        connection->start = 0;
-        ssize_t n = recv(connection->fd, connection->bytes + connection->end,
-                         READ_SIZE - connection->end, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            peer_fail("memcached: %s", n == 0 ? "it closed the connection" : strerror(errno));
-            return NULL;
-        }
-        connection->end += (size_t)n;
-    }
+/* Reads the next line of the answer, without its end. */
+static bool read_line(struct connection *connection, char *line) {
+    errno = 0;
+    if (fgets(line, LINE_SIZE, connection->in) == NULL)
+        return peer_fail("memcached: %s",
+                         errno == 0 ? "it closed the connection" : strerror(errno));
+    line[strcspn(line, "\r\n")] = '\0';
+    return true;
 }
 
 static void memcached_close(void *state) {
     struct memcached *memcached = state;
 
-    for (unsigned i = 0; i < memcached->setup.threads; i++)
-        if (memcached->connection[i].fd >= 0)
-            close(memcached->connection[i].fd);
+    for (unsigned i = 0; i < memcached->setup.threads; i++) {
+        if (memcached->connection[i].in != NULL)
+            fclose(memcached->connection[i].in);
+        if (memcached->connection[i].out != NULL)
+            fclose(memcached->connection[i].out);
+    }
     free(memcached);
 }
 
 static bool read_version(struct memcached *memcached) {
     struct connection *connection = &memcached->connection[0];
+    char line[LINE_SIZE];
 
-    if (!write_all(connection, "version\r\n", 9))
-        return false;
-    const char *line = read_line(connection);
-    if (line == NULL)
+    fputs("version\r\n", connection->out);
+    if (!flush(connection) || !read_line(connection, line))
         return false;
     snprintf(memcached->version, sizeof(memcached->version), "memcached %.40s",
              strncmp(line, "VERSION ", 8) == 0 ? line + 8 : line);
     return true;
 }
 
-static int connect_unix(const char *path) {
+static bool connect_unix(struct connection *connection, const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        close(fd);
-        fd = -1;
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
+        connection->in = must_have(fdopen(fd, "r"));
+        connection->out = must_have(fdopen(dup(fd), "w"));
+        /* One thread has it: no locks. */
+        __fsetlocking(connection->in, FSETLOCKING_BYCALLER);
+        __fsetlocking(connection->out, FSETLOCKING_BYCALLER);
+        return true;
     }
-    return fd;
+    peer_fail("no connection to memcached: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return false;
 }
 
 static bool memcached_open(const struct peer_setup *setup, void **state) {
     struct memcached *memcached;
+    bool good = true;
 
     memcached = calloc(1, sizeof(*memcached) + setup->threads * sizeof(struct connection));
     if (memcached == NULL)
         return peer_fail("no memory");
     memcached->setup = *setup;
-    for (unsigned i = 0; i < setup->threads; i++)
-        memcached->connection[i].fd = -1;
-    bool good = true;
-    for (unsigned i = 0; good && i < setup->threads; i++) {
-        memcached->connection[i].fd = connect_unix(setup->socket);
-        good = memcached->connection[i].fd >= 0;
-        if (!good)
-            peer_fail("no connection to memcached: %s", strerror(errno));
-    }
+    for (unsigned i = 0; good && i < setup->threads; i++)
+        good = connect_unix(&memcached->connection[i], setup->socket);
     if (!good || !read_version(memcached)) {
         memcached_close(memcached);
         return false;
@@ -133,44 +109,36 @@ static const char *memcached_version(void *state) {
 
 enum verb { INCR, ADD };
 
-/* Writes one request. Returns its length. */
-static size_t put(char *text, enum verb verb, const struct memcached *memcached, const char *key,
-                  uint64_t window) {
-    unsigned long long number = window, seconds = memcached->setup.window;
-    int n = verb == INCR ? snprintf(text, LINE_SIZE, "incr %.*s:%llu 1\r\n", PEER_KEY, key, number)
-                         : snprintf(text, LINE_SIZE, "add %.*s:%llu 0 %llu 1\r\n1\r\n", PEER_KEY,
-                                    key, number, seconds);
-    return (size_t)n;
-}
-
 /* Asks for those of the n keys whose count is 0: incr writes the count, or leaves it 0 where there
  * is no such key; add writes 1, or leaves it 0 where there is one by now. */
 static bool ask(struct memcached *memcached, struct connection *connection, enum verb verb,
                 const char *keys, size_t n, uint64_t window, uint64_t *counts) {
-    char text[DEPTH_MAX * LINE_SIZE];
+    unsigned long long number = window, seconds = memcached->setup.window;
+    char line[LINE_SIZE];
     bool asked[DEPTH_MAX];
-    size_t size = 0;
 
-    text[0] = '\0';
     for (size_t i = 0; i < n; i++) {
+        const char *key = keys + i * PEER_KEY;
         asked[i] = counts[i] == 0;
-        if (asked[i])
-            size += put(text + size, verb, memcached, keys + i * PEER_KEY, window);
+        if (asked[i] && verb == INCR)
+            fprintf(connection->out, "incr %.*s:%llu 1\r\n", PEER_KEY, key, number);
+        else if (asked[i])
+            fprintf(connection->out, "add %.*s:%llu 0 %llu 1\r\n1\r\n", PEER_KEY, key, number,
+                    seconds);
     }
-    if (!write_all(connection, text, size))
+    if (!flush(connection))
         return false;
     for (size_t i = 0; i < n; i++) {
         if (!asked[i])
             continue;
-        const char *line = read_line(connection);
-        if (line == NULL)
+        if (!read_line(connection, line))
             return false;
         if (verb == INCR && *line >= '0' && *line <= '9')
             counts[i] = strtoull(line, NULL, 10);
         else if (verb == ADD && strcmp(line, "STORED") == 0)
             counts[i] = 1;
         else if (strcmp(line, verb == INCR ? "NOT_FOUND" : "NOT_STORED") != 0)
-            return peer_fail("memcached: %.100s", line);
+            return peer_fail("memcached: %s", line);
     }
     return true;
 }
@@ -204,14 +172,8 @@ static bool decide(void *state, unsigned thread, const char *keys, size_t n, uns
     return true;
 }
 
-#define MEMCACHED_PEER                                                                             \
-    .program = "memcached", .bytes_per_key = 160, .open = memcached_open,                          \
-    .close = memcached_close, .version = memcached_version
-
-const struct peer peer_memcached =
-    PEER("memcached", "memcached", 1, decide,
-         "memcached: incr, or add where there is none, one request at a time", MEMCACHED_PEER);
-
-const struct peer peer_memcached_16 =
-    PEER("memcached-16", "memcached, 16 pipelined", PEER_DEPTH, decide,
-         "the same, 16 requests pipelined", MEMCACHED_PEER);
+const struct peer peer_memcached = {.name = "memcached",
+                                    .open = memcached_open,
+                                    .close = memcached_close,
+                                    .decide = decide,
+                                    .version = memcached_version};

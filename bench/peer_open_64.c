@@ -42,7 +42,6 @@ struct open_table {
     struct peer_setup setup;
     unsigned char *memory;
     size_t bytes;
-    bool huge_pages;
     uint64_t shard_slots;
     struct shard shard[SHARDS];
 };
@@ -52,14 +51,14 @@ static void open_table_close(void *state) {
 
     for (size_t i = 0; i < SHARDS; i++)
         pthread_mutex_destroy(&table->shard[i].mutex);
-    if (table->huge_pages)
+    if (table->setup.huge_pages)
         pages_unmap(table->memory, table->bytes);
     else
         free(table->memory);
     free(table);
 }
 
-static bool open_table_open_in(bool huge_pages, const struct peer_setup *setup, void **state) {
+static bool open_table_open(const struct peer_setup *setup, void **state) {
     struct open_table *table = aligned_alloc(64, sizeof(*table));
     double mean = (double)setup->keys / SHARDS;
 
@@ -71,8 +70,7 @@ static bool open_table_open_in(bool huge_pages, const struct peer_setup *setup, 
     table->shard_slots = (uint64_t)(2 * mean + 6 * sqrt(mean)) + 8;
     size_t shard_bytes = table->shard_slots * slot_size(setup->limits);
     table->bytes = SHARDS * shard_bytes;
-    table->huge_pages = huge_pages;
-    table->memory = huge_pages ? pages_map(table->bytes) : calloc(1, table->bytes);
+    table->memory = setup->huge_pages ? pages_map(table->bytes) : calloc(1, table->bytes);
     if (table->memory == NULL) {
         free(table);
         return peer_fail("no memory");
@@ -83,14 +81,6 @@ static bool open_table_open_in(bool huge_pages, const struct peer_setup *setup, 
     }
     *state = table;
     return true;
-}
-
-static bool open_table_open(const struct peer_setup *setup, void **state) {
-    return open_table_open_in(false, setup, state);
-}
-
-static bool open_table_open_huge(const struct peer_setup *setup, void **state) {
-    return open_table_open_in(true, setup, state);
 }
 
 static CK_CC_FORCE_INLINE bool open_decide(struct open_table *table, const char *key,
@@ -120,34 +110,9 @@ static CK_CC_FORCE_INLINE bool open_decide(struct open_table *table, const char 
     return allowed;
 }
 
-static inline bool open_one(struct open_table *table, const char *key) {
-    return open_decide(table, key, 1);
-}
+PEER_DECIDE_LIMITS(open_table, open_decide)
 
-PEER_DECIDE(open_table, open_one)
-
-static inline bool open_all(struct open_table *table, const char *key) {
-    return table->setup.limits == 2 ? open_decide(table, key, 2)
-                                    : open_decide(table, key, PEER_LIMITS);
-}
-
-PEER_DECIDE(open_table, open_all)
-
-#define OPEN_PEER .bytes_per_key = 40, .close = open_table_close
-
-const struct peer peer_open_64 = PEER("open-64", "open addressing, 64 mutexes", 1, open_one_each,
-                                      "a pre-sized open-addressing table behind 64 mutexes, xxhash",
-                                      .open = open_table_open, OPEN_PEER);
-
-const struct peer peer_open_64_huge =
-    PEER("open-64-huge", "open addressing, huge pages", 1, open_one_each,
-         "open-64 on huge pages, as stint's table is", .open = open_table_open_huge, OPEN_PEER);
-
-const struct peer peer_open_64_all =
-    PEER("open-64-all", "open addressing, 64 mutexes", 1, open_all_each,
-         "open-64, with a count for each limit beside the key, checked together",
-         .open = open_table_open, OPEN_PEER);
-
-const struct peer peer_open_64_huge_all =
-    PEER("open-huge-all", "open addressing, huge pages", 1, open_all_each,
-         "open-64-all on huge pages, as stint's table is", .open = open_table_open_huge, OPEN_PEER);
+const struct peer peer_open_64 = {.name = "open-64",
+                                  .open = open_table_open,
+                                  .close = open_table_close,
+                                  .decide = open_decide_each};

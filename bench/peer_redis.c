@@ -232,30 +232,14 @@ static bool decide_lua(void *state, unsigned thread, const char *keys, size_t n,
     return decide(state, thread, &lua, keys, n, depth, answers);
 }
 
-#define REDIS_PEER                                                                                 \
-    .program = "redis-server", .bytes_per_key = 128, .open = redis_open, .close = redis_close,     \
-    .version = redis_version
+const struct peer peer_redis_incr = {.name = "redis-incr",
+                                     .open = redis_open,
+                                     .close = redis_close,
+                                     .decide = decide_incr,
+                                     .version = redis_version};
 
-const struct peer peer_redis_incr =
-    PEER("redis-incr", "Redis INCR", 1, decide_incr,
-         "Redis: INCR and EXPIRE sent together, one request at a time", REDIS_PEER);
-
-const struct peer peer_redis_incr_16 =
-    PEER("redis-incr-16", "Redis INCR, 16 pipelined", PEER_DEPTH, decide_incr,
-         "the same, 16 requests pipelined", REDIS_PEER);
-
-const struct peer peer_redis_lua =
-    PEER("redis-lua", "Redis script", 1, decide_lua,
-         "Redis: TIME, INCR, EXPIRE, TTL in a script (EVALSHA), one request at a time", REDIS_PEER);
-
-const struct peer peer_redis_lua_16 =
-    PEER("redis-lua-16", "Redis script, 16 pipelined", PEER_DEPTH, decide_lua,
-         "the same, 16 requests pipelined", REDIS_PEER);
-
-const struct peer peer_redis_all =
-    PEER("redis-all", "Redis script", 1, decide_lua,
-         "Redis: one script (EVALSHA) that adds to all counts or to none", REDIS_PEER);
-
-const struct peer peer_redis_all_16 =
-    PEER("redis-all-16", "Redis script, 16 pipelined", PEER_DEPTH, decide_lua,
-         "the same, 16 requests pipelined", REDIS_PEER);
+const struct peer peer_redis_lua = {.name = "redis-lua",
+                                    .open = redis_open,
+                                    .close = redis_close,
+                                    .decide = decide_lua,
+                                    .version = redis_version};

@@ -195,40 +195,19 @@ static bool stint_grouped(void *state, unsigned thread, const char *keys, size_t
 
 /* ---- Peers ---- */
 
-/* What all ways of asking it have in common. */
-#define STINT_PEER .bytes_per_key = 64, .open = stint_peer_open, .close = stint_peer_close
+#define STINT_PEER(its_name, decide_by)                                                            \
+    {                                                                                              \
+        .name = (its_name), .open = stint_peer_open, .close = stint_peer_close,                    \
+        .decide = (decide_by)                                                                      \
+    }
 
-const struct peer peer_stint =
-    PEER("stint", "stint, one at a time", 1, stint_one_each,
-         "one request at a time, for a yes or no; the limiter reads its clock", STINT_PEER);
-
-const struct peer peer_stint_verdict =
-    PEER("stint-verdict", "stint, with a verdict", 1, stint_verdict_one_each,
-         "the same, with a verdict: tokens left, time to wait and all", STINT_PEER);
-
-const struct peer peer_stint_ahead =
-    PEER("stint-ahead", "stint, fetched ahead", 1, stint_ahead,
-         "as stint, with the line of each key fetched eight requests before", STINT_PEER);
-
-const struct peer peer_stint_batch =
-    PEER("stint-batch", "stint, 16 in a call", PEER_DEPTH, stint_batches,
-         "16 requests in one call, with verdicts; lines fetched as keys become known", STINT_PEER);
-
-const struct peer peer_stint_batch_64 =
-    PEER("stint-batch-64", "stint, 64 in a call", PEER_ANSWERS, stint_batches,
-         "the same, 64 requests in one call", STINT_PEER);
-
-const struct peer peer_stint_all =
-    PEER("stint-all", "stint, all as one", 1, stint_all_one_each,
-         "stint_decide_all, for a yes or no; the limiter reads its clock", STINT_PEER);
-
-const struct peer peer_stint_groups =
-    PEER("stint-groups", "stint, 32 groups in a call", GROUPS, stint_grouped,
-         "stint_decide_groups, 32 keys in a call, with verdicts", STINT_PEER);
-
-const struct peer peer_stint_takes =
-    PEER("stint-takes", "stint, one take a limit", 1, stint_takes_one_each,
-         "a take for each limit, the clock read once; what the first took stays taken", STINT_PEER);
+const struct peer peer_stint = STINT_PEER("stint", stint_one_each);
+const struct peer peer_stint_verdict = STINT_PEER("stint-verdict", stint_verdict_one_each);
+const struct peer peer_stint_ahead = STINT_PEER("stint-ahead", stint_ahead);
+const struct peer peer_stint_batch = STINT_PEER("stint-batch", stint_batches);
+const struct peer peer_stint_all = STINT_PEER("stint-all", stint_all_one_each);
+const struct peer peer_stint_groups = STINT_PEER("stint-groups", stint_grouped);
+const struct peer peer_stint_takes = STINT_PEER("stint-takes", stint_takes_one_each);
 
 /* ---- Counter ---- */
 
@@ -254,7 +233,8 @@ static inline bool counter_one(struct counter *counter, const char *key) {
 
 PEER_DECIDE(counter, counter_one)
 
-const struct peer peer_counter =
-    PEER("counter", "floor: one count for all keys", 1, counter_one_each,
-         "floor: one atomic add to one count for all; no keys, no limit, no clock",
-         .one_count = true, .open = counter_open, .close = free);
+const struct peer peer_counter = {.name = "counter",
+                                  .one_count = true,
+                                  .open = counter_open,
+                                  .close = free,
+                                  .decide = counter_one_each};

@@ -195,48 +195,6 @@ def peers_picture(rows):
     return picture
 
 
-FLEET_AXES = ("set logscale xy\nset autoscale xfix\nset offsets graph 0.04,graph 0.04,0,0\n"
-              "set ytics ('0.01%%' 0.01,'0.1%%' 0.1,'1%%' 1,'10%%' 10,'100%%' 100,'1000%%' 1000)\n"
-              "set xtics (2,3,5,10,30,100,300,1000,3000,10000)\n")
-
-
-def churn_picture(rows):
-    """One balancer, whatever happens to the nodes."""
-    picture = Picture(
-        "fleet", "What a key gets above its limit in a window, in the mean, if it takes all it can",
-        "nodes behind HAProxy, consistent hashing", "in percent of the limit", FLEET_AXES)
-    for colour, churn in enumerate(("deploy", "death", "crashes", "flap")):
-        for restart in "forgets", "keeps":
-            for row in rows:
-                if ((row.get("balancer"), row.get("demand"), row.get("churn")) !=
-                        ("haproxy", "greedy", churn) or not row.get(restart, {}).get("mean")):
-                    continue  # 0 has no place on a logarithmic axis
-                name = f"{churn}, node {restart}" if "forgets" in row else churn
-                faint = "forgets" in row and restart == "keeps"
-                picture.curve(name, colour, faint).add(row["nodes"], row[restart]["mean"])
-    return picture
-
-
-def balancer_picture(rows):
-    """All balancers, by the same deaths."""
-    picture = Picture(
-        "balancers", "What a key gets above its limit if one node dies and returns in each window",
-        "nodes", "in percent of the limit", FLEET_AXES)
-    rows = [row for row in rows if row.get("churn") == "death"]
-    for row in rows:
-        if row["demand"] == "greedy" and row["forgets"]["mean"]:
-            picture.curve(row["balancer"]).add(row["nodes"], row["forgets"]["mean"])
-    if len(picture.curves) < 2:  # nothing to compare
-        picture.curves.clear()
-        return picture
-    for row in rows:
-        # What consistent hashing leads one to expect.
-        if row["balancer"] == "haproxy" and row["forgets"]["theory"]:
-            picture.curve("two limits for 1 of N keys", GREY, True).add(row["nodes"],
-                                                                       row["forgets"]["theory"])
-    return picture
-
-
 # ---- From curves to SVG ----
 
 def quoted(text):
@@ -304,16 +262,15 @@ def draw(picture, directory, caption):
 
 
 # Each takes the rows that it has a place for, which may be none.
-PICTURES = (keys_picture, threads_picture, tails_picture, load_picture, peers_picture,
-            churn_picture, balancer_picture)
+PICTURES = (keys_picture, threads_picture, tails_picture, load_picture, peers_picture)
 
 
-def draw_all(result, directory):
+def draw_all(pictures, result, directory):
     """Draws the pictures that the result has data for, and says which."""
     machine, build = result["machine"], result["build"]
     caption = (f"{machine['cpu']:.80}, {machine['cores']} cores; {result['date']:.10}; "
                f"stint {build['version']:.20}, commit {build['commit']:.20}")
-    pictures = [make(result["rows"]) for make in PICTURES]
+    pictures = [make(result["rows"]) for make in pictures]
     pictures = [picture for picture in pictures if picture.curves]
     for picture in pictures:
         draw(picture, directory, caption)

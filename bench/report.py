@@ -27,8 +27,9 @@ class Report:
     lines of a row. What is asked for is looked at before anything is measured; nothing is printed
     before begin()."""
 
-    def __init__(self, command, options, build, seconds, head, table, foot=lambda: ""):
-        self.options, self.table, self.foot = options, table, foot
+    def __init__(self, command, options, build, seconds, head, table, foot=lambda: "",
+                 pictures=plot.PICTURES):
+        self.options, self.table, self.foot, self.pictures = options, table, foot, pictures
         self.json = options.format == "json"
         self.preempted = 0
         self.result = {"command": command, "machine": machine(), "build": build,
@@ -38,10 +39,7 @@ class Report:
         self.prepare()
 
     def begin(self):
-        if self.json:
-            start = json.dumps({**self.result, "rows": None}, indent=2)
-            print(start.removesuffix("null\n}") + "[", end="", flush=True)
-        else:
+        if not self.json:
             print(self.start() + self.head(), flush=True)
         return self
 
@@ -78,31 +76,25 @@ class Report:
 
     def row(self, row):
         row = {name: number(value) for name, value in row.items()}
-        rows = self.result["rows"]
-        rows.append(row)
+        self.result["rows"].append(row)
         self.preempted += row.get("preempted", 0)
-        if self.json:
-            print(f"{',' if len(rows) > 1 else ''}\n    {json.dumps(row)}", end="", flush=True)
-        else:
+        if not self.json:
             print(self.table(row), flush=True)
 
     def end(self):
         """Draws and compares, if that is asked for."""
+        found = None
+        if self.old is not None:
+            found = compare.results(self.options.compare, self.old, self.result)
         if self.json:
-            print("\n  ]", end="")
+            shown = {**self.result, "compare": found} if found else self.result
+            print(json.dumps(shown, indent=1), flush=True)
         else:
             print(self.foot(), end="")
             if self.preempted > QUIET * len(self.result["rows"]):
-                print(f"\nNOT QUIET: other work took the cores {self.preempted} times while this "
-                      "was measured.")
-        if self.old is not None:
-            found = compare.results(self.options.compare, self.old, self.result)
-            if self.json:
-                print(f',\n  "compare": {json.dumps(found, indent=2)}', end="")
-            else:
-                print(compare.table(found))
-        if self.json:
-            print("\n}")
-        sys.stdout.flush()
+                print(f"\nNOT QUIET: other work took the cores {self.preempted:.0f} times while "
+                      "this was measured.")
+            if found:
+                print(compare.table(found), flush=True)
         if getattr(self.options, "plot", None):
-            plot.draw_all(self.result, self.options.plot)
+            plot.draw_all(self.pictures, self.result, self.options.plot)

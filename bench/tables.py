@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The tables of the commands: for each what stands above, a row, and what stands below."""
 from driver import short
+from measure import POINTS
+from workloads import KINDS
 
 ROWS_FOOT = """
 ns/op: one decision on its thread. Mop/s: all threads together. ratio: ns/op to its floor:
@@ -36,7 +38,7 @@ def order(row):
     return f"{row['workload']:10} {row['distribution']:7}"
 
 
-def rows(asked):
+def rows(_driver):
     def head():
         return ("ns are the median of the repeats\n\n"
                 f"{'workload':10} {'order':7} {'keys':>6} {'thr':>3} {'load':>4} {'ns/op':>7} "
@@ -47,7 +49,7 @@ def rows(asked):
                  f"{numbers(row)}"]
         if row["checked"] and row["unplaced"]:
             lines.append(f"{'':10} {row['unplaced']} of {row['keys']} keys unplaced")
-        if row["checked"] and asked.kinds[row["workload"]]["new_keys"]:
+        if row["checked"] and KINDS[row["workload"]].new_keys:
             lines.append(f"{'':10} the farthest claim is {row['reach']} lines from home")
         if row["checked"] and "goal" in row:
             met = "met" if row["reached"] else "MISSED"
@@ -59,7 +61,7 @@ def rows(asked):
     return head, table, lambda: ROWS_FOOT
 
 
-def series(_asked):
+def series(_driver):
     """What one thing costs as it grows."""
     def head():
         return ("ns are the median of the repeats\n\n"
@@ -80,12 +82,9 @@ def series(_asked):
     return head, table, lambda: ROWS_FOOT
 
 
-POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
-
-
-def tails(asked):
+def tails(driver):
     def head():
-        ticks = asked.driver.ask("ticks")
+        ticks = driver.ticks()
         steady = "" if ticks["timer"] == "tsc" else " (no steady TSC here)"
         return (f"ns of each call, of all repeats\ntimer    {ticks['timer']}{steady}, in steps of "
                 f"{ticks['step_ns']:.1f} ns; an empty section takes {ticks['overhead_ns']:.1f} ns, "

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ticks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     CALIBRATION_NS = 50000000, /* reading both clocks is off by tens of ns: by 1 in a million */
@@ -12,26 +10,6 @@ enum {
 };
 
 struct ticks ticks;
-
-#if defined(__x86_64__)
-/* Whether the counter runs at one rate, in sleeping cores too (rdtscp came before that). */
-static bool tsc_is_steady(void) {
-    char line[8192];
-    bool steady = false;
-    FILE *file = fopen("/proc/cpuinfo", "r");
-
-    if (file == NULL)
-        return false;
-    while (fgets(line, sizeof(line), file) != NULL)
-        if (strncmp(line, "flags", 5) == 0) {
-            steady = strstr(line, " constant_tsc") != NULL &&
-                     strstr(line, " nonstop_tsc") != NULL && strstr(line, " rdtscp") != NULL;
-            break;
-        }
-    fclose(file);
-    return steady;
-}
-#endif
 
 /* Reads both at one instant: of some tries, the one that was interrupted least. */
 static void read_both(uint64_t *count, uint64_t *clock) {
@@ -65,17 +43,15 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-void ticks_open(void) {
+void ticks_open(bool tsc) {
     static uint64_t sections[SECTIONS];
 
     if (ticks.ns != 0)
         return;
     ticks.ns = 1;
-#if defined(__x86_64__)
-    ticks.tsc = tsc_is_steady();
+    ticks.tsc = tsc;
     if (ticks.tsc)
         calibrate();
-#endif
     for (int i = 0; i < SECTIONS; i++) {
         uint64_t started = ticks_start();
         sections[i] = ticks_stop() - started;

@@ -18,16 +18,21 @@ struct ticks {
 };
 extern struct ticks ticks;
 
-/* Chooses the counter and calibrates it, in 50 ms. The second call does nothing. */
-void ticks_open(void);
+/* Calibrates the counter, in 50 ms. The second call does nothing.
+ *   tsc  the time-stamp counter is there, and runs at one rate, in sleeping cores too */
+void ticks_open(bool tsc);
 
 /* "tsc" or "clock_gettime" */
 const char *ticks_name(void);
 
-static inline uint64_t ticks_clock(void) {
+static inline uint64_t clock_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+    clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static inline uint64_t ticks_clock(void) {
+    return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
 /* The fences keep work outside from drifting in, and work inside from drifting out: the first waits

@@ -26,9 +26,10 @@ enum {
 /* What a stretch acts on; the same for all threads. */
 struct target {
     struct stint_limiter *limiter;
-    uint32_t policy; /* the first, and the only one but in policies_take and of parts */
-    const struct path *path;
-    struct stint_request request; /* of a path, but for its key */
+    uint32_t policy; /* the first, and the only one but in take_policies and of parts */
+    struct stint_request request; /* of path_decide, but for its key */
+    unsigned parts;               /* requests that are decided together */
+    bool each_key; /* each part has a key of its own; else the same key, by a policy of its own */
     size_t key_length;
     const void *secret; /* the limiter's, STINT_SECRET_SIZE bytes */
     struct line *lines; /* the floors' memory, as large as the limiter's lines */
@@ -53,7 +54,7 @@ struct chunk {
     uint64_t now;                /* ns; for those that are given it */
     unsigned char *bytes;        /* n * key_length; of parts that have keys of their own, each */
     uint64_t line[CHUNK_KEYS];   /* where the floors go, in the limiter's order */
-    uint32_t policy[CHUNK_KEYS]; /* for policies_take */
+    uint32_t policy[CHUNK_KEYS]; /* for take_policies */
     bool *answers;               /* NULL, or CHUNK_KEYS that receive the workload's answers */
     struct timings *timings;     /* for those that time each call */
 };
@@ -61,38 +62,11 @@ struct chunk {
 /* Returns how many were allowed. A floor returns what keeps the compiler from leaving work out. */
 typedef uint64_t timed_function(const struct target *target, const struct chunk *chunk);
 
-enum floor {
-    FLOOR_TAKE,
-    FLOOR_TAKE_AT,
-    FLOOR_XADD,
-    FLOOR_LOAD,
-    FLOOR_PRESENT,
-    FLOOR_ALONE,
-    FLOOR_SWAP,
-    FLOOR_ADD_SWAP,
-    FLOOR_PARTS,
-    FLOOR_PLAIN,
-    FLOOR_TAKES,
-    FLOOR_BATCH,
-    FLOORS
-};
-
-/* How a decision differs from a plain take, beside which it is measured: by turns, in a table of
- * its own. The goals are ratios to that. A decision within 15% of its floor, which does the same
- * locked operations, has reached them too. */
-struct path {
-    uint32_t cost, flags; /* of a request */
-    bool own_limit;       /* the request's limit is one below the policy's */
-    uint32_t policy_flags, max_reserved, calendar;
-    bool roll_over; /* the policy's capacity is one above its limit */
-    bool still;     /* the limiter's clock stands still, but costs what it always does */
-    unsigned stripes, parts;
-    bool each_key; /* each part has a key of its own; else the same key, by a policy of its own */
-    unsigned windows;       /* in which each key is asked for before the time is taken; 0: one */
-    bool leaves_nothing;    /* what is used is the same after it */
-    timed_function *before; /* asks for each key before the time is taken; NULL: what is timed */
-    enum floor locked;
-    double goal[2]; /* of few keys, in cache, and of many, out of it */
-};
+/* Answers are added up in a register, and kept only in a rehearsal: a store between two atomic adds
+ * is not free, the second waits for it. */
+static inline void answer(const struct chunk *chunk, size_t i, bool allowed) {
+    if (chunk->answers != NULL)
+        chunk->answers[i] = allowed;
+}
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "workload.h"
 
+#include <ck_cc.h>
 #include <ck_pr.h>
+#include <string.h>
 #include <time.h>
 
 #define XXH_INLINE_ALL
@@ -26,31 +28,37 @@ uint64_t bench_still_clock(void) {
 
 /* ---- Workloads ---- */
 
-/* The answers are added up in a register, and kept only in a rehearsal: a store between two atomic
- * adds is not free, the second waits for it. */
-
-static inline uint64_t take_each(const struct target *target, const struct chunk *chunk,
-                                 uint64_t now) {
+static CK_CC_FORCE_INLINE uint64_t take_each(const struct target *target, const struct chunk *chunk,
+                                             uint64_t now, uint32_t cost, bool policies) {
     size_t length = target->key_length;
     uint64_t count = 0;
     struct stint_verdict verdict;
 
     for (size_t i = 0; i < chunk->n; i++) {
         stint_key key = stint_key_of(target->limiter, chunk->bytes + i * length, length);
-        bool allowed = stint_take(target->limiter, target->policy, key, 1, now, &verdict);
+        uint32_t policy = policies ? chunk->policy[i] : target->policy;
+        bool allowed = stint_take(target->limiter, policy, key, cost, now, &verdict);
         count += allowed;
-        if (chunk->answers != NULL)
-            chunk->answers[i] = allowed;
+        answer(chunk, i, allowed);
     }
     return count;
 }
 
 static uint64_t take(const struct target *target, const struct chunk *chunk) {
-    return take_each(target, chunk, STINT_NOW);
+    return take_each(target, chunk, STINT_NOW, 1, false);
 }
 
 static uint64_t take_at(const struct target *target, const struct chunk *chunk) {
-    return take_each(target, chunk, chunk->now);
+    return take_each(target, chunk, chunk->now, 1, false);
+}
+
+static uint64_t take_5(const struct target *target, const struct chunk *chunk) {
+    return take_each(target, chunk, STINT_NOW, 5, false);
+}
+
+/* Of keys that are spread over several policies. */
+static uint64_t take_policies(const struct target *target, const struct chunk *chunk) {
+    return take_each(target, chunk, STINT_NOW, 1, true);
 }
 
 /* The clock is read once for a batch: a server has the requests of one wake-up in hand. It fetches
@@ -75,21 +83,6 @@ static uint64_t batch(const struct target *target, const struct chunk *chunk) {
     return count;
 }
 
-uint64_t policies_take(const struct target *target, const struct chunk *chunk) {
-    size_t length = target->key_length;
-    uint64_t count = 0;
-    struct stint_verdict verdict;
-
-    for (size_t i = 0; i < chunk->n; i++) {
-        stint_key key = stint_key_of(target->limiter, chunk->bytes + i * length, length);
-        bool allowed = stint_take(target->limiter, chunk->policy[i], key, 1, STINT_NOW, &verdict);
-        count += allowed;
-        if (chunk->answers != NULL)
-            chunk->answers[i] = allowed;
-    }
-    return count;
-}
-
 /* Each call by itself: fences on both sides, so that nothing overlaps it. The empty section follows
  * at once, so that whatever disturbs the one is as likely to disturb the other. */
 static inline uint64_t time_each(const struct target *target, const struct chunk *chunk,
@@ -105,8 +98,7 @@ static inline uint64_t time_each(const struct target *target, const struct chunk
         uint64_t stopped = ticks_stop();
         uint64_t empty_started = ticks_start(), empty_stopped = ticks_stop();
         count += allowed;
-        if (chunk->answers != NULL)
-            chunk->answers[i] = allowed;
+        answer(chunk, i, allowed);
         if (chunk->timings != NULL) {
             histogram_add(&chunk->timings->call, ticks_ns(started, stopped));
             histogram_add(&chunk->timings->empty, ticks_ns(empty_started, empty_stopped));
@@ -122,174 +114,6 @@ static uint64_t time_take(const struct target *target, const struct chunk *chunk
 static uint64_t time_take_at(const struct target *target, const struct chunk *chunk) {
     return time_each(target, chunk, chunk->now);
 }
-
-const struct workload_kind workloads[WORKLOADS] = {
-    [TAKE] = {.name = "take",
-              .help = "one request at a time; the limiter reads its clock",
-              .run = take,
-              .timed = time_take,
-              .floor = FLOOR_TAKE,
-              .far_floor = FLOOR_LOAD},
-    [TAKE_AT] = {.name = "take-at",
-                 .help = "the same with `now` given",
-                 .run = take_at,
-                 .timed = time_take_at,
-                 .floor = FLOOR_TAKE_AT,
-                 .far_floor = FLOOR_LOAD},
-    [BATCH_16] = {.name = "batch",
-                  .help = "16 requests in one call",
-                  .run = batch,
-                  .floor = FLOOR_XADD,
-                  .far_floor = FLOOR_XADD},
-    [REFUSE] = {.name = "refuse",
-                .help = "take, of keys that have used up their limit",
-                .run = take,
-                .timed = time_take,
-                .floor = FLOOR_TAKE,
-                .far_floor = FLOOR_LOAD,
-                .used_up = true},
-    [FIRST_SEEN] = {.name = "first-seen",
-                    .help = "take-at, of the last eighth of the keys that fill a new table",
-                    .run = take_at,
-                    .timed = time_take_at,
-                    .floor = FLOOR_PRESENT,
-                    .far_floor = FLOOR_PRESENT,
-                    .windows = true,
-                    .each_once = true,
-                    .new_keys = true,
-                    .new_table = true},
-    [ROLL] = {.name = "roll",
-              .help = "take-at, of keys whose window is over",
-              .run = take_at,
-              .timed = time_take_at,
-              .floor = FLOOR_TAKE_AT,
-              .far_floor = FLOOR_LOAD,
-              .windows = true,
-              .each_once = true},
-    [CHURN] = {.name = "churn",
-               .help = "take-at, of new keys in a table full of keys whose windows are over",
-               .run = take_at,
-               .timed = time_take_at,
-               .floor = FLOOR_PRESENT,
-               .far_floor = FLOOR_PRESENT,
-               .windows = true,
-               .each_once = true,
-               .new_keys = true},
-    [ROLL_ALL] = {.name = "roll-all",
-                  .help = "take-at, as many as there are keys, from the instant at which the\n"
-                          "             windows of all keys end; with --latency only",
-                  .timed = time_take_at,
-                  .floor = FLOOR_TAKE_AT,
-                  .far_floor = FLOOR_LOAD,
-                  .windows = true},
-
-/* Beside what it is measured, and its struct path. */
-#define PATH(beside, ...)                                                                          \
-    .floor = (beside), .far_floor = (beside), .path = &(const struct path) {                       \
-        __VA_ARGS__                                                                                \
-    }
-    /* Where 1 is the goal, it is one with the noise. */
-    [PATH_COST] = {.name = "cost-5",
-                   .help = "take, of cost 5",
-                   .run = path_take_5,
-                   PATH(FLOOR_PLAIN, .cost = 5, .parts = 1, .locked = FLOOR_SWAP,
-                        .goal = {1.5, 1.2})},
-    [PATH_OWN_LIMIT] = {.name = "own-limit",
-                        .help = "take, by a limit of the request's own",
-                        .run = path_decide,
-                        PATH(FLOOR_PLAIN, .cost = 1, .own_limit = true, .parts = 1,
-                             .locked = FLOOR_SWAP, .goal = {1.5, 1.2})},
-    [PATH_ROLL_OVER] = {.name = "roll-over",
-                        .help = "take, by a policy with a capacity above its limit",
-                        .run = take,
-                        PATH(FLOOR_PLAIN, .cost = 1, .roll_over = true, .parts = 1,
-                             .locked = FLOOR_TAKE, .goal = {1.3, 1.1})},
-    [PATH_RESERVABLE] = {.name = "reservable",
-                         .help = "take, by a policy with max_reserved",
-                         .run = take,
-                         PATH(FLOOR_PLAIN, .cost = 1, .max_reserved = 1, .parts = 1,
-                              .locked = FLOOR_TAKE, .goal = {1.3, 1.1})},
-    [PATH_RESERVE] = {.name = "reserve",
-                      .help = "the same, by a request that may reserve",
-                      .run = path_decide,
-                      PATH(FLOOR_PLAIN, .cost = 1, .flags = STINT_RESERVE, .max_reserved = 1,
-                           .parts = 1, .locked = FLOOR_SWAP, .goal = {2, 1.6})},
-    [PATH_SHADOW] = {.name = "shadow",
-                     .help = "take, by a policy that lets all through",
-                     .run = take,
-                     PATH(FLOOR_PLAIN, .cost = 1, .policy_flags = STINT_SHADOW, .parts = 1,
-                          .locked = FLOOR_TAKE, .goal = {1.05, 1.05})},
-    [PATH_COUNTED] = {.name = "counted",
-                      .help = "take, by a policy that counts what it refuses",
-                      .run = take,
-                      PATH(FLOOR_PLAIN, .cost = 1, .policy_flags = STINT_COUNT_REFUSED, .parts = 1,
-                           .locked = FLOOR_TAKE, .goal = {1.05, 1.05})},
-    [PATH_PEEK] = {.name = "peek",
-                   .help = "a look",
-                   .run = path_decide,
-                   PATH(FLOOR_PLAIN, .cost = 1, .flags = STINT_PEEK, .parts = 1,
-                        .leaves_nothing = true, .before = take, .locked = FLOOR_TAKE,
-                        .goal = {1.3, 1.1})},
-    [PATH_REFUND] = {.name = "refund",
-                     .help = "take, and give back",
-                     .run = path_refund,
-                     PATH(FLOOR_PLAIN, .cost = 1, .parts = 1, .leaves_nothing = true,
-                          .before = take, .locked = FLOOR_ADD_SWAP, .goal = {2.1, 1.4})},
-    [PATH_SMOOTH] = {.name = "smooth",
-                     .help = "take, by a sliding window",
-                     .run = take,
-                     PATH(FLOOR_PLAIN, .cost = 1, .policy_flags = STINT_SMOOTH, .still = true,
-                          .parts = 1, .windows = 2, .locked = FLOOR_SWAP, .goal = {2, 1.6})},
-    [PATH_PER_KEY] = {.name = "per-key",
-                      .help = "take, by windows of each key's own",
-                      .run = take,
-                      PATH(FLOOR_PLAIN, .cost = 1, .policy_flags = STINT_START_PER_KEY,
-                           .still = true, .parts = 1, .locked = FLOOR_TAKE, .goal = {2, 1.6})},
-    [PATH_FIRST] = {.name = "first",
-                    .help = "take, by windows that begin with each key's first request",
-                    .run = take,
-                    PATH(FLOOR_PLAIN, .cost = 1, .policy_flags = STINT_START_FIRST, .parts = 1,
-                         .locked = FLOOR_TAKE, .goal = {2, 1.6})},
-    [PATH_CALENDAR] = {.name = "calendar",
-                       .help = "take, by years of the calendar",
-                       .run = take,
-                       PATH(FLOOR_PLAIN, .cost = 1, .calendar = STINT_CALENDAR_YEAR, .parts = 1,
-                            .locked = FLOOR_TAKE, .goal = {2, 1.6})},
-    [PATH_STRIPED] = {.name = "striped",
-                      .help = "take, of keys in two stripes",
-                      .run = take,
-                      PATH(FLOOR_PLAIN, .cost = 1, .stripes = 2, .parts = 1, .locked = FLOOR_TAKE,
-                           .goal = {2, 1.6})},
-
-/* stint_decide_all. */
-#define PATH_ALL(n, ...)                                                                           \
-    .run = path_all, PATH(FLOOR_TAKES, .cost = 1, .parts = (n), .locked = FLOOR_PARTS, __VA_ARGS__)
-    [PATH_ALL_1] = {.name = "all-1",
-                    .help = "stint_decide_all of one request, `now` given",
-                    PATH_ALL(1, .goal = {1.3, 1.3})},
-    [PATH_ALL_2] = {.name = "all-2",
-                    .help = "of a key by two policies",
-                    PATH_ALL(2, .goal = {1.3, 1.3})},
-    [PATH_ALL_3] = {.name = "all-3",
-                    .help = "of a key by three policies",
-                    PATH_ALL(3, .goal = {1.3, 1.3})},
-    [PATH_ALL_2_KEYS] = {.name = "all-2-keys",
-                         .help = "of two keys by a policy",
-                         PATH_ALL(2, .each_key = true, .goal = {1.3, 1})},
-    [PATH_ALL_3_KEYS] = {.name = "all-3-keys",
-                         .help = "of three keys by a policy",
-                         PATH_ALL(3, .each_key = true, .goal = {1.3, 1})},
-    [PATH_GROUPS] = {.name = "groups",
-                     .help = "a key by two policies as one, 32 keys in a call",
-                     .run = path_groups,
-                     PATH(FLOOR_BATCH, .cost = 1, .parts = 2, .locked = FLOOR_PARTS,
-                          .goal = {1.5, 1.5})},
-    [PATH_CHARGE] = {.name = "charge",
-                     .help = "a charge, which is never refused",
-                     .run = path_decide,
-                     PATH(FLOOR_PLAIN, .cost = 1, .flags = STINT_CHARGE, .parts = 1, .before = take,
-                          .locked = FLOOR_SWAP, .goal = {2, 1.6})},
-};
 
 /* ---- Floors ---- */
 
@@ -352,7 +176,7 @@ static uint64_t floor_add_swap(const struct target *target, const struct chunk *
 
 /* An add for each part: to as many slots of a line, or to as many lines. */
 static uint64_t floor_parts(const struct target *target, const struct chunk *chunk) {
-    unsigned parts = target->path->parts, keys = target->path->each_key ? parts : 1;
+    unsigned parts = target->parts, keys = target->each_key ? parts : 1;
     uint64_t sum = 0;
 
     for (size_t i = 0; i < chunk->n; i++)
@@ -390,17 +214,37 @@ static uint64_t floor_load(const struct target *target, const struct chunk *chun
     return zero;
 }
 
-const struct floor_kind floors[FLOORS] = {
-    [FLOOR_TAKE] = {.name = "clock+hash+xadd", .run = floor_take},
-    [FLOOR_TAKE_AT] = {.name = "hash+xadd", .run = floor_take_at},
-    [FLOOR_XADD] = {.name = "xadd", .run = floor_xadd},
-    [FLOOR_LOAD] = {.name = "dependent load", .run = floor_load},
-    [FLOOR_PRESENT] = {.name = "present key", .run = take_at, .present = true},
-    [FLOOR_ALONE] = {.name = "one alone", .alone = true},
-    [FLOOR_SWAP] = {.name = "clock+hash+cas", .run = floor_swap},
-    [FLOOR_ADD_SWAP] = {.name = "xadd+cas", .run = floor_add_swap},
-    [FLOOR_PARTS] = {.name = "hash+xadds", .run = floor_parts},
-    [FLOOR_PLAIN] = {.name = "plain take", .run = take},
-    [FLOOR_TAKES] = {.name = "as many takes", .run = path_takes},
-    [FLOOR_BATCH] = {.name = "batch of 64", .run = path_batch},
-};
+/* ---- Names ---- */
+
+timed_function *timed_named(const char *name) {
+    static const struct {
+        const char *name;
+        timed_function *run;
+    } all[] = {
+        {"take", take},
+        {"take-at", take_at},
+        {"take-5", take_5},
+        {"take-policies", take_policies},
+        {"batch", batch},
+        {"time-take", time_take},
+        {"time-take-at", time_take_at},
+        {"decide", path_decide},
+        {"refund", path_refund},
+        {"all", path_all},
+        {"groups", path_groups},
+        {"as many takes", path_takes},
+        {"batch of 64", path_batch},
+        {"clock+hash+xadd", floor_take},
+        {"hash+xadd", floor_take_at},
+        {"xadd", floor_xadd},
+        {"dependent load", floor_load},
+        {"clock+hash+cas", floor_swap},
+        {"xadd+cas", floor_add_swap},
+        {"hash+xadds", floor_parts},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(all[i].name, name) == 0)
+            return all[i].run;
+    return NULL;
+}

@@ -219,7 +219,7 @@ class Usage(unittest.TestCase):
         program = BENCH[-1]
         for arguments, asked, said in ((["run"], "", "bench/run"), ([], "{", "a job"),
                                        ([], "{}", "job"), ([], '{"job": "x"}', "no job: x"),
-                                       ([], '{"job": "row"}', "a job")):
+                                       ([], '{"job": "open"}', "a job")):
             done = subprocess.run([program, *arguments], input=asked + "\n", capture_output=True,
                                   text=True, timeout=20)
             self.assertEqual((done.returncode, done.stdout), (1, ""))

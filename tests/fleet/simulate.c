@@ -339,7 +339,7 @@ static json_t *outcome_answer(const struct outcome *outcome) {
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "over", (json_int_t)outcome->over,
                      "extra_limits", outcome->extra, "mean", outcome->mean, "p99", outcome->p99,
                      "max", outcome->max, "theory",
-                     job_real(!isnan(outcome->theory), outcome->theory));
+                     isnan(outcome->theory) ? json_null() : json_real(outcome->theory));
 }
 
 static json_t *row_answer(const struct fleet_row *row) {
@@ -358,24 +358,19 @@ static json_t *row_answer(const struct fleet_row *row) {
 
 static struct fleet_row row_read(json_t *asked) {
     struct fleet_row row = {.policy = STINT_POLICY_INIT};
-    json_int_t nodes, weight, keys, windows, seed, down, between;
-    const char *limit;
 
     row.balancer = (enum balancer)job_read_name(asked, "balancer", balancer_names, BALANCERS);
     row.churn = (enum churn)job_read_name(asked, "churn", churn_names, CHURNS);
     row.demand = (enum demand)job_read_name(asked, "demand", demand_names, DEMANDS);
-    job_read(asked, "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "nodes", &nodes, "weight", &weight,
-             "keys", &keys, "windows", &windows, "seed", &seed, "down", &down, "between", &between,
-             "limit", &limit);
-    if (stint_policy_parse(limit, &row.policy, NULL) != 0)
+    if (stint_policy_parse(job_text(asked, "limit"), &row.policy, NULL) != 0)
         abort(); /* the script has asked whether it is one */
-    row.nodes = (uint32_t)nodes;
-    row.weight = (uint32_t)weight;
-    row.keys = (uint64_t)keys;
-    row.windows = (uint64_t)windows;
-    row.seed = (uint64_t)seed;
-    row.down = (uint64_t)down;
-    row.between = (uint64_t)between;
+    row.nodes = (uint32_t)job_number(asked, "nodes");
+    row.weight = (uint32_t)job_number(asked, "weight");
+    row.keys = job_number(asked, "keys");
+    row.windows = job_number(asked, "windows");
+    row.seed = job_number(asked, "seed");
+    row.down = job_number(asked, "down");
+    row.between = job_number(asked, "between");
     return row;
 }
 

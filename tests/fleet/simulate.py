@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 from driver import (Driver, Failed, Parser, Usage, available, count, gib,  # noqa: E402
                     list_of, main, one_of, short)
+from plot import GREY, Picture  # noqa: E402
 from report import Report  # noqa: E402
 
 BALANCERS = ["haproxy", "nginx", "envoy-ring", "envoy-maglev", "modulo"]
@@ -138,6 +139,52 @@ def table(row):
     return "\n".join(lines)
 
 
+# ---- Pictures ----
+
+FLEET_AXES = ("set logscale xy\nset autoscale xfix\nset offsets graph 0.04,graph 0.04,0,0\n"
+              "set ytics ('0.01%%' 0.01,'0.1%%' 0.1,'1%%' 1,'10%%' 10,'100%%' 100,'1000%%' 1000)\n"
+              "set xtics (2,3,5,10,30,100,300,1000,3000,10000)\n")
+
+
+def churn_picture(rows):
+    """One balancer, whatever happens to the nodes."""
+    picture = Picture(
+        "fleet", "What a key gets above its limit in a window, in the mean, if it takes all it can",
+        "nodes behind HAProxy, consistent hashing", "in percent of the limit", FLEET_AXES)
+    for colour, churn in enumerate(("deploy", "death", "crashes", "flap")):
+        for restart in "forgets", "keeps":
+            for row in rows:
+                if ((row.get("balancer"), row.get("demand"), row.get("churn")) !=
+                        ("haproxy", "greedy", churn) or not row.get(restart, {}).get("mean")):
+                    continue  # 0 has no place on a logarithmic axis
+                name = f"{churn}, node {restart}" if "forgets" in row else churn
+                faint = "forgets" in row and restart == "keeps"
+                picture.curve(name, colour, faint).add(row["nodes"], row[restart]["mean"])
+    return picture
+
+
+def balancer_picture(rows):
+    """All balancers, by the same deaths."""
+    picture = Picture(
+        "balancers", "What a key gets above its limit if one node dies and returns in each window",
+        "nodes", "in percent of the limit", FLEET_AXES)
+    rows = [row for row in rows if row.get("churn") == "death"]
+    for row in rows:
+        if row["demand"] == "greedy" and row["forgets"]["mean"]:
+            picture.curve(row["balancer"]).add(row["nodes"], row["forgets"]["mean"])
+    if len(picture.curves) < 2:  # nothing to compare
+        picture.curves.clear()
+        return picture
+    for row in rows:
+        # What consistent hashing leads one to expect.
+        if row["balancer"] == "haproxy" and row["forgets"]["theory"]:
+            picture.curve("two limits for 1 of N keys", GREY, True).add(row["nodes"],
+                                                                       row["forgets"]["theory"])
+    return picture
+
+
+# ---- The rows ----
+
 def run(driver, options):
     policy = read_limit(driver, options.limit)
     window = policy["window"]
@@ -163,11 +210,12 @@ def run(driver, options):
                 f"{'p99':>5} {'max':>5}")
 
     report = Report("fleet", options, driver.ask("build"), 0, head, table,
-                    lambda: FOOT).begin()
+                    lambda: FOOT, (churn_picture, balancer_picture)).begin()
     wrong = False
     driver.of = len(rows)
     for driver.done, row in enumerate(rows):
         answer = driver.ask("simulate", **row)
+        driver.wipe()
         shown = {**row, "limit": policy["limit"], "window_s": window / 1e9, "down_s": down / 1e9,
                  "between_s": between / 1e9, "seed": options.seed, **answer}
         report.row({name: value for name, value in shown.items()

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""What can be measured: the workloads, the floors that they stand beside, and rows of them."""
+import dataclasses
+
+FEW, MILLION = 1000, 10**6  # in cache, and out of it, or near
+LIMIT_MAX = 2**28  # STINT_LIMIT_MAX
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """How a decision differs from a plain take, beside which it is measured: by turns, in a table
+    of its own."""
+    cost: int = 1
+    asks: str = ""  # "peek", "charge" or "reserve": a flag of the request
+    own_limit: bool = False  # the request's limit is one below the policy's
+    policy: str = ""  # options in stint's notation
+    window: str = "366d"
+    roll_over: bool = False  # the policy's capacity is one above its limit
+    still: bool = False  # the limiter's clock stands still, but costs what it always does
+    stripes: int = 1
+    parts: int = 1  # requests that are decided together
+    each_key: bool = False  # each part has its own key; else the same, by a policy of its own
+    windows: int = 1  # in which each key is asked for before the time is taken
+    leaves_nothing: bool = False  # what is used is the same after it
+    before: str | None = None  # asks for each key before the time is taken; None: what is timed
+    # Does the same locked operations: who is within 15% of it has reached the goal, too.
+    locked: str = "clock+hash+xadd"
+    # Ratios to what it stands beside: of few keys, in cache, and of many. Where 1 is the goal, it
+    # is one with the noise.
+    goal: tuple = (0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A workload. Functions and floors are called as in workload.c."""
+    help: str
+    run: str | None = "take"  # None: only --latency
+    timed: str | None = None  # the same, each call by itself; None: not with --latency
+    floor: str = "clock+hash+xadd"  # while the table is in cache, or near
+    far_floor: str = "dependent load"  # when it is far larger than the cache
+    used_up: bool = False  # every key is at its limit before the first repeat
+    windows: bool = False  # every epoch is a window of its own
+    each_once: bool = False  # every key once per pass, and every pass is an epoch
+    new_keys: bool = False  # every pass has keys of its own
+    new_table: bool = False  # every pass has a table of its own
+    is_path: bool = False
+    path: Path = Path()
+
+    @property
+    def uniform_only(self):
+        return self.windows or self.is_path
+
+
+def path(help, run="take", floor="plain take", **about):
+    return Kind(help, run, floor=floor, is_path=True, path=Path(**about))
+
+
+def path_all(help, parts, goal, **about):
+    """stint_decide_all."""
+    return path(help, "all", "as many takes", parts=parts, locked="hash+xadds", goal=goal, **about)
+
+
+KINDS = {
+    "take": Kind("one request at a time; the limiter reads its clock", timed="time-take"),
+    "take-at": Kind("the same with `now` given", "take-at", "time-take-at", "hash+xadd"),
+    "batch": Kind("16 requests in one call", "batch", floor="xadd", far_floor="xadd"),
+    "refuse": Kind("take, of keys that have used up their limit", timed="time-take", used_up=True),
+    "first-seen": Kind("take-at, of the last eighth of the keys that fill a new table", "take-at",
+                       "time-take-at", "present key", "present key", windows=True, each_once=True,
+                       new_keys=True, new_table=True),
+    "roll": Kind("take-at, of keys whose window is over", "take-at", "time-take-at", "hash+xadd",
+                 windows=True, each_once=True),
+    "churn": Kind("take-at, of new keys in a table full of keys whose windows are over", "take-at",
+                  "time-take-at", "present key", "present key", windows=True, each_once=True,
+                  new_keys=True),
+    "roll-all": Kind("take-at, as many as there are keys, from the instant at which the\n"
+                     "             windows of all keys end; with --latency only", None,
+                     "time-take-at", "hash+xadd", windows=True),
+    "cost-5": path("take, of cost 5", "take-5", cost=5, locked="clock+hash+cas", goal=(1.5, 1.2)),
+    "own-limit": path("take, by a limit of the request's own", "decide", own_limit=True,
+                      locked="clock+hash+cas", goal=(1.5, 1.2)),
+    "roll-over": path("take, by a policy with a capacity above its limit", roll_over=True,
+                      goal=(1.3, 1.1)),
+    "reservable": path("take, by a policy with max_reserved", policy="reserve=1", goal=(1.3, 1.1)),
+    "reserve": path("the same, by a request that may reserve", "decide", asks="reserve",
+                    policy="reserve=1", locked="clock+hash+cas", goal=(2, 1.6)),
+    "shadow": path("take, by a policy that lets all through", policy="shadow", goal=(1.05, 1.05)),
+    "counted": path("take, by a policy that counts what it refuses", policy="count-refused",
+                    goal=(1.05, 1.05)),
+    "peek": path("a look", "decide", asks="peek", leaves_nothing=True, before="take",
+                 goal=(1.3, 1.1)),
+    "refund": path("take, and give back", "refund", leaves_nothing=True, before="take",
+                   locked="xadd+cas", goal=(2.1, 1.4)),
+    "smooth": path("take, by a sliding window", policy="smooth", still=True, windows=2,
+                   locked="clock+hash+cas", goal=(2, 1.6)),
+    "per-key": path("take, by windows of each key's own", policy="start=per-key", still=True,
+                    goal=(2, 1.6)),
+    "first": path("take, by windows that begin with each key's first request", policy="start=first",
+                  goal=(2, 1.6)),
+    "calendar": path("take, by years of the calendar", window="year", goal=(2, 1.6)),
+    "striped": path("take, of keys in two stripes", stripes=2, goal=(2, 1.6)),
+    "all-1": path_all("stint_decide_all of one request, `now` given", 1, (1.3, 1.3)),
+    "all-2": path_all("of a key by two policies", 2, (1.3, 1.3)),
+    "all-3": path_all("of a key by three policies", 3, (1.3, 1.3)),
+    "all-2-keys": path_all("of two keys by a policy", 2, (1.3, 1), each_key=True),
+    "all-3-keys": path_all("of three keys by a policy", 3, (1.3, 1), each_key=True),
+    "groups": path("a key by two policies as one, 32 keys in a call", "groups", "batch of 64",
+                   parts=2, locked="hash+xadds", goal=(1.5, 1.5)),
+    "charge": path("a charge, which is never refused", "decide", asks="charge", before="take",
+                   locked="clock+hash+cas", goal=(2, 1.6)),
+}
+PATHS = [name for name, kind in KINDS.items() if kind.is_path]
+DISTRIBUTIONS = ["uniform", "zipf", "hot"]
+
+# Floors that are functions of workload.c by another name, or more.
+FLOORS = {"present key": {"floor": "take-at", "present": True}, "plain take": {"floor": "take"}}
+
+
+def floor_of(name, run):
+    """What a span needs to run the floor beside that function."""
+    if name == "one alone":
+        return {"floor": run, "alone": True}
+    return FLOORS.get(name, {"floor": name})
+
+
+def row_of(workload, distribution, keys, **more):
+    """A row with all that is usual."""
+    return {"workload": workload, "distribution": distribution, "keys": keys, "threads": 1,
+            "key_length": 16, "load": 0.5, "policies": 1, "stripes": KINDS[workload].path.stripes,
+            "refused_part": 0, "latency": False, "bare": False, **more}
+
+
+def goal_of(row):
+    """The goal of a path's ratio."""
+    return KINDS[row["workload"]].path.goal[row["keys"] > FEW]
+
+
+def top_share(distribution, keys):
+    """The part of all requests that the most wanted key gets."""
+    if distribution != "zipf":
+        return 1 if distribution == "hot" else 1 / keys
+    # The first thousand terms: never less than the true share.
+    return 1 / sum(rank ** -0.99 for rank in range(1, min(keys, 1000) + 1))
+
+
+def zipf_period(keys):
+    """Draws of a thread: long enough that they do not repeat within what a cache or a branch
+    predictor remembers, and at most 16 MiB, read in order, so that they cost no misses."""
+    period = 2**18
+    while period < 2**22 and period < 4 * keys:
+        period *= 2
+    return period
+
+
+def slots_half(row, keys, path):
+    """max_keys of a table. A striped key may take a slot for each stripe, and several parts take
+    one each."""
+    return max(1, int(keys * row["stripes"] * path.parts / row["load"] * 0.5 + 0.5))
+
+
+def memory_of(row):
+    """Bytes that measuring the row takes."""
+    kind, keys = KINDS[row["workload"]], row["keys"]
+    table = slots_half(row, keys, kind.path) * 32 * (2 if kind.is_path else 1)
+    drawn = row["threads"] * zipf_period(keys) * 4 if row["distribution"] == "zipf" else 0
+    return 2 * table + keys * 4 + drawn + 2**26
