@@ -39,7 +39,10 @@ class Report:
         self.prepare()
 
     def begin(self):
-        if not self.json:
+        if self.json:
+            start = json.dumps({**self.result, "rows": None}, indent=2)
+            print(start.removesuffix("null\n}") + "[", end="", flush=True)
+        else:
             print(self.start() + self.head(), flush=True)
         return self
 
@@ -76,25 +79,31 @@ class Report:
 
     def row(self, row):
         row = {name: number(value) for name, value in row.items()}
-        self.result["rows"].append(row)
+        rows = self.result["rows"]
+        rows.append(row)
         self.preempted += row.get("preempted", 0)
-        if not self.json:
+        if self.json:  # row by row: one that is interrupted has those that were measured
+            print(f"{',' if len(rows) > 1 else ''}\n    {json.dumps(row)}", end="", flush=True)
+        else:
             print(self.table(row), flush=True)
 
     def end(self):
         """Draws and compares, if that is asked for."""
-        found = None
-        if self.old is not None:
-            found = compare.results(self.options.compare, self.old, self.result)
         if self.json:
-            shown = {**self.result, "compare": found} if found else self.result
-            print(json.dumps(shown, indent=1), flush=True)
+            print("\n  ]", end="")
         else:
             print(self.foot(), end="")
             if self.preempted > QUIET * len(self.result["rows"]):
                 print(f"\nNOT QUIET: other work took the cores {self.preempted:.0f} times while "
                       "this was measured.")
-            if found:
-                print(compare.table(found), flush=True)
+        if self.old is not None:
+            found = compare.results(self.options.compare, self.old, self.result)
+            if self.json:
+                print(f',\n  "compare": {json.dumps(found, indent=2)}', end="")
+            else:
+                print(compare.table(found))
+        if self.json:
+            print("\n}")
+        sys.stdout.flush()
         if getattr(self.options, "plot", None):
             plot.draw_all(self.pictures, self.result, self.options.plot)
