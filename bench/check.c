@@ -82,8 +82,8 @@ static uint32_t *demand_of(json_t *asked) {
             demand[sequence_index(&bed->sequence, thread, at)] += each;
     for (uint64_t i = 0; i < bed->keys; i++)
         demand[i] += bed_used_up(bed, i) ? used_up : base;
-    if (job_flag(asked, "present"))
-        count_present(bed, job_number(asked, "epoch"), demand);
+    if (json_object_get(asked, "present") != NULL)
+        count_present(bed, asked, demand);
     return demand;
 }
 

@@ -148,11 +148,11 @@ class Bed(contextlib.AbstractContextManager):
             self.extra_tokens += used["keys"] * (self.limit - 2)
         return span["passes"]
 
-    def audit(self, epoch, each=0, base=0, used_up=0, present=False):
+    def audit(self, epoch, each=0, base=0, used_up=0, **present):
         """Every key used the smaller of demand and limit; what was allowed is the sum of that; the
         limiter counted the same answers as we did. Returns unplaced keys and the reach."""
         found = self.ask("audit", epoch=epoch, limit=self.limit, each=each, base=base,
-                         used_up=used_up, present=present)
+                         used_up=used_up, **present)
         if "right" in found:
             right("tokens used by one key", found["right"], found["found"])
         right("requests allowed, by the limiter's own count", self.allowed, found["allowed"])
@@ -344,7 +344,8 @@ class Passes(Work):
 
     def end(self):
         """What every key was asked for in the last pass is what it has used."""
-        self.audit(epoch=self.span["epoch"] - 1, base=1, present=self.span.get("present", False))
+        present = {"present": self.span["part"]} if self.span.get("present") else {}
+        self.audit(epoch=self.span["epoch"] - 1, base=1, **present)
 
 
 class Together(Work):

@@ -28,7 +28,12 @@ _Static_assert(sizeof(struct tally) == 64, "threads do not share a line");
 
 /* Of each key's share in a pass, what the pass goes over. */
 enum part { WHOLE, FIRST_PART, LAST_PART, PARTS }; /* seven eighths, and the eighth that is left */
-static const char *const part_names[PARTS] = {"whole", "first", "last"};
+
+static enum part part_of(json_t *asked, const char *member) {
+    static const char *const names[PARTS] = {"whole", "first", "last"};
+
+    return (enum part)job_read_name(asked, member, names, PARTS);
+}
 
 /* With a floor, work and floor take turns of TURN_CHUNKS stretches, so that what disturbs the one
  * disturbs the other, and threads wait for each other between turns. */
@@ -128,22 +133,21 @@ static uint64_t parts_of(uint64_t n, uint64_t most) {
 
 /* Where a thread's share of the keys begins, which part of it the pass goes over, and into how many
  * turns that is cut: as many for each thread, as they wait for each other. */
-static struct range pass_range(const struct span *span, unsigned thread, uint64_t *share_from,
-                               uint64_t *turns) {
-    const struct bed *bed = span->bed;
+static struct range pass_range(const struct bed *bed, bool shared, enum part part, unsigned thread,
+                               uint64_t *share_from, uint64_t *turns) {
     struct range share = {0, bed->keys};
     uint64_t largest = bed->keys;
 
-    if (!span->shared) {
+    if (!shared) {
         share = range_part(share, thread, bed->threads);
         largest = parts_of(bed->keys, bed->threads);
     }
     uint64_t cut = share.from + (share.to - share.from) * 7 / 8;
     *share_from = share.from;
     *turns = parts_of(largest, TURN_CHUNKS * chunk_keys(bed));
-    if (span->part == FIRST_PART)
+    if (part == FIRST_PART)
         share.to = cut;
-    else if (span->part == LAST_PART)
+    else if (part == LAST_PART)
         share.from = cut;
     return share;
 }
@@ -179,7 +183,8 @@ static void pass_turn(const struct span *span, struct turn *turn, struct range r
 static void run_pass(struct member *member, struct span *span, struct turn *work,
                      struct turn *floor, uint64_t epoch) {
     uint64_t share_from, turns;
-    struct range range = pass_range(span, member->thread, &share_from, &turns);
+    struct range range =
+        pass_range(span->bed, span->shared, span->part, member->thread, &share_from, &turns);
 
     for (uint64_t at = 0; at < turns; at++) {
         struct range keys = range_part(range, at, turns);
@@ -192,12 +197,13 @@ static void run_pass(struct member *member, struct span *span, struct turn *work
     }
 }
 
-void count_present(const struct bed *bed, uint64_t epoch, uint32_t *demand) {
-    const struct span *span = &spans[0];
+void count_present(const struct bed *bed, json_t *asked, uint32_t *demand) {
+    enum part part = part_of(asked, "present");
+    uint64_t epoch = job_number(asked, "epoch");
 
     for (unsigned thread = 0; thread < bed->threads; thread++) {
         uint64_t share_from, turns;
-        struct range range = pass_range(span, thread, &share_from, &turns);
+        struct range range = pass_range(bed, false, part, thread, &share_from, &turns);
         for (uint64_t at = 0; at < turns; at++) {
             struct range keys = range_part(range, at, turns);
             for (uint64_t nth = keys.from; nth < keys.to; nth++)
@@ -322,7 +328,7 @@ static void span_read(json_t *asked, struct span *span) {
         .restart = job_flag(asked, "restart"),
         .sample = job_flag(asked, "sample"),
         .count = job_flag(asked, "count"),
-        .part = (enum part)job_read_name(asked, "part", part_names, PARTS),
+        .part = part_of(asked, "part"),
         .epoch = job_number(asked, "epoch"),
         .passes = optional_number(asked, "passes"),
         .budget_ns = optional_number(asked, "budget_ns"),

@@ -8,8 +8,8 @@
 /* A job: runs spans, by turns, as many times as asked, and tells what all threads did in each. */
 json_t *spans_run(json_t *asked);
 
-/* Adds to demand what a pass of that epoch asked of each key, by a floor that asks for keys that
- * are there. The pass was of the last spans that were run, the first of them, and of this bed. */
-void count_present(const struct bed *bed, uint64_t epoch, uint32_t *demand);
+/* Adds to demand what a pass of the epoch asked of each key, by a floor that asks for keys that are
+ * there ("present": in a pass over that part of them). */
+void count_present(const struct bed *bed, json_t *asked, uint32_t *demand);
 
 #endif
