@@ -447,8 +447,7 @@ def measure_path(driver, row, seconds):
 def measure(driver, row, seconds, cache, show):
     """What came out of the row; look at "checked" before any number.
       seconds  of timed work, all repeats together; a workload that needs a whole pass over its keys
-      may
-               take longer
+               may take longer
       cache    bytes of the last-level cache, 0: unknown; decides which floor is the right one
       show     is told the part that is done, 0 to 1"""
     try:

@@ -113,6 +113,18 @@ class Growth(unittest.TestCase):
             process.stdout.close()
             self.assertEqual(os.listdir(directory), [])
 
+    def test_interrupted_it_has_printed_the_rows_that_were_measured(self):
+        process = subprocess.Popen([*BENCH, "growth", "--by", "refused", "--keys", "10k",
+                                    "--seconds", "1", "--format", "json"],
+                                   stdout=subprocess.PIPE, text=True)
+        while '"workload"' not in (line := process.stdout.readline()):
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        self.assertEqual(process.wait(10), -signal.SIGINT)
+        process.stdout.close()
+        self.assertIs(json.loads(line.strip().rstrip(","))["checked"], True)
+
 
 class Latency(unittest.TestCase):
     def check_tail(self, tail):
