@@ -4,6 +4,7 @@
  * refusal. */
 #include "stripes.h"
 
+#include "overrides.h"
 #include "refund.h"
 #include "settle.h"
 
@@ -359,7 +360,11 @@ bool stint_decision_settle(struct decision *decision, struct stint_verdict *verd
     if (traits_striped(decision->terms.traits))
         return stripes_decide(decision, verdict);
     stint_slot_settle(decision);
-    return decision_end(decision, verdict);
+    bool allowed = decision_end(decision, verdict);
+    if (strikes(decision))
+        stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now,
+                     verdict);
+    return allowed;
 }
 
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
