@@ -201,25 +201,8 @@ static bool claim_stands(const struct decision *decision, const struct snapshot 
     return true;
 }
 
-/* Commits a claim as `next`, whoever claimed it: by one CAS, whatever `used` is by then. A stray
- * add into a pending slot must not hold the commit up, and is dropped. */
-static enum progress claim_commit(const struct decision *decision, const struct snapshot *claim,
-                                  uint64_t next) {
-    uint64_t state = claim->state;
-
-    while (!slot_swap(claim->slot, decision->tag, state, next)) {
-        state = atomic_load_acquire(&claim->slot->state); /* M1 */
-        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
-         * whose claim may have the same end. */
-        if (!state_same_window(state, claim->state) ||
-            /* I2 */
-            GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
-            return STALE;
-    }
-    return DONE;
-}
-
-/* Commits a claim with this request's charge. */
+/* Commits a claim with this request's charge, whoever claimed it: by one CAS, whatever `used` is by
+ * then. A stray add into a pending slot must not hold the commit up, and is dropped. */
 enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
@@ -239,23 +222,18 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
         first_refusal = false;
     }
     uint64_t next = state_of(decision->end, (first_refusal ? STATE_REFUSED : 0) | charge->count);
-    if (claim_commit(decision, claim, next) == STALE)
-        return STALE;
+    uint64_t state = claim->state;
+    while (!slot_swap(claim->slot, decision->tag, state, next)) {
+        state = atomic_load_acquire(&claim->slot->state); /* M1 */
+        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
+         * whose claim may have the same end. */
+        if (!state_same_window(state, claim->state) ||
+            /* I2 */
+            GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
+            return STALE;
+    }
     decision->flags = flags | (first_refusal ? STINT_FIRST_REFUSAL : 0);
     return DONE;
-}
-
-/* Commits a claim of a companion's. It ends when it says, but not before the claim would (I1). No
- * window is opened, and so none again: the watermark is not asked. */
-enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
-                                   tick_t end, uint64_t rest) {
-    const tick_t claimed = end_of(state_id(claim->state), tick_of(decision->now));
-
-    INSTANT(INSTANT_CLAIMED);
-    if (GUARD(PENDING, !claim_stands(decision, claim)))
-        return STALE;
-    INSTANT(INSTANT_LOOKED);
-    return claim_commit(decision, claim, state_of(end > claimed ? end : claimed, rest));
 }
 
 /* Claims the slot seen at `snapshot` with one double-width CAS. */

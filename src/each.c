@@ -151,7 +151,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
         return GO_ON;
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
-    if (policy == NULL || !limiter_decides_by(limiter, entry.policy)) /* an override's */
+    if (policy == NULL)
         return GO_ON;
     slot_count(telling, policy, hash, state, &entry);
     const bool striped = traits_striped((uint32_t)policy_traits(policy));

@@ -25,10 +25,7 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
     if (policy == NULL)
         return 0;
     uint64_t count = state_used(snapshot->state);
-    const uint64_t traits = policy_traits(policy);
-    if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
-        return UINT64_MAX;                     /* an override: it is never replaced */
-    if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as smooth ones do */
+    if (LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0)) /* as smooth ones do */
         return count;
     struct rule rule = policy_rule(policy);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
@@ -121,7 +118,7 @@ enum progress stint_decide_full(struct decision *decision) {
     }
     if (is_charge(&decision->terms))
         *charge = (struct charge){.fits = true}; /* nothing to charge */
-    else if (on_full == STINT_FULL_REFUSE && (decision->terms.part & PART_ENDLESS) == 0)
+    else if (on_full == STINT_FULL_REFUSE)
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
         charge->used = 0;

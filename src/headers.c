@@ -35,7 +35,7 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
     for (size_t i = 0; i < n; i++)
-        if (!limiter_decides_by(limiter, policies[i]))
+        if (limiter_policy(limiter, policies[i]) == NULL)
             return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
     return 0;
 }
@@ -64,15 +64,6 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
  * key's. */
 static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
-}
-
-/* ns from the decision to when the key has tokens again: that of a key that is refused everything
- * is when that ends. */
-static uint64_t reset_after(const struct stint_verdict *verdict) {
-    const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
-                        ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
-    return barred && verdict->retry_after != STINT_NEVER ? verdict->retry_after
-                                                         : verdict->reset_after;
 }
 
 /* The longest wait of the refused. A client that can never be served must not come back. */
@@ -117,7 +108,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_text(text, told++ == 0 ? "RateLimit: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";r=", verdicts[i].remaining);
-        add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
+        add_parameter(text, ";t=", seconds_up(verdicts[i].reset_after));
     }
     add_text(text, "\r\n");
 }
@@ -163,8 +154,7 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     const struct stint_verdict *verdict = &verdicts[tightest];
     add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
     add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
-    add_field(text, "X-RateLimit-Reset: ",
-              seconds_up(verdict->window - verdict->reset_after + reset_after(verdict)));
+    add_field(text, "X-RateLimit-Reset: ", seconds_up(verdict->window));
 }
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,

@@ -42,10 +42,17 @@ void stint_limiter_lock_mend(struct stint_limiter *limiter) {
 int stint_limiter_shards_check(const struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
+        const uint64_t *filter = table->shards[shard].filter;
         if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
             return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
                                      (unsigned long long)shard);
+        for (size_t i = 0; i < sizeof(table->shards->filter) / sizeof(*filter); i++)
+            if (filter[i] != 0)
+                return stint_failed_with(EPROTO,
+                                         "shard %llu of the table has a filter: " LATER_TABLE,
+                                         (unsigned long long)shard);
+    }
     return 0;
 }
 

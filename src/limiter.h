@@ -55,20 +55,20 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint32_t flags;          /* enum record_flags */
-    uint32_t alias;          /* 0, as this version does not know what it is */
+    /* What this version does not know yet, but for the calendar: 0. */
+    uint32_t alias;     /* the policy in whose place this one is asked for: its id + 1; 0: none */
     uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
-                         * id + 1; 0: none. Of a companion: whose it is */
+                         * id + 1; 0: none */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
-    uint32_t ban_after; /* windows in which a key was refused, until it is banned; 0: 1 */
+    uint32_t ban_after; /* windows in which a key was refused, until it is banned */
     uint64_t ban;       /* ns; 0: none */
     uint64_t reserved[3];
 };
 static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
 
 enum record_flags {
-    RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
-    RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
+    RECORD_UNNAMED = 1 << 0, /* the name is the rate that the policy was added with */
 };
 
 /* More than any request was ever allowed to count up to. */
@@ -87,7 +87,7 @@ enum {
     COUNT_CHARGED,
     COUNT_REFUNDED,
 };
-/* Of a companion, whose slots are nobody's count: what it did for its policy. */
+/* Of a companion, whose slots are nobody's count: what it did for its policy. Not counted yet. */
 enum {
     COUNT_BANNED,
     COUNT_STRIKE_LOST,
@@ -311,13 +311,6 @@ static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     if (UNLIKELY(version == 0))
         return 0;
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
-}
-
-/* Whether there is a policy of that id by which requests are decided: it exists, and is no
- * companion. */
-static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy *policy = limiter_policy(limiter, id);
-    return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
 }
 
 /* A consistent copy of what may change. A writer writes the rule that is not in use before it moves

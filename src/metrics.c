@@ -38,15 +38,6 @@ static const struct {
     {{"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused."},
      offsetof(struct stint_stats, live),
      true},
-    {{"stint_table_overrides", GAUGE, NULL, "Keys with a limit of their own for a while."},
-     offsetof(struct stint_stats, overrides),
-     true},
-    {{"stint_table_barred_keys", GAUGE, NULL, "Of these: refused everything."},
-     offsetof(struct stint_stats, barred),
-     true},
-    {{"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused."},
-     offsetof(struct stint_stats, banned),
-     true},
     {{"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot."},
      offsetof(struct stint_stats, placed),
      false},
@@ -109,17 +100,6 @@ static const struct {
     {{"stint_refunded_tokens", COUNTER, NULL, "Tokens given back."}, COUNT_REFUNDED},
 };
 
-/* Of policies with overrides; the counters are their companions'. */
-static const struct {
-    struct family family;
-    uint32_t counter;
-} override_families[] = {
-    {{"stint_bans", COUNTER, NULL, "Times that a key was banned."}, COUNT_BANNED},
-    {{"stint_lost_strikes", COUNTER, NULL,
-      "Refusals that did not count for a ban, the table being full."},
-     COUNT_STRIKE_LOST},
-};
-
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Bytes that the labels of all samples may take. */
@@ -128,8 +108,7 @@ static const struct {
 /* More than a sample takes, with the longest names, labels and numbers. So the length of any text
  * is an int. A policy has a limit and a window besides its counters. */
 #define SAMPLE_MAX (256 + LABELS_MAX)
-static_assert((STINT_POLICIES_MAX + 64) *
-                      (2 + LENGTH(outcomes) + LENGTH(policy_families) + LENGTH(override_families)) *
+static_assert((STINT_POLICIES_MAX + 64) * (2 + LENGTH(outcomes) + LENGTH(policy_families)) *
                       SAMPLE_MAX <
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
@@ -265,14 +244,14 @@ static void add_policies(struct metrics *metrics, const struct stint_limiter *li
 
     add_family(metrics, &limit_family);
     for (uint32_t id = 0; id < count; id++) {
-        if (stint_policy_get(limiter, id, &policy) != 0) /* a companion */
-            continue;
+        (void)stint_policy_get(limiter, id, &policy); /* it exists: none is ever removed */
         add_sample(metrics, &limit_family, policy.name, NULL);
         add_value(&metrics->text, policy.limit);
     }
     add_family(metrics, &window_family);
     for (uint32_t id = 0; id < count; id++) {
-        if (stint_policy_get(limiter, id, &policy) != 0 || policy.calendar != 0)
+        (void)stint_policy_get(limiter, id, &policy);
+        if (policy.calendar != 0)
             continue;
         add_sample(metrics, &window_family, policy.name, NULL);
         add_window(&metrics->text, policy.window);
@@ -283,7 +262,7 @@ static void add_decisions(struct metrics *metrics, const struct stint_limiter *l
                           uint32_t count) {
     add_family(metrics, &decisions_family);
     for (uint32_t id = 0; id < count; id++) {
-        for (size_t i = 0; limiter_decides_by(limiter, id) && i < LENGTH(outcomes); i++) {
+        for (size_t i = 0; i < LENGTH(outcomes); i++) {
             add_sample(metrics, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
             add_value(&metrics->text, stint_limiter_counted(limiter, id, outcomes[i].counter));
         }
@@ -291,28 +270,9 @@ static void add_decisions(struct metrics *metrics, const struct stint_limiter *l
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
         add_family(metrics, &policy_families[i].family);
         for (uint32_t id = 0; id < count; id++) {
-            if (!limiter_decides_by(limiter, id))
-                continue;
             add_sample(metrics, &policy_families[i].family, limiter->records[id].name, NULL);
             add_value(&metrics->text,
                       stint_limiter_counted(limiter, id, policy_families[i].counter));
-        }
-    }
-}
-
-static void add_overrides(struct metrics *metrics, const struct stint_limiter *limiter,
-                          uint32_t count) {
-    for (size_t i = 0; i < LENGTH(override_families); i++) {
-        const struct family *family = &override_families[i].family;
-        add_family(metrics, family);
-        for (uint32_t id = 0; id < count; id++) {
-            const struct policy_record *record = &limiter->records[id];
-            uint32_t companion = (uint32_t)atomic_load_relaxed_32(&record->companion);
-            if (companion == 0 || !limiter_decides_by(limiter, id))
-                continue;
-            add_sample(metrics, family, record->name, NULL);
-            add_value(&metrics->text,
-                      stint_limiter_counted(limiter, companion - 1, override_families[i].counter));
         }
     }
 }
@@ -349,10 +309,8 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
     const bool scan = (options->flags & STINT_METRICS_NO_SCAN) == 0;
     stint_stats_read(limiter, &stats, scan);
     add_table(&metrics, &stats, scan);
-    const uint32_t count = limiter_policy_count(limiter);
-    add_policies(&metrics, limiter, count);
-    add_decisions(&metrics, limiter, count);
-    add_overrides(&metrics, limiter, count);
+    add_policies(&metrics, limiter, stats.policies);
+    add_decisions(&metrics, limiter, stats.policies);
     if ((options->flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);

@@ -13,9 +13,6 @@
 #include "policy.h"
 #include "policy_check.h"
 
-#define NO_COMPANION                                                                               \
-    "STINT_OVERRIDES takes a second one of options.max_policies, and there is none left"
-
 static struct rule rule_of(const struct stint_policy *policy) {
     return (struct rule){
         .limit = policy->limit,
@@ -77,11 +74,9 @@ static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
-    /* A capacity without a window: for those keys only that have no override (take.c). */
-    bool all = hot && (rule->flags & STINT_OVERRIDES) == 0;
     /* M10: the largest limit was raised before. */
     atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
-    atomic_store_relaxed(&policy->hot_window, all ? policy->window : 0);
+    atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
 }
 
 /* Writes the rule, and what the hot path reads of it. The store of the version makes a new policy
@@ -160,13 +155,11 @@ static int find_name(const struct stint_limiter *limiter, uint32_t count, const 
 
     (void)pthread_mutex_lock(&names->lock);
     for (; names->known < count; names->known++) {
-        const char *known = limiter->records[names->known].name; /* none: a companion's */
-        uint32_t *place = name_place(limiter, known);
-        if (*place == 0 &&
-            *known != '\0') /* else the first of that name stays the one that is found */
+        uint32_t *place = name_place(limiter, limiter->records[names->known].name);
+        if (*place == 0) /* else the first of that name stays the one that is found */
             *place = names->known + 1;
     }
-    int found = *name == '\0' ? -1 : (int)*name_place(limiter, name) - 1;
+    int found = (int)*name_place(limiter, name) - 1;
     (void)pthread_mutex_unlock(&names->lock);
     return found;
 }
@@ -189,8 +182,6 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
         .jitter = rule.jitter,
         .calendar = record->calendar,
         .offset = record->offset,
-        .ban_after = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].ban_after), /* M15 */
-        .ban = atomic_load_relaxed(&limiter->records[id].ban),                          /* M15 */
     };
     memcpy(read.name, record->name, sizeof(read.name));
     return read;
@@ -202,11 +193,6 @@ struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint3
     if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
-}
-
-/* In how many windows a key is refused until it is banned. */
-static uint32_t ban_after(const struct stint_policy *policy) {
-    return policy->ban_after == 0 ? 1 : policy->ban_after;
 }
 
 /* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
@@ -226,8 +212,6 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
            : rule.flags != old_rule.flags               ? "flags"
            : rule.near_limit != old_rule.near_limit     ? "near_limit"
            : rule.jitter != old_rule.jitter             ? "jitter"
-           : policy->ban != old.ban                     ? "ban"
-           : ban_after(policy) != ban_after(&old)       ? "ban_after"
                                                         : NULL;
 }
 
@@ -240,95 +224,6 @@ static int set_up_begin(struct stint_limiter *limiter) {
         stint_limiter_lanes_reclaim(limiter, false);
     return error;
 }
-
-/* ---- Companions ------------------------------------------------------------------------------ */
-
-#define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
-
-/* Makes the companion (slot.h) of a policy, under an id that is free. Nobody knows of it until the
- * policies are counted. No decision is made by it: it has none of the traits that ask for that, and
- * nothing in its slots is ever given back, as nothing was ever granted by it. */
-static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
-    struct policy *made = &limiter->policies[id];
-    const struct rule none = {.stripes = 1};
-    uint64_t words[RULE_WORDS];
-
-    limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
-    *made = (struct policy){
-        .window = STINT_WINDOW_MAX,
-        .reciprocal = reciprocal_of(STINT_WINDOW_MAX),
-        .length = COMPANION_TICKS,
-        .current_end = (uint64_t)(window_end(0, 0, COMPANION_TICKS) + COMPANION_TICKS),
-    };
-    limiter_raise_latest_begin(limiter, (tick_t)made->current_end - made->length);
-    (void)policy_raise(limiter, id, &none);
-    rule_pack(&none, words);
-    words[RULE_TRAITS] = TRAIT_COMPANION;
-    for (uint32_t i = 0; i < RULE_WORDS; i++)
-        atomic_store_release(&made->rules[1][i], words[i]); /* M14 */
-    atomic_store_release(&made->version, 1);                /* M12 */
-}
-
-static bool companion_asked(const struct stint_limiter *limiter, uint32_t id,
-                            const struct stint_policy *policy) {
-    return (policy->flags & STINT_OVERRIDES) != 0 && limiter->records[id].companion == 0;
-}
-
-/* Gives a policy that exists its companion. Whoever dies in here leaves one that policies_repair
- * gives it. */
-static int companion_give(struct stint_limiter *limiter, uint32_t id) {
-    const uint32_t companion = limiter_policy_count(limiter);
-
-    if (companion == limiter->max_policies)
-        return stint_failed(ENOSPC, NO_COMPANION);
-    companion_make(limiter, companion, id);
-    atomic_store_release(&limiter->header->policy_count, companion + 1);     /* M12 */
-    atomic_store_relaxed_32(&limiter->records[id].companion, companion + 1); /* M12: the rule's */
-    return 0;
-}
-
-/* Whether what a table says of companions is what this file writes. */
-static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
-    const struct policy *policy = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const bool is_one = (record->flags & RECORD_COMPANION) != 0;
-    const uint32_t other = record->companion - 1;
-
-    if (record->companion == 0)
-        return !is_one && (policy_traits(policy) & STINT_OVERRIDES) == 0;
-    if (other >= count || other == id ||
-        ((limiter->records[other].flags & RECORD_COMPANION) != 0) == is_one)
-        return false;
-    if (!is_one)
-        return limiter->records[other].companion == id + 1;
-    return record->name[0] == '\0' && policy->length == COMPANION_TICKS && policy->start == 0 &&
-           policy->window == STINT_WINDOW_MAX && policy->largest == 0 &&
-           policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
-           atomic_load_acquire(&policy->version) == 1 && /* M15 */
-           policy_traits(policy) == TRAIT_COMPANION;
-}
-
-/* Gives a policy its companion that somebody had made who died. */
-static void companion_repair(struct stint_limiter *limiter, uint32_t id) {
-    struct policy_record *of = &limiter->records[limiter->records[id].companion - 1];
-    atomic_store_relaxed_32(&of->companion, id + 1); /* M12: under the lock, as its writer */
-}
-
-/* Writes a rule and what goes with it. A ban is never without STINT_OVERRIDES, at any instant. */
-static void rule_write_all(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
-                           const struct stint_policy *policy) {
-    struct policy_record *record = &limiter->records[id];
-
-    if (policy->ban == 0) {
-        atomic_store_relaxed_32(&record->ban_after, 0); /* M12 */
-        atomic_store_relaxed(&record->ban, 0);          /* M12 */
-    }
-    rule_write(limiter, id, rule);
-    atomic_store_relaxed(&record->ban, policy->ban);                /* M12 */
-    atomic_store_relaxed_32(&record->ban_after, policy->ban_after); /* M12 */
-}
-
-/* ---- Add, change ----------------------------------------------------------------------------- */
 
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
                       uint32_t *added_id) {
@@ -349,9 +244,6 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     }
     if (id == limiter->max_policies)
         return stint_failed(ENOSPC, "options.max_policies policies have been added");
-    const bool overrides = (policy->flags & STINT_OVERRIDES) != 0;
-    if (overrides && id + 1 == limiter->max_policies)
-        return stint_failed(ENOSPC, NO_COMPANION);
     struct rule rule = rule_of(policy);
     struct policy *added = &limiter->policies[id];
     limiter->records[id] =
@@ -368,12 +260,8 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     added->reserved = 0;
     added->current_end = stint_limiter_hint_first(limiter, added);
     limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
-    if (overrides) {
-        companion_make(limiter, id + 1, id);
-        limiter->records[id].companion = id + 2;
-    }
-    rule_write_all(limiter, id, &rule, policy);
-    atomic_store_release(&limiter->header->policy_count, id + 1 + overrides); /* M12 */
+    rule_write(limiter, id, &rule);
+    atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
     *added_id = id;
     return 0;
 }
@@ -419,7 +307,7 @@ static int change(struct stint_limiter *limiter, uint32_t id, const struct stint
     if (error != 0)
         return error;
     struct policy *changed = limiter_policy(limiter, id);
-    if (changed == NULL || !limiter_decides_by(limiter, id))
+    if (changed == NULL)
         return stint_failed(ENOENT, "there is no policy of that id");
     if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
         return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
@@ -436,10 +324,8 @@ static int change(struct stint_limiter *limiter, uint32_t id, const struct stint
         return error;
     struct rule rule = rule_of(policy), old = policy_rule(changed);
     error = change_check(&old, &rule, limiter->records[id].refusals_count != 0);
-    if (error == 0 && !only_check && companion_asked(limiter, id, policy))
-        error = companion_give(limiter, id);
     if (error == 0 && !only_check)
-        rule_write_all(limiter, id, &rule, policy);
+        rule_write(limiter, id, &rule);
     stint_limiter_unlock(limiter);
     return error;
 }
@@ -486,8 +372,9 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = limiter->policies[id].reserved |
-                       (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
-                       record->alias | (record->calendar > STINT_CALENDAR_YEAR);
+                       (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->alias |
+                       record->companion | record->ban_after | record->ban |
+                       (record->calendar > STINT_CALENDAR_YEAR);
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
         unknown |= record->reserved[i];
@@ -504,8 +391,7 @@ int stint_policies_check(const struct stint_limiter *limiter) {
         if (!policy_known(limiter, id))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
-        const bool companion = (limiter->records[id].flags & RECORD_COMPANION) != 0;
-        if (!companion_whole(limiter, id, count) || !(companion || policy_whole(limiter, id)))
+        if (!policy_whole(limiter, id))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }
@@ -518,11 +404,6 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         struct rule rule = policy_rule(&limiter->policies[id]);
         struct policy *policy = &limiter->policies[id];
-        if ((limiter->records[id].flags & RECORD_COMPANION) != 0) {
-            (void)policy_raise(limiter, id, &rule);
-            companion_repair(limiter, id);
-            continue;
-        }
         /* M10: after what policy_raise raises. */
         atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
                              traits_of(&rule, policy_raise(limiter, id, &rule)));
@@ -573,7 +454,7 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                                    "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
-    if (!limiter_decides_by(limiter, id))
+    if (limiter_policy(limiter, id) == NULL)
         return stint_failed(ENOENT, "there is no policy of that id");
     const struct stint_policy known = policy_read(limiter, id);
     stint_struct_write(policy, policy->size, &known, sizeof(known));

@@ -123,27 +123,6 @@ static int check_window(const struct stint_policy *policy) {
     return 0;
 }
 
-/* Checks overrides and bans, and what they go with. */
-static int check_overrides(const struct stint_policy *policy) {
-    const bool overrides = (policy->flags & STINT_OVERRIDES) != 0;
-
-    if (overrides && policy->stripes > 1)
-        return stint_failed(EINVAL, "STINT_OVERRIDES does not go with policy.stripes");
-    if (policy->ban == 0)
-        return policy->ban_after == 0
-                   ? 0
-                   : stint_failed(EINVAL, "policy.ban_after needs policy.ban, the time");
-    if (!overrides)
-        return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
-    if (policy->ban < STINT_WINDOW_MIN || policy->ban > STINT_WINDOW_MAX)
-        return stint_failed(EINVAL, "policy.ban must be 10 ms to 366 days");
-    if (policy->ban % STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.ban must be a multiple of 10 ms");
-    if (policy->ban_after > STINT_BAN_AFTER_MAX)
-        return stint_failed(EINVAL, "policy.ban_after must be at most 65,535 windows");
-    return 0;
-}
-
 int stint_policy_check(const struct stint_policy *policy) {
     if (policy == NULL)
         return stint_failed(EINVAL, "policy is NULL");
@@ -163,12 +142,13 @@ int stint_policy_check(const struct stint_policy *policy) {
     if (error != 0)
         return error;
     if ((policy->flags & ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                     STINT_SMOOTH | STINT_START_FIRST | STINT_OVERRIDES)) != 0)
+                                     STINT_SMOOTH | STINT_START_FIRST)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)
         return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
-    error = check_overrides(policy);
-    return error != 0 ? error : check_together(policy);
+    if (policy->reserved != 0)
+        return stint_failed(EINVAL, "policy.reserved must be 0");
+    return check_together(policy);
 }

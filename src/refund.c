@@ -3,7 +3,6 @@
  * read. */
 #include "refund.h"
 
-#include "overrides.h"
 #include "search.h"
 
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
@@ -31,8 +30,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
-    bool exists = (traits & TRAIT_EXISTS) != 0;
-    uint32_t stripes = exists ? traits_stripes((uint32_t)traits) : 0, back = 0;
+    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
 
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
         back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
@@ -96,10 +94,11 @@ static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
 }
 
 void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    if (policy_id >= limiter->deciding || !limiter_decides_by(limiter, policy_id))
+    const struct policy *policy = limiter_policy(limiter, policy_id);
+    if (policy == NULL || policy_id >= limiter->deciding)
         return;
-    uint32_t stripes = policy_rule(&limiter->policies[policy_id]).stripes;
-    bool found = stint_strikes_reset(limiter, policy_id, key);
+    uint32_t stripes = policy_rule(policy).stripes;
+    bool found = false;
 
     for (uint32_t stripe = 0; stripe < stripes; stripe++) {
         stint_key hash = stripe_key(key, stripe);

@@ -20,29 +20,21 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .resets = stint_limiter_counted(limiter, row, COUNT_RESET),
         .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
+        .policies = limiter_policy_count(limiter),
         .processes = stint_limiter_processes(limiter),
     };
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        stats->policies += limiter_decides_by(limiter, id);
+    for (uint32_t id = 0; id < stats->policies; id++)
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
-    }
     if (!scan)
         return;
-    const uint64_t clock = limiter_now(limiter);
-    const tick_t now = tick_of(clock);
+    tick_t now = tick_of(limiter_now(limiter));
     for (uint64_t line = 0; line < table->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
             struct slot *slot = &table->lines[line].slots[i];
             uint64_t tag = atomic_load_acquire(&slot->tag);
             uint64_t state = atomic_load_relaxed(&slot->state);
-            struct override_told told;
             stats->used += tag != 0;
             stats->live += stint_slot_live(limiter, tag, state, now);
-            if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
-                continue;
-            stats->overrides += told.set;
-            stats->barred += told.set && told.limit == 0;
-            stats->banned += !told.set;
         }
     }
 }
@@ -69,7 +61,7 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
-    if (!limiter_decides_by(limiter, id))
+    if (limiter_policy(limiter, id) == NULL)
         return stint_failed(ENOENT, "there is no policy of that id");
     struct stint_policy_stats seen = {
         .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),
@@ -81,11 +73,6 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         .charged = stint_limiter_counted(limiter, id, COUNT_CHARGED),
         .refunded = stint_limiter_counted(limiter, id, COUNT_REFUNDED),
     };
-    const uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion);
-    if (companion != 0) {
-        seen.bans = stint_limiter_counted(limiter, companion - 1, COUNT_BANNED);
-        seen.strikes_lost = stint_limiter_counted(limiter, companion - 1, COUNT_STRIKE_LOST);
-    }
     stint_struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }

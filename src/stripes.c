@@ -4,7 +4,6 @@
  * refusal. */
 #include "stripes.h"
 
-#include "overrides.h"
 #include "refund.h"
 #include "settle.h"
 
@@ -360,11 +359,7 @@ bool stint_decision_settle(struct decision *decision, struct stint_verdict *verd
     if (traits_striped(decision->terms.traits))
         return stripes_decide(decision, verdict);
     stint_slot_settle(decision);
-    bool allowed = decision_end(decision, verdict);
-    if (strikes(decision))
-        stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now,
-                     verdict);
-    return allowed;
+    return decision_end(decision, verdict);
 }
 
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
