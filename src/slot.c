@@ -14,8 +14,8 @@ uint64_t stint_test_removed;
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick) {
     tick_t start = policy->start, length = policy->length;
-    if ((flags & STINT_START_PER_KEY) != 0) /* whole ticks later, from the hash alone */
-        start += (tick_t)part_of(mix(hash, 1), (uint64_t)length);
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(hash, length);
     tick_t end = window_end(tick, start, length);
     limiter_raise_latest_begin(limiter, end - length);
     return end;
@@ -32,6 +32,22 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
         (uint64_t)end != atomic_load_relaxed(&policy->current_end))
         atomic_store_release(&policy->current_end, (uint64_t)end);
     return end;
+}
+
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
+
+uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now, uint32_t why) {
+    struct stint_request same = *request;
+
+    /* Each round but the first: the policy was replaced once more. */
+    while (why == STINT_UNKNOWN_POLICY) {
+        same.policy = stint_limiter_policy_now(limiter, request->policy);
+        if (same.policy == POLICY_NONE)
+            break;
+        why = decision_begin(decision, limiter, &same, now, nothing_known);
+    }
+    return why;
 }
 
 /* ---- 5  Charge: what a fetch-add was that met something else --------------------------------- */
