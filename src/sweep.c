@@ -11,10 +11,10 @@
  * are there:
  *   - The tombstone ends after the watermark of the shard. Every occupant before the key was over
  *     by then (claim.c, watermark_raise), so the slot never has an end of theirs again.
- *   - A thread that still decides by the policy compares the tag in each swap, and commits no claim
- *     (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end that it
- *     expects, if the slot has gone to that key since the thread has seen room: then a token of that
- *     key is granted in its stead (B).
+ *   - A thread that still decides by the policy compares the tag in each swap, and commits no
+ *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
+ *     that it expects, if the slot has gone to that key since the thread has seen room: then a
+ *     token of that key is granted in its stead (B).
  *   - A search that has seen the slot live may call the table full once more.
  *
  * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
@@ -39,9 +39,11 @@ static void slot_sweep(const struct stint_limiter *limiter, const uint64_t *wate
         if (!state_pending(state) && end > next)
             end = next;
         const uint64_t expected[2] = {tag, state};
+        uint64_t used = 0;
         /* Full: whoever adds to it, because it still has the end that he saw, is not granted. */
-        const uint64_t tombstone[2] = {table_tombstone(&limiter->table),
-                                       state_of(end, GUARDED(SWEEP_FULL) ? STINT_LIMIT_MAX : 0)};
+        if (GUARDED(SWEEP_FULL))
+            used = STINT_LIMIT_MAX;
+        const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
         /* I2 */
         if (atomic_cas2_seq(slot, expected, tombstone))
             return;

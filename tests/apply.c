@@ -284,8 +284,8 @@ TEST(test_room_after_remove) {
     stint_close(limiter);
 }
 
-/* What is left of a policy that is gone, if somebody died before he swept: the first to be replaced,
- * and free when its window is over. */
+/* What is left of a policy that is gone, if somebody died before he swept: the first to be
+ * replaced, and free when its window is over. */
 TEST(test_slots_that_stayed) {
     struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
     apply(limiter, "9/minute name=x smooth\n9/minute name=y", 0, NULL);

@@ -399,8 +399,8 @@ static void see_it_again(void) {
            "A: a window that is none of the key's");
 }
 
-/* Policy TWO is replaced by one whose windows are as long as these. Its old tokens are counted here,
- * as the log knows one window of that end only. */
+/* Policy TWO is replaced by one of other windows. Its tokens are counted here, as the log takes
+ * windows with one end for one. */
 static unsigned old_granted;
 
 static void replace_two(const char *text) {
