@@ -112,8 +112,8 @@
  *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
  *    never written to. stint_resize gives a table another shape, also one of 0.1.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
- *    with other numbers it is -EEXIST, and stint_policy_change changes it for all. They stay when
- *    nobody uses them.
+ *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
+ *    for all. They stay when nobody uses them, until they are removed.
  *  - Windows that ended while nobody ran are over, as if somebody had watched. So are those that a
  *    wrong clock has left far ahead, when a file is opened that nobody else has open (unless most
  *    are: then it is this clock that is wrong).
@@ -149,8 +149,8 @@
  *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
- *    ENOSPC   max_policies policies exist, the file system of options.path has no room, or live
- *             keys do not fit into a table that is to be resized
+ *    ENOSPC   max_policies ids of policies are taken, the file system of options.path has no room,
+ *             or live keys do not fit into a table that is to be resized
  *    ENOENT   no such policy, no such directory, no table to attach to, or no labels in it
  *    EAGAIN   the system has no random bytes to give for the secret
  *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
@@ -465,8 +465,8 @@ STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_po
  * Returns the length of the whole text as snprintf does; -EINVAL if the policy is not valid. */
 STINT_API int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size);
 
-/* Adds a policy. It takes effect at once and cannot be removed. One that is there, by name and by
- * all its numbers, is not added again.
+/* Adds a policy. It takes effect at once. One that is there, by name and by all its numbers, is not
+ * added again.
  *   id  receives its id, 0 .. max_policies - 1; may be NULL (stint_policy_find tells it later)
  * Returns 0; -EINVAL, -EEXIST (the name is that of a policy with other numbers), -ENOSPC, -EBUSY,
  * -EPROTO. */
@@ -480,7 +480,8 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * stripe that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
  *           STINT_START_FIRST and STINT_SMOOTH must be what they are. All else may change, but a
- *           policy that has ever counted refusals cannot come to carry tokens over
+ *           policy that has ever counted refusals cannot come to carry tokens over. For these
+ *           stint_policies_apply replaces the policy
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
@@ -490,6 +491,83 @@ STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
  * Arguments and Returns as for stint_policy_change. */
 STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                                         const struct stint_policy *policy);
+
+/* Takes a policy away, at once: from now on requests by its id are refused (STINT_UNKNOWN_POLICY),
+ * and its slots are free. A policy that is added later by the same name is another one, with
+ * another id and nothing used.
+ *
+ * The id itself becomes free when a process opens the table's file and nobody else has it open. So
+ * no process that decides ever holds an id that has become another policy's. One that only reads
+ * (STINT_READ_ONLY), from before to after, may: let it ask by the name again. In private memory,
+ * and in memory that was given (stint_open_in), the id stays taken.
+ *
+ * Who was in the middle of a decision goes on by the policy that he has read. In the slot that he
+ * has seen he may count a token for the key that has it by then (B), which is not counted as stray.
+ *   id  its id, or one that leads to it (stint_policies_apply)
+ * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
+ * Cost: reads every slot, about 0.1 s for 10 million keys. */
+STINT_API int stint_policy_remove(struct stint_limiter *limiter, uint32_t id);
+
+/* stint_policies_apply's flags, or-ed together */
+enum stint_apply_flags {
+    /* Check the text, and tell what would be done. Change nothing. */
+    STINT_DRY_RUN = 1 << 0,
+    /* Remove the policies that the text does not name. */
+    STINT_PRUNE = 1 << 1,
+};
+
+/* stint_change.kind */
+enum stint_change_kind {
+    STINT_POLICY_UNCHANGED = 0, /* it is there, as the text says */
+    STINT_POLICY_ADDED = 1,
+    STINT_POLICY_CHANGED = 2,  /* what was used stays used, as by stint_policy_change */
+    STINT_POLICY_REPLACED = 3, /* another policy has its name, and counts anew */
+    STINT_POLICY_REMOVED = 4,
+};
+
+/* What stint_policies_apply tells of a policy. */
+struct stint_change {
+    size_t size;      /* sizeof(struct stint_change) of the library */
+    uint32_t kind;    /* enum stint_change_kind */
+    uint32_t id;      /* its id when all is done; UINT32_MAX: it would get one (STINT_DRY_RUN) */
+    const char *name; /* by which it is found */
+    const char *text; /* as it is to be, in the text notation; NULL: it is removed */
+    const char *was;  /* as it was; NULL: it was not there */
+    uint64_t decided; /* decisions that were made by it, as it was: how much it was in use */
+};
+
+/* Makes the policies of the table those of a text. All lines are parsed and checked first; if one
+ * is wrong, or there is no room for all, nothing is changed. Then the policies change one by one,
+ * each at once, in the order of the text; removals come last. If the process is killed on the way,
+ * each policy is as it was or as it is to be, and applying the text again finishes.
+ *
+ * A policy is found by its name (one without is named by its rate). Where stint_policy_change could
+ * make it what the text says, it is changed. Else it is replaced: by another policy of that name,
+ * with an id of its own, that counts anew. The old id leads to the new one from that instant on, in
+ * every call. So servers that hold it go on, by the new policy, and those that have the new id
+ * share its counts with them, to the token (A to I). Each request reads that anew, those of one
+ * batch, too. A replacement takes one of max_policies; the old id becomes free as that of a removed
+ * policy does.
+ *
+ * What the old policy granted is not given back to the new one: a refund by the old id does nothing
+ * if the old policy may have granted tokens in a window with that end, though the new one may have,
+ * too.
+ *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
+ *            and comments from a # at the line's beginning or after a blank, to the line's end
+ *   flags    STINT_DRY_RUN | STINT_PRUNE
+ *   wrong    NULL, or on -EINVAL and -ENOSPC of a line receives the character in `text` that is
+ *            wrong, else NULL; stint_reason names the line
+ *   told     NULL, or called with each line's change, in order, and with the removals, when all is
+ *            done. What it is given is valid during the call. It may call any function
+ *   context  handed to it
+ * Returns 0; -EINVAL, -ENOSPC (more than max_policies), -ENOMEM, -EBUSY, -EPROTO, -EROFS (by a
+ * read-only handle, which cannot take the lock; STINT_DRY_RUN, too).
+ * Cost: some microseconds for each policy. If some were removed or replaced since the table was
+ * opened by somebody alone, also that of stint_policy_remove. */
+STINT_API STINT_CHECKED int
+stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
+                     const char **wrong,
+                     void (*told)(void *context, const struct stint_change *change), void *context);
 
 /* Finds a policy by its name.
  *   id  receives its id; may be NULL, which asks whether there is one
@@ -546,7 +624,7 @@ enum stint_verdict_flags {
     STINT_UNTRACKED = 1 << 2,
     /* The table was full: another key lost its slot to this one. */
     STINT_REPLACED = 1 << 3,
-    /* There is no such policy: refused, retry_after STINT_NEVER, all else 0. */
+    /* There is no such policy, or it was removed: refused, retry_after STINT_NEVER, all else 0. */
     STINT_UNKNOWN_POLICY = 1 << 4,
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
@@ -741,6 +819,7 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
     STINT_NONNULL(1);
 
 /* Gives back tokens that were taken, or charged, for work that was not done.
+ *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
@@ -792,7 +871,7 @@ struct stint_stats {
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
     uint64_t resets;         /* calls of stint_reset that found their key */
     uint32_t shards;
-    uint32_t policies;     /* policies added */
+    uint32_t policies;     /* policies that there are */
     uint64_t bad_requests; /* requests refused because they made no sense */
     uint32_t processes;    /* that decide by the table and have counters of their own; those that
                             * died since the last set-up call too. 0 in private memory */

@@ -302,6 +302,18 @@ static inline uint64_t mix(uint64_t hash, uint64_t number) {
     return x ^ x >> 31;
 }
 
+/* A part of `whole` that a hash picks: uniform in [0, whole). */
+static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)hash * whole >> 64);
+}
+
+/* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
+ * computed from the hash alone. */
+static inline tick_t key_phase(stint_key key, tick_t length) {
+    return (tick_t)part_of(mix(key, 1), (uint64_t)length);
+}
+
 /* The hash by which a stripe of a key is found. */
 static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
     return stripe == 0 ? key : mix(key, stripe + 1);
@@ -328,12 +340,6 @@ static inline uint64_t stripe_base(stint_key key) {
 
 static inline stint_key stripe_base_key(uint64_t base) {
     return base * UINT64_C(0x9E3779B97F4A7C15);
-}
-
-/* A part of `whole` that a hash picks: uniform in [0, whole). */
-static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
-    __extension__ typedef unsigned __int128 wide;
-    return (uint64_t)((wide)hash * whole >> 64);
 }
 
 #endif

@@ -72,7 +72,8 @@ enum progress stint_claim_short(struct decision *decision) {
         return STALE;
     atomic_fence_acquire(); /* M8: the look, then the watermark */
     INSTANT(INSTANT_LOOKED);
-    if (GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now))
+    if (GUARD(SHORT_WATERMARK, (tick_t)atomic_load_relaxed(&shard->watermark) > now) ||
+        GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8: see stint_claim_resolve */
         return STALE;
     decision->flags = 0;
     /* I3. The state alone tells the claim: see above. */
@@ -202,7 +203,12 @@ static bool claim_stands(const struct decision *decision, const struct snapshot 
 }
 
 /* Commits a claim with this request's charge, whoever claimed it: by one CAS, whatever `used` is by
- * then. A stray add into a pending slot must not hold the commit up, and is dropped. */
+ * then. A stray add into a pending slot must not hold the commit up, and is dropped.
+ *
+ * If the key has no slot because its policy is gone, and its slots were swept (sweep.c), the claim
+ * is cancelled: what the key had used in this window is no longer known. The decision begins anew,
+ * by the policy that is there now. If the policy is seen to be there after the look, the sweep had
+ * not begun when the look was made. */
 enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
@@ -211,6 +217,13 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
     if (GUARD(PENDING, !claim_stands(decision, claim)))
         return STALE;
     INSTANT(INSTANT_LOOKED);
+    /* Loaded after the look (M8). */
+    if (GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) {
+        (void)claim_cancel(decision, claim->slot, claim->state);
+        decision->charge = (struct charge){0};
+        decision->flags = DECISION_GONE;
+        return DONE;
+    }
     tick_t tick = commit_tick(decision, state_id(claim->state));
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);

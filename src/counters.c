@@ -256,3 +256,8 @@ uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row
         total += atomic_load_relaxed(&lane_rows(limiter, lane)[row].count[counter]);
     return total;
 }
+
+void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row) {
+    for (uint32_t lane = 0; lane < limiter->lanes; lane++)
+        lane_rows(limiter, lane)[row] = (struct counters){0};
+}

@@ -61,6 +61,9 @@ uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
  * lanes, each read at an instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
+/* Begins the counters of a policy anew. Nobody else uses the table. */
+void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row);
+
 /* Adds one to a counter of the table. */
 static inline void limiter_count_table(const struct stint_limiter *limiter, uint32_t counter) {
     limiter_count(limiter, limiter->max_policies, counter);

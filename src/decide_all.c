@@ -50,9 +50,11 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
     if (why != 0)
+        why = stint_decision_begin_now(&decision, limiter, request, now, why);
+    if (why != 0)
         return stint_decision_void(limiter, why, verdict);
     decision.terms.part = part;
-    return stint_decision_settle(&decision, verdict);
+    return stint_decision_settle(&decision, request, verdict);
 }
 
 /* Asks what would become of a request if `before` tokens of its key had been taken. `would`
@@ -64,13 +66,15 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
     *would = 0;
+    if (why != 0)
+        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
         why = STINT_BAD_REQUEST;
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
     decision.terms.flags = (request->flags | STINT_PEEK) & ~(uint32_t)STINT_CHARGE;
     decision.terms.before = before;
-    bool fits = stint_decision_settle(&decision, verdict);
+    bool fits = stint_decision_settle(&decision, request, verdict);
     if (decision.charge.fits && (request->flags & STINT_PEEK) == 0)
         *would = decision.charge.total - decision.charge.used;
     return fits;
@@ -221,11 +225,13 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
         verdict->remaining = verdict->capacity - verdict->used;
         return true;
     }
-    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
-        return false; /* nobody takes a policy away */
+    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0) /* it is gone */
+        return part_decide(limiter, request, PART_QUIET, now, verdict);
     decision.terms.part = PART_QUIET;
     stint_slot_settle_added(&decision, part->slot, window, added);
-    return decision_end(&decision, verdict);
+    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
+               ? part_decide(limiter, request, PART_QUIET, now, verdict)
+               : decision_end(&decision, verdict);
 }
 
 /* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was
@@ -320,6 +326,13 @@ static NOINLINE bool too_many(struct stint_limiter *limiter, size_t n,
     return false;
 }
 
+/* What a group has come to that was asked for anew. */
+enum again { NOT_REPLACED, AGAIN_REFUSED, AGAIN_ALLOWED };
+
+static enum again group_by_replacements(struct stint_limiter *limiter,
+                                        const struct stint_request *requests, size_t n,
+                                        uint64_t now, struct stint_verdict *verdicts);
+
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
@@ -335,9 +348,16 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
     if (verdicts == NULL)
         verdicts = own;
     for (size_t i = 0; i < n; i++) {
-        if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i])))
+        if (UNLIKELY(!part_judge(limiter, &requests[i], now, parts, i, &verdicts[i]))) {
+            if (requests[i].policy < limiter->deciding &&
+                policy_gone(&limiter->policies[requests[i].policy])) {
+                enum again again = group_by_replacements(limiter, requests, n, now, verdicts);
+                if (again != NOT_REPLACED)
+                    return again == AGAIN_ALLOWED;
+            }
             (void)part_look(limiter, &requests[i], taken_before(requests, parts, i), now,
                             &verdicts[i], &parts[i].next);
+        }
         fit &= verdicts[i].allowed;
         last |= parts[i].last;
     }
@@ -364,6 +384,28 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
         else if (counts(&requests[i]))
             decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
     return true;
+}
+
+/* A part's policy has no decisions. If it was replaced, asks anew by the policies that are there
+ * now: parts of one key must find each other, whatever ids they have. Nothing was charged yet, nor
+ * counted. Not by stint_decide_all, which would no longer be inlined if it called itself. */
+static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
+                                                 const struct stint_request *requests, size_t n,
+                                                 uint64_t now, struct stint_verdict *verdicts) {
+    struct stint_request by_now[STINT_ALL_MAX];
+    bool replaced = false;
+
+    for (size_t i = 0; i < n; i++) {
+        by_now[i] = requests[i];
+        uint32_t id = stint_limiter_policy_now(limiter, requests[i].policy);
+        if (id == requests[i].policy || id == POLICY_NONE)
+            continue;
+        by_now[i].policy = id;
+        replaced = true;
+    }
+    if (!replaced)
+        return NOT_REPLACED;
+    return decide_group(limiter, by_now, n, now, verdicts) ? AGAIN_ALLOWED : AGAIN_REFUSED;
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,

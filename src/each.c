@@ -94,9 +94,8 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
 }
 
 /* What a slot holds by the limiter's clock, as a look at its key would tell. */
-static void slot_count(const struct telling *telling, const struct policy *policy, uint64_t hash,
-                       uint64_t state, struct stint_entry *entry) {
-    const uint32_t traits = (uint32_t)policy_traits(policy);
+static void slot_count(const struct telling *telling, const struct policy *policy, uint32_t traits,
+                       uint64_t hash, uint64_t state, struct stint_entry *entry) {
     const tick_t now = tick_of(telling->now), end = end_of(state_id(state), now);
     const struct decision decision = {
         .policy = &telling->limiter->policies[entry->policy],
@@ -151,10 +150,11 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
         return GO_ON;
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
-    if (policy == NULL)
+    const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
+    if (traits == 0) /* nobody's: it is gone, and was not swept yet (sweep.c) */
         return GO_ON;
-    slot_count(telling, policy, hash, state, &entry);
-    const bool striped = traits_striped((uint32_t)policy_traits(policy));
+    slot_count(telling, policy, traits, hash, state, &entry);
+    const bool striped = traits_striped(traits);
     if (!telling->whole)
         entry.flags |= STINT_ENTRY_KEY_PART | (striped ? STINT_ENTRY_KEY_STRIPE : 0);
     else if (striped)

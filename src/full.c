@@ -25,7 +25,10 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
     if (policy == NULL)
         return 0;
     uint64_t count = state_used(snapshot->state);
-    if (LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0)) /* as smooth ones do */
+    const uint64_t traits = policy_traits(policy);
+    if (UNLIKELY(traits == 0))
+        return 0;                              /* of a policy that is gone */
+    if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as smooth ones do */
         return count;
     struct rule rule = policy_rule(policy);
     return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);

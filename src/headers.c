@@ -35,7 +35,7 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     if (n > COUNT_MAX)
         return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
     for (size_t i = 0; i < n; i++)
-        if (limiter_policy(limiter, policies[i]) == NULL)
+        if (stint_limiter_policy_now(limiter, policies[i]) == POLICY_NONE)
             return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
     return 0;
 }

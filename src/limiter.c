@@ -4,6 +4,7 @@
 
 #include "limiter.h"
 #include "message.h"
+#include "testing.h"
 
 void stint_limiter_lock_make(pthread_mutex_t *lock) {
     pthread_mutexattr_t robust;
@@ -65,9 +66,58 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
     return (uint64_t)(window_end(0, policy->start, policy->length) + policy->length);
 }
 
+/* Ids are never used again while a process that decides has the table. So each of those that lead
+ * from one policy to the next is another: only in a damaged table are there more steps than
+ * policies. */
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
+    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
+        if (policy_traits(&limiter->policies[id]) != 0)
+            return id;
+        /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
+        id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
+    }
+    return POLICY_NONE;
+}
+
+/* Whether a policy that is gone may have decided on a key in the window with this end. One that
+ * began windows with first requests may have done so in any. */
+static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                           tick_t end) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const uint32_t flags = policy_rule(policy).flags;
+
+    /* Written before the policy was gone (M15). */
+    if (end > (tick_t)atomic_load_relaxed(&record->until))
+        return false;
+    if (record->calendar != 0)
+        return limiter_calendar_window(limiter, policy, end - 1).end == end;
+    if ((flags & STINT_START_FIRST) != 0)
+        return true;
+    tick_t start = policy->start;
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(key, policy->length);
+    return (end - start) % policy->length == 0;
+}
+
+uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                   tick_t end) {
+    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
+        if (policy_traits(&limiter->policies[id]) != 0)
+            return id;
+        if (limiter_policy(limiter, id) == NULL ||
+            GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
+            return POLICY_NONE;
+        id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1; /* M15 */
+    }
+    return POLICY_NONE;
+}
+
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        struct policy *policy = &limiter->policies[id];
+        struct policy *policy = limiter_policy(limiter, id);
+        if (policy == NULL) /* its id is free */
+            continue;
         uint64_t first = stint_limiter_hint_first(limiter, policy);
         /* I7: before latest_begin is lowered. */
         if (hint_begin(policy, atomic_load_relaxed(&policy->current_end)) > latest)

@@ -55,15 +55,18 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint32_t flags;          /* enum record_flags */
+    uint32_t alias; /* the policy that decides in this one's place, once this one is gone: its id +
+                     * 1; 0: none */
     /* What this version does not know yet, but for the calendar: 0. */
-    uint32_t alias;     /* the policy in whose place this one is asked for: its id + 1; 0: none */
     uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
                          * id + 1; 0: none */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
     uint32_t ban_after; /* windows in which a key was refused, until it is banned */
     uint64_t ban;       /* ns; 0: none */
-    uint64_t reserved[3];
+    uint64_t until;     /* of a policy that is gone: no window that it decided in ended after this
+                     * tick */
+    uint64_t reserved[2];
 };
 static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
 
@@ -139,6 +142,7 @@ struct header {
     uint64_t swept;      /* lines */
     uint64_t swept_from; /* latest when it began */
     uint64_t strays;     /* slots found */
+    uint64_t refilled;   /* times that a policy was added under an id that had been another's */
     /* Whose each lane of the counters is: 0: nobody's (of lane 0: it is for all). */
     _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX];
 };
@@ -304,8 +308,8 @@ static inline struct policy *limiter_tag_policy(const struct stint_limiter *limi
     return limiter_policy(limiter, tag_policy(&limiter->table, tag));
 }
 
-/* The traits and the capacity of a policy (charge.h, word 2 of a rule); 0: there is no such policy.
- * It is one word, so both are of one rule. */
+/* The traits and the capacity of a policy (charge.h, word 2 of a rule). It is one word, so both are
+ * of one rule. 0: no decision is made by it, as there is no such policy, or it is gone. */
 static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))
@@ -327,6 +331,23 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return rule_unpack(words);
 }
+
+/* Whether a policy was removed or replaced: it was there, and no decision is made by it. */
+static inline bool policy_gone(const struct policy *policy) {
+    return atomic_load_acquire(&policy->version) != 0 && policy_traits(policy) == 0; /* M15 */
+}
+
+#define POLICY_NONE UINT32_MAX
+
+/* The id of the policy that decides for those who ask by this id: itself; if it was replaced, the
+ * newest in its place. POLICY_NONE: there is none. */
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
+
+/* Likewise, for tokens of a key that were taken by this id in the window with that end (tick).
+ * POLICY_NONE, too, if they may have been taken by a policy that is gone: then they are in nobody's
+ * count. */
+uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                   tick_t end);
 
 /* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
 int stint_limiter_shards_check(const struct stint_limiter *limiter);

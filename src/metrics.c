@@ -8,6 +8,7 @@
 
 #include "counters.h"
 #include "message.h"
+#include "policy.h"
 #include "stats.h"
 #include "text.h"
 
@@ -116,8 +117,33 @@ static_assert((STINT_POLICIES_MAX + 64) * (2 + LENGTH(outcomes) + LENGTH(policy_
 /* A text, and what all of its samples have. */
 struct metrics {
     struct text text;
-    char labels[LABELS_MAX + 1]; /* a="b",c="d"; empty: none */
+    char labels[LABELS_MAX + 1];                /* a="b",c="d"; empty: none */
+    uint64_t told[STINT_POLICIES_MAX / 64 + 1]; /* a bit for each policy that has samples */
 };
+
+static bool is_told(const struct metrics *metrics, uint32_t id) {
+    return (metrics->told[id / 64] >> id % 64 & 1) != 0;
+}
+
+/* Picks the policies of which the text tells, once, so that all families have the same. No two have
+ * one name: of a policy that is being replaced, or was since it was picked, and its replacement,
+ * one is left out. */
+static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    for (uint32_t id = 0; id < count; id++)
+        if (policy_traits(&limiter->policies[id]) != 0)
+            metrics->told[id / 64] |= UINT64_C(1) << id % 64;
+    for (uint32_t id = 0; id < count; id++) {
+        if (!is_told(metrics, id))
+            continue;
+        /* Written before the replacement's version, as the traits after it (M15). */
+        uint32_t other = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        if (policy_traits(&limiter->policies[id]) == 0)
+            metrics->told[id / 64] &= ~(UINT64_C(1) << id % 64);
+        else if (other != 0 && other <= count)
+            metrics->told[(other - 1) / 64] &= ~(UINT64_C(1) << (other - 1) % 64);
+    }
+}
 
 /* ---- The labels of all samples --------------------------------------------------------------- */
 
@@ -237,20 +263,24 @@ static void add_table(struct metrics *metrics, const struct stint_stats *stats, 
     }
 }
 
-/* The limits and windows of the first `count` policies. */
+/* The limits and windows of those of the first `count` policies that are told of. */
 static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
                          uint32_t count) {
-    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_policy policy;
 
     add_family(metrics, &limit_family);
     for (uint32_t id = 0; id < count; id++) {
-        (void)stint_policy_get(limiter, id, &policy); /* it exists: none is ever removed */
+        if (!is_told(metrics, id))
+            continue;
+        policy = stint_policy_read(limiter, id);
         add_sample(metrics, &limit_family, policy.name, NULL);
         add_value(&metrics->text, policy.limit);
     }
     add_family(metrics, &window_family);
     for (uint32_t id = 0; id < count; id++) {
-        (void)stint_policy_get(limiter, id, &policy);
+        if (!is_told(metrics, id))
+            continue;
+        policy = stint_policy_read(limiter, id);
         if (policy.calendar != 0)
             continue;
         add_sample(metrics, &window_family, policy.name, NULL);
@@ -262,7 +292,7 @@ static void add_decisions(struct metrics *metrics, const struct stint_limiter *l
                           uint32_t count) {
     add_family(metrics, &decisions_family);
     for (uint32_t id = 0; id < count; id++) {
-        for (size_t i = 0; i < LENGTH(outcomes); i++) {
+        for (size_t i = 0; i < LENGTH(outcomes) && is_told(metrics, id); i++) {
             add_sample(metrics, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
             add_value(&metrics->text, stint_limiter_counted(limiter, id, outcomes[i].counter));
         }
@@ -270,6 +300,8 @@ static void add_decisions(struct metrics *metrics, const struct stint_limiter *l
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
         add_family(metrics, &policy_families[i].family);
         for (uint32_t id = 0; id < count; id++) {
+            if (!is_told(metrics, id))
+                continue;
             add_sample(metrics, &policy_families[i].family, limiter->records[id].name, NULL);
             add_value(&metrics->text,
                       stint_limiter_counted(limiter, id, policy_families[i].counter));
@@ -309,8 +341,10 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
     const bool scan = (options->flags & STINT_METRICS_NO_SCAN) == 0;
     stint_stats_read(limiter, &stats, scan);
     add_table(&metrics, &stats, scan);
-    add_policies(&metrics, limiter, stats.policies);
-    add_decisions(&metrics, limiter, stats.policies);
+    const uint32_t count = limiter_policy_count(limiter);
+    policies_pick(&metrics, limiter, count);
+    add_policies(&metrics, limiter, count);
+    add_decisions(&metrics, limiter, count);
     if ((options->flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);

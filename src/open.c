@@ -10,9 +10,11 @@
 #include "layout2.h"
 #include "memory.h"
 #include "message.h"
+#include "names.h"
 #include "open.h"
 #include "policy.h"
 #include "slot.h"
+#include "sweep.h"
 
 /* Counters of all lanes together, when there are so many policies that 64 lanes would be more.
  */
@@ -379,6 +381,8 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         }
         stint_policies_repair(limiter);
         stint_limiter_lanes_reclaim(limiter, alone);
+        if (alone && stint_sweep(limiter)) /* nobody has their ids any more */
+            stint_policies_free(limiter);
         if (alone && limiter->memory.shared)
             latest_lower(limiter);
     }

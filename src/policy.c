@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Policies: add, change, find, get. Set-up functions: they take the table's lock, which no
- * decision takes. Decisions read a rule, or its traits, by the policy's version (limiter.h); the
- * hot path reads what policy_heat makes of it. */
+ * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
+ * which no decision takes. Decisions read a rule, or its traits, by the policy's version
+ * (limiter.h); the hot path reads what policy_heat makes of it.
+ */
 #include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "counters.h"
 #include "message.h"
+#include "names.h"
 #include "notation.h"
 #include "policy.h"
 #include "policy_check.h"
@@ -66,6 +66,15 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
     return calendar_trait(limiter, id) | (atomic_load_relaxed(refusals) != 0 ? TRAIT_REFUSALS : 0);
 }
 
+/* What the hot path reads of a policy. Window 0: it is not for it. */
+static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
+    INSTANT(INSTANT_SET_UP);
+    /* M10: the largest limit was raised before. */
+    atomic_store_relaxed(&policy->hot_capacity, capacity);
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_window, window); /* M10 */
+}
+
 /* Lets the hot path decide, if the rule is for it. It is not if each key has a window of its own,
  * two counts in one, or several slots, or windows are of different lengths. Nor if a count past the
  * capacity would be carried over, or if the verdict says more. */
@@ -74,33 +83,52 @@ static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
-    /* M10: the largest limit was raised before. */
-    atomic_store_relaxed(&policy->hot_capacity, hot ? rule->capacity : 0);
-    atomic_store_relaxed(&policy->hot_window, hot ? policy->window : 0);
+    hot_write(policy, hot ? policy->window : 0, hot ? rule->capacity : 0);
 }
 
-/* Writes the rule, and what the hot path reads of it. The store of the version makes a new policy
- * known, and changes one that exists, at once. Meanwhile the hot path is not for it: if this
- * process dies here, the policy is slower, but still by one whole rule. */
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    struct policy *policy = &limiter->policies[id];
-    uint64_t words[RULE_WORDS];
+/* Writes a rule. The store of the version makes a new policy known, and changes one that exists, at
+ * once. Meanwhile the hot path is not for it: if this process dies here, the policy is slower, but
+ * still by one whole rule. */
+static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
     /* Under the lock: M12, M14 are for those who read. */
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
+    hot_write(policy, 0, 0);
+    for (uint32_t i = 0; i < RULE_WORDS; i++) {
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
+    }
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&policy->version, version); /* M12 */
+}
+
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    uint64_t words[RULE_WORDS];
+
     rule_pack(rule, words);
     words[RULE_TRAITS] = traits_of(rule, policy_raise(limiter, id, rule));
-    /* Not hot while the rule is written, M14 and M12. */
-    atomic_store_relaxed(&policy->hot_capacity, 0);
-    atomic_store_relaxed(&policy->hot_window, 0);
-    for (uint32_t i = 0; i < RULE_WORDS; i++)
-        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
-    atomic_store_release(&policy->version, version);                    /* M12 */
+    words_write(&limiter->policies[id], words);
     policy_heat(limiter, id, rule);
 }
 
-/* The name that the policy will have: its own, or its rate in the text notation. */
-static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
+/* No decision is made by a policy from now on: its next rule has no traits. Whoever asks by its id
+ * is led to the one that its record names, or refused. A thread that has read the rule before goes
+ * on by it, in slots that are nobody's any more. */
+static void policy_end(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+    const struct rule rule = policy_rule(policy);
+    /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
+    const tick_t until = tick_of(limiter_now(limiter)) + policy->length + ALLOWANCE_TICKS;
+    uint64_t words[RULE_WORDS];
+
+    rule_pack(&rule, words);
+    words[RULE_TRAITS] = 0;
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
+    words_write(policy, words);
+}
+
+void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
     memset(name, 0, STINT_NAME_SIZE);
     if (policy->name[0] == '\0')
         stint_rate_format(policy, name, STINT_NAME_SIZE);
@@ -108,64 +136,9 @@ static void name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE
         memcpy(name, policy->name, strlen(policy->name));
 }
 
-/* Ids by name, so that many policies are not compared with each other. Names are written once, in
- * the order of ids, by any process: whoever looks puts in what came since. At most half of the
- * places are taken. */
-struct names {
-    pthread_mutex_t lock;
-    uint32_t known; /* ids below are in */
-    uint32_t places;
-    uint32_t ids[]; /* each plus one, in the first free place from its hash on; 0: free */
-};
+#define REPLACE_IT ": stint_policies_apply replaces a policy under its name, which then counts anew"
 
-struct names *stint_names_make(uint32_t max_policies) {
-    uint32_t places = 2;
-    while (places < 2 * max_policies)
-        places *= 2;
-    struct names *names = calloc(1, sizeof(*names) + places * sizeof(names->ids[0]));
-    if (names == NULL)
-        return NULL;
-    names->places = places;
-    (void)pthread_mutex_init(&names->lock, NULL);
-    return names;
-}
-
-void stint_names_free(struct names *names) {
-    (void)pthread_mutex_destroy(&names->lock);
-    free(names);
-}
-
-/* The place of a name, or the free one where it would be. */
-static uint32_t *name_place(const struct stint_limiter *limiter, const char *name) {
-    struct names *names = limiter->names;
-    uint64_t hash = 0;
-
-    for (size_t i = 0; i < STINT_NAME_SIZE && name[i] != '\0'; i++)
-        hash = mix(hash, (unsigned char)name[i]);
-    for (;; hash++) {
-        uint32_t *place = &names->ids[hash & (names->places - 1)];
-        if (*place == 0 || strncmp(limiter->records[*place - 1].name, name, STINT_NAME_SIZE) == 0)
-            return place;
-    }
-}
-
-/* Id of the policy of that name among the first `count`, or -1. */
-static int find_name(const struct stint_limiter *limiter, uint32_t count, const char *name) {
-    struct names *names = limiter->names;
-
-    (void)pthread_mutex_lock(&names->lock);
-    for (; names->known < count; names->known++) {
-        uint32_t *place = name_place(limiter, limiter->records[names->known].name);
-        if (*place == 0) /* else the first of that name stays the one that is found */
-            *place = names->known + 1;
-    }
-    int found = (int)*name_place(limiter, name) - 1;
-    (void)pthread_mutex_unlock(&names->lock);
-    return found;
-}
-
-/* What a policy is, by its parts in the table. */
-static struct stint_policy policy_read(const struct stint_limiter *limiter, uint32_t id) {
+struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
     struct rule rule = policy_rule(policy);
@@ -188,17 +161,19 @@ static struct stint_policy policy_read(const struct stint_limiter *limiter, uint
 }
 
 struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
-    struct stint_policy policy = policy_read(limiter, id);
+    uint32_t now = stint_limiter_policy_now(limiter, id);
+    if (now == POLICY_NONE) /* it was there a moment ago */
+        now = id;
+    struct stint_policy policy = stint_policy_read(limiter, now);
 
-    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+    if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
 }
 
-/* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
-static const char *difference(const struct stint_limiter *limiter, uint32_t id,
-                              const struct stint_policy *policy) {
-    const struct stint_policy old = policy_read(limiter, id);
+const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
+                                    const struct stint_policy *policy) {
+    const struct stint_policy old = stint_policy_read(limiter, id);
     struct rule rule = rule_of(policy), old_rule = rule_of(&old);
 
     return rule.limit != old_rule.limit                 ? "limit"
@@ -215,8 +190,29 @@ static const char *difference(const struct stint_limiter *limiter, uint32_t id,
                                                         : NULL;
 }
 
-/* Takes the lock, and on the way takes lanes of the dead back. */
-static int set_up_begin(struct stint_limiter *limiter) {
+const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
+                               const struct stint_policy *policy) {
+    const struct policy *old = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const struct rule rule = rule_of(policy), old_rule = policy_rule(old);
+
+    if (policy->calendar != record->calendar || policy->offset != record->offset)
+        return "policy.calendar and policy.offset cannot change" REPLACE_IT;
+    if (longest_of(policy) != old->length)
+        return "policy.window cannot change" REPLACE_IT;
+    if (policy->start / (int64_t)STINT_TICK_NS != old->start)
+        return "policy.start cannot change" REPLACE_IT;
+    if (rule.stripes != old_rule.stripes)
+        return "policy.stripes cannot change" REPLACE_IT;
+    if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) != 0)
+        return "STINT_START_PER_KEY, STINT_START_FIRST and STINT_SMOOTH cannot change" REPLACE_IT;
+    if (record->refusals_count != 0 && rule_carries(&rule))
+        return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
+               "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
+    return NULL;
+}
+
+int stint_policies_begin(struct stint_limiter *limiter) {
     if (limiter->memory.read_only)
         return stint_failed(EROFS, READ_ONLY);
     int error = stint_policies_lock(limiter);
@@ -225,43 +221,78 @@ static int set_up_begin(struct stint_limiter *limiter) {
     return error;
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t *added_id) {
-    uint32_t id = limiter_policy_count(limiter);
-    char name[STINT_NAME_SIZE];
-
-    name_of(policy, name);
-    int old = find_name(limiter, id, name);
-    if (old >= 0) {
-        const char *what = difference(limiter, (uint32_t)old, policy);
-        if (what != NULL)
-            return stint_failed_with(EEXIST,
-                                     "a policy named %s exists with another %s: if that is to be "
-                                     "changed, stint_policy_change does it",
-                                     name, what);
-        *added_id = (uint32_t)old;
-        return 0;
-    }
-    if (id == limiter->max_policies)
-        return stint_failed(ENOSPC, "options.max_policies policies have been added");
-    struct rule rule = rule_of(policy);
+void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
+                         uint32_t id) {
+    const uint32_t count = limiter_policy_count(limiter);
     struct policy *added = &limiter->policies[id];
-    limiter->records[id] =
-        (struct policy_record){0}; /* whoever died here may have left something */
-    memcpy(limiter->records[id].name, name, sizeof(name));
-    limiter->records[id].flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
-    limiter->records[id].calendar = policy->calendar;
-    limiter->records[id].offset = policy->offset;
+    struct policy_record *record = &limiter->records[id];
+    const struct rule rule = rule_of(policy);
+
+    INSTANT(INSTANT_SET_UP);
+    *record = (struct policy_record){0}; /* whoever died here may have left something */
+    INSTANT(INSTANT_SET_UP);
+    stint_policy_name_of(policy, record->name);
+    record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
+    INSTANT(INSTANT_SET_UP);
+    record->calendar = policy->calendar;
+    record->offset = policy->offset;
     added->length = longest_of(policy);
     added->start = policy->start / (int64_t)STINT_TICK_NS;
     added->window = tick_ns(added->length);
+    INSTANT(INSTANT_SET_UP);
     added->reciprocal = reciprocal_of(added->window);
     added->largest = 0;
     added->reserved = 0;
     added->current_end = stint_limiter_hint_first(limiter, added);
     limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
     rule_write(limiter, id, &rule);
-    atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
+    INSTANT(INSTANT_SET_UP);
+    if (id == count)
+        atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
+    else
+        stint_names_refilled(limiter, id);
+}
+
+void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
+                          const struct stint_policy *policy) {
+    const struct rule rule = rule_of(policy);
+    rule_write(limiter, id, &rule);
+}
+
+/* In this order, so that a death leaves the old policy, or the new one for both ids (policy_mend).
+ * Until the last step decisions are made by the old one, which its name finds, too. */
+void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
+                          const struct stint_policy *policy, uint32_t id) {
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
+    stint_policy_create(limiter, policy, id);
+    policy_end(limiter, old);
+}
+
+void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
+    policy_end(limiter, id);
+}
+
+static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *added_id) {
+    char name[STINT_NAME_SIZE];
+
+    stint_policy_name_of(policy, name);
+    int old = stint_names_find(limiter, name);
+    if (old >= 0) {
+        const char *what = stint_policy_difference(limiter, (uint32_t)old, policy);
+        if (what != NULL)
+            return stint_failed_with(EEXIST,
+                                     "a policy named %s exists with another %s: if that is to be "
+                                     "changed, stint_policy_change or stint_policies_apply does it",
+                                     name, what);
+        *added_id = (uint32_t)old;
+        return 0;
+    }
+    uint32_t id = stint_names_free_id(limiter);
+    if (id == limiter->max_policies)
+        return stint_failed(ENOSPC, NO_ROOM);
+    stint_policy_create(limiter, policy, id);
     *added_id = id;
     return 0;
 }
@@ -274,7 +305,7 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
     if (error == 0)
-        error = set_up_begin(limiter);
+        error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
     error = add_locked(limiter, policy, id == NULL ? &ignored : id);
@@ -282,19 +313,18 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *p
     return error;
 }
 
-/* Whether what stays as it is in a policy that exists is the same in another. */
-static int change_check(const struct rule *old, const struct rule *rule, bool refusals_counted) {
-    if (rule->stripes != old->stripes)
-        return stint_failed(EINVAL, "policy.stripes cannot change: add another policy");
-    if (((rule->flags ^ old->flags) & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) != 0)
-        return stint_failed(EINVAL,
-                            "STINT_START_PER_KEY, STINT_START_FIRST and STINT_SMOOTH cannot "
-                            "change: add another policy");
-    if (refusals_counted && rule_carries(rule))
-        return stint_failed(EINVAL,
-                            "policy.capacity above the limit, and max_reserved, cannot come to a "
-                            "policy that has ever counted refusals: they would be carried over as "
-                            "debts");
+static int change_locked(struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *policy, bool only_check) {
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
+    const char *stays = stint_policy_stays(limiter, id, policy);
+    if (stays != NULL)
+        return stint_failed(EINVAL, stays);
+    if (!only_check)
+        stint_policy_rewrite(limiter, id, policy);
     return 0;
 }
 
@@ -304,28 +334,11 @@ static int change(struct stint_limiter *limiter, uint32_t id, const struct stint
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     int error = stint_policy_check(policy);
+    if (error == 0)
+        error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    struct policy *changed = limiter_policy(limiter, id);
-    if (changed == NULL)
-        return stint_failed(ENOENT, "there is no policy of that id");
-    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
-        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    if (policy->calendar != limiter->records[id].calendar ||
-        policy->offset != limiter->records[id].offset)
-        return stint_failed(EINVAL,
-                            "policy.calendar and policy.offset cannot change: add another policy");
-    if (longest_of(policy) != changed->length)
-        return stint_failed(EINVAL, "policy.window cannot change: add another policy");
-    if (policy->start / (int64_t)STINT_TICK_NS != changed->start)
-        return stint_failed(EINVAL, "policy.start cannot change: add another policy");
-    error = set_up_begin(limiter);
-    if (error != 0)
-        return error;
-    struct rule rule = rule_of(policy), old = policy_rule(changed);
-    error = change_check(&old, &rule, limiter->records[id].refusals_count != 0);
-    if (error == 0 && !only_check)
-        rule_write(limiter, id, &rule);
+    error = change_locked(limiter, id, policy, only_check);
     stint_limiter_unlock(limiter);
     return error;
 }
@@ -346,16 +359,14 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
-    /* M15 */
-    if (atomic_load_acquire(&policy->version) == 0 || policy->largest > LARGEST_MAX ||
-        record->name[0] == '\0' || policy->length < 1 ||
+    if (policy->largest > LARGEST_MAX || record->name[0] == '\0' || policy->length < 1 ||
         policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
         policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
         policy->start < INT64_MIN / (int64_t)STINT_TICK_NS ||
         policy->window != tick_ns(policy->length) ||
         policy->reciprocal != reciprocal_of(policy->window))
         return false;
-    const struct stint_policy read = policy_read(limiter, id);
+    const struct stint_policy read = stint_policy_read(limiter, id);
     if (longest_of(&read) != policy->length)
         return false;
     struct rule rule = policy_rule(policy), right = rule_of(&read);
@@ -363,8 +374,10 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     rule_pack(&rule, words);
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] = traits_of(&right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) |
-                                                     calendar_trait(limiter, id));
+    right_words[RULE_TRAITS] =
+        policy_gone(policy) ? 0
+                            : traits_of(&right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) |
+                                                    calendar_trait(limiter, id));
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
@@ -372,9 +385,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = limiter->policies[id].reserved |
-                       (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->alias |
-                       record->companion | record->ban_after | record->ban |
-                       (record->calendar > STINT_CALENDAR_YEAR);
+                       (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->companion |
+                       record->ban_after | record->ban | (record->calendar > STINT_CALENDAR_YEAR);
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
         unknown |= record->reserved[i];
@@ -388,32 +400,71 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
         return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
     for (uint32_t id = 0; id < count; id++) {
+        if (limiter_policy(limiter, id) == NULL) /* free */
+            continue;
         if (!policy_known(limiter, id))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
-        if (!policy_whole(limiter, id))
+        /* A reader may see it being written (M12; open.c, table_look). */
+        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        if (!policy_whole(limiter, id) || alias > limiter->max_policies)
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }
     return 0;
 }
 
+/* Finishes or takes back what somebody left half done with a policy. */
+static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+    struct policy_record *record = &limiter->records[id];
+
+    if (policy_gone(policy)) {
+        hot_write(policy, 0, 0);
+        return;
+    }
+    const struct rule rule = policy_rule(policy);
+    /* M10: after what policy_raise raises. */
+    atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
+                         traits_of(&rule, policy_raise(limiter, id, &rule)));
+    policy_heat(limiter, id, &rule);
+    if (record->alias == 0)
+        return;
+    /* It was to be replaced. If the other one is there, it is. */
+    const struct policy *other = limiter_policy(limiter, record->alias - 1);
+    if (record->alias - 1 != id && other != NULL && !policy_gone(other))
+        policy_end(limiter, id);
+    else
+        atomic_store_relaxed_32(&record->alias, 0); /* M12 */
+}
+
 void stint_policies_repair(struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
-    for (uint32_t id = 0; id < count; id++) {
-        struct rule rule = policy_rule(&limiter->policies[id]);
-        struct policy *policy = &limiter->policies[id];
-        /* M10: after what policy_raise raises. */
-        atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
-                             traits_of(&rule, policy_raise(limiter, id, &rule)));
-        policy_heat(limiter, id, &rule);
-    }
-    for (uint32_t id = count; id < limiter->max_policies; id++) {
+    /* First what was not yet a policy, and what free ids have kept. */
+    for (uint32_t id = 0; id < limiter->max_policies; id++) {
         /* Under the lock, as its writer (M12). */
-        if (atomic_load_relaxed(&limiter->policies[id].version) == 0)
+        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) == (id >= count))
             continue;
         memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
+        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+    }
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL)
+            policy_mend(limiter, id);
+}
+
+void stint_policies_free(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        struct policy *policy = &limiter->policies[id];
+        if (!policy_gone(policy))
+            continue;
+        stint_limiter_counters_clear(limiter, id);
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_release(&policy->version, 0); /* M12: then what else it was */
+        INSTANT(INSTANT_SET_UP);
+        memset(policy, 0, sizeof(*policy));
+        INSTANT(INSTANT_SET_UP);
         memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
     }
 }
@@ -428,6 +479,7 @@ int stint_policies_lock(struct stint_limiter *limiter) {
         error = stint_policies_check(limiter);
     if (error == 0) {
         stint_policies_repair(limiter);
+        stint_names_forget(limiter);
         stint_limiter_lock_mend(limiter);
     } else { /* the lock is of no more use, and says so from now on */
         stint_limiter_unlock(limiter);
@@ -438,7 +490,7 @@ int stint_policies_lock(struct stint_limiter *limiter) {
 int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
     if (limiter == NULL || name == NULL)
         return stint_failed(EINVAL, "limiter or name is NULL");
-    int found = find_name(limiter, limiter_policy_count(limiter), name);
+    int found = stint_names_find(limiter, name);
     if (found < 0)
         return stint_failed(ENOENT, "there is no policy of that name");
     if (id != NULL)
@@ -454,9 +506,10 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                                    "policy.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
-    if (limiter_policy(limiter, id) == NULL)
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
         return stint_failed(ENOENT, "there is no policy of that id");
-    const struct stint_policy known = policy_read(limiter, id);
+    const struct stint_policy known = stint_policy_read(limiter, id);
     stint_struct_write(policy, policy->size, &known, sizeof(known));
     return 0;
 }

@@ -29,6 +29,9 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
                           uint32_t tokens, uint64_t window) {
     if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
         return 0;
+    policy_id = stint_limiter_policy_then(limiter, policy_id, key, tick_of_end(window));
+    if (policy_id == POLICY_NONE)
+        return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
     uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
 
@@ -52,6 +55,13 @@ static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, u
                               : line_find(table_next(table, hash, home), tag);
 }
 
+/* The policy is gone, or was never there. */
+static NOINLINE uint32_t refund_replaced(struct stint_limiter *limiter, uint32_t policy_id,
+                                         stint_key key, uint32_t tokens, uint64_t window) {
+    uint32_t id = stint_limiter_policy_then(limiter, policy_id, key, tick_of_end(window));
+    return id == POLICY_NONE ? 0 : stint_refund(limiter, id, key, tokens, window);
+}
+
 uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint32_t tokens, uint64_t window) {
     if (UNLIKELY(policy_id >= limiter->deciding) ||
@@ -65,7 +75,10 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 
     INSTANT(INSTANT_REFUND);
     /* Near its home, of one slot, with one count: as ever; else the long way. */
-    if (UNLIKELY(slot == NULL) || (traits & STINT_SMOOTH) != 0 || traits_striped(traits)) {
+    if (UNLIKELY(slot == NULL) || (traits & (STINT_SMOOTH | TRAIT_EXISTS)) != TRAIT_EXISTS ||
+        traits_striped(traits)) {
+        if ((traits & TRAIT_EXISTS) == 0)
+            return refund_replaced(limiter, policy_id, key, tokens, window);
         back = stint_key_refund(limiter, policy_id, key, tokens, window);
     } else {
         const struct giving giving = {.policy = policy,
@@ -94,10 +107,10 @@ static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
 }
 
 void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    const struct policy *policy = limiter_policy(limiter, policy_id);
-    if (policy == NULL || policy_id >= limiter->deciding)
+    policy_id = stint_limiter_policy_now(limiter, policy_id);
+    if (policy_id >= limiter->deciding) /* POLICY_NONE, too */
         return;
-    uint32_t stripes = policy_rule(policy).stripes;
+    uint32_t stripes = policy_rule(&limiter->policies[policy_id]).stripes;
     bool found = false;
 
     for (uint32_t stripe = 0; stripe < stripes; stripe++) {

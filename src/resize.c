@@ -19,16 +19,20 @@ struct move {
     uint64_t live, lost;
 };
 
-/* The policies keep their ids, and what is known of them. */
+/* The policies keep their ids, and what is known of them. Ids of those that are gone were made free
+ * when the old table was opened, and stay free. */
 static int policies_move(const struct move *move) {
     struct stint_limiter *from = move->from, *to = move->to;
     uint32_t count = limiter_policy_count(from);
 
+    while (count > 0 && limiter_policy(from, count - 1) == NULL)
+        count--;
     if (count > to->max_policies)
-        return stint_failed_with(EINVAL,
-                                 "options.max_policies must be at least %u: so many policies have "
-                                 "been added to the table",
-                                 (unsigned)count);
+        return stint_failed_with(
+            EINVAL,
+            "options.max_policies must be at least %u: so many ids of policies "
+            "are taken in the table",
+            (unsigned)count);
     memcpy(to->policies, from->policies, count * sizeof(*to->policies));
     memcpy(to->records, from->records, count * sizeof(*to->records));
     to->header->policy_count = count;
@@ -41,7 +45,7 @@ static int policies_move(const struct move *move) {
 /* Lane 0, which is for all, begins with what all lanes have counted. */
 static void counters_move(const struct move *move) {
     const struct stint_limiter *from = move->from;
-    uint32_t policies = limiter_policy_count(from);
+    uint32_t policies = limiter_policy_count(move->to);
 
     for (uint32_t counter = 0; counter < CACHE_LINE / sizeof(uint64_t); counter++) {
         for (uint32_t id = 0; id < policies; id++)

@@ -51,8 +51,8 @@ static struct span window_at(const struct stint_limiter *limiter, const struct p
         return limiter_calendar_window(limiter, policy, tick);
     if ((flags & STINT_START_FIRST) != 0)
         return (struct span){tick, tick + length};
-    if ((flags & STINT_START_PER_KEY) != 0) /* whole ticks later, from the hash alone */
-        start += (tick_t)part_of(mix(hash, 1), (uint64_t)length);
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(hash, length);
     tick_t end = window_end(tick, start, length);
     return (struct span){end - length, end};
 }
@@ -78,6 +78,22 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
             atomic_store_release(&policy->current_end, hint);
     }
     return window.end;
+}
+
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
+
+uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now, uint32_t why) {
+    struct stint_request same = *request;
+
+    /* Each round but the first: the policy was replaced once more. */
+    while (why == STINT_UNKNOWN_POLICY) {
+        same.policy = stint_limiter_policy_now(limiter, request->policy);
+        if (same.policy >= limiter->deciding) /* POLICY_NONE, and all by a read-only handle */
+            break;
+        why = decision_begin(decision, limiter, &same, now, nothing_known);
+    }
+    return why;
 }
 
 /* ---- 5  Charge: what a fetch-add was that met something else --------------------------------- */

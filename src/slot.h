@@ -56,7 +56,7 @@
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
  *     TOMBSTONE   TOMBSTONE   +    take: likewise
  *
- * Invariants (clock steps and STINT_FULL_REPLACE apart, which say so):
+ * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
  *   I2  A tag changes only by a double-width CAS.
@@ -69,6 +69,10 @@
  *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
  *       slot: it is raised before, by 30 s at a time. But it is lowered, too, and then only windows
  *       count that begin within 60 s of the clock (search.c, latest_sweep).
+ *
+ * Policies that are gone. When a policy is removed or replaced, its slots become tombstones, whose
+ * ends fall (sweep.c). Threads that still decide by it may count in a slot that is another key's by
+ * then, as after a replacement: the exception of B, at most a token for each.
  *
  * Clock steps. Ends fall when the clock was stepped back: I1, and with it promises A and B, hold
  * between steps of the clock, not across them (search.c, stint_beyond_clock).
@@ -148,6 +152,9 @@ struct decision {
     struct charge charge;
     uint32_t flags; /* of the verdict */
 };
+
+/* An internal flag of a decision that has come to nothing: its policy is gone. */
+#define DECISION_GONE STINT_UNKNOWN_POLICY
 
 /* What a decision has come to so far. STALE: the slots changed meanwhile, or its now moved; start
  * over. */
@@ -278,6 +285,11 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     decision->end = window_of(decision);
     return 0;
 }
+
+/* After decision_begin has said `why` there is no decision: begins the one by the policy that is
+ * now in the place of the request's, if that was replaced. Returns 0, or why there is none. */
+uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limiter *limiter,
+                                  const struct stint_request *request, uint64_t now, uint32_t why);
 
 /* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
  * capacity is constant, so the compiler folds what is computed from it. */

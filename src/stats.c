@@ -20,11 +20,12 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .resets = stint_limiter_counted(limiter, row, COUNT_RESET),
         .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
         .shards = UINT32_C(1) << table->shard_bits,
-        .policies = limiter_policy_count(limiter),
         .processes = stint_limiter_processes(limiter),
     };
-    for (uint32_t id = 0; id < stats->policies; id++)
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        stats->policies += policy_traits(&limiter->policies[id]) != 0;
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
+    }
     if (!scan)
         return;
     tick_t now = tick_of(limiter_now(limiter));
@@ -61,7 +62,8 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
     if (error != 0)
         return error;
-    if (limiter_policy(limiter, id) == NULL)
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
         return stint_failed(ENOENT, "there is no policy of that id");
     struct stint_policy_stats seen = {
         .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),

@@ -55,7 +55,7 @@ static NOINLINE bool own_added(struct stint_limiter *limiter, uint32_t policy_id
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     struct decision whole;
     if (decision_begin(&whole, limiter, &request, now, nothing_known) != 0)
-        return false; /* nobody takes a policy away */
+        return false; /* the policy is gone */
     uint32_t stripe = stint_limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
     struct decision part = stripe_decision(&whole, stripe, 1, 0, 0);
     if (!stint_slot_added_ours(&part, added.slot, state_of(*end, 0), added.state) ||
@@ -341,25 +341,45 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
 }
 
 /* Decides on a key of a striped policy. */
-static bool stripes_decide(struct decision *whole, struct stint_verdict *verdict) {
+static void stripes_decide(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
 
-    while (!stripes_settle(whole, &now)) /* each round has a later `now` */
+    bool settled = false, gone = false;
+
+    while (!settled && !gone) { /* each round has a later `now` */
         whole->terms.cost = cost;
+        settled = stripes_settle(whole, &now);
+        /* Then stripes whose slots were swept tell nothing, and no claim is committed. */
+        gone = policy_traits(whole->policy) == 0; /* M8 */
+    }
     whole->terms.cost = cost;
     whole->now = now;
-    return decision_end(whole, verdict);
+    if (UNLIKELY(gone))
+        whole->flags = DECISION_GONE;
 }
 
 /* ---- Any request: the long way --------------------------------------------------------------- */
 
-bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict) {
-    if (traits_striped(decision->terms.traits))
-        return stripes_decide(decision, verdict);
-    stint_slot_settle(decision);
-    return decision_end(decision, verdict);
+bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
+                           struct stint_verdict *verdict) {
+    for (;;) {
+        if (traits_striped(decision->terms.traits))
+            stripes_decide(decision);
+        else
+            stint_slot_settle(decision);
+        if (LIKELY((decision->flags & DECISION_GONE) == 0))
+            return decision_end(decision, verdict);
+        const struct terms asked = decision->terms;
+        uint32_t why = stint_decision_begin_now(decision, decision->limiter, request, decision->now,
+                                                STINT_UNKNOWN_POLICY);
+        if (why != 0)
+            return stint_decision_void(decision->limiter, why, verdict);
+        decision->terms.part = asked.part;
+        decision->terms.flags = asked.flags;
+        decision->terms.before = asked.before;
+    }
 }
 
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
@@ -368,6 +388,8 @@ bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
     if (UNLIKELY(why != 0))
+        why = stint_decision_begin_now(&decision, limiter, request, now, why);
+    if (UNLIKELY(why != 0))
         return stint_decision_void(limiter, why, verdict);
-    return stint_decision_settle(&decision, verdict);
+    return stint_decision_settle(&decision, request, verdict);
 }

@@ -15,8 +15,10 @@
 bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                        uint32_t cost, uint64_t now, struct stint_verdict *verdict);
 
-/* The long way of any request, striped or not, and its end. */
-bool stint_decision_settle(struct decision *decision, struct stint_verdict *verdict);
+/* The long way of any request, striped or not, and its end. If the policy is gone on the way, the
+ * request is decided by the one in its place. */
+bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
+                           struct stint_verdict *verdict);
 
 /* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,

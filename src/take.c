@@ -225,9 +225,11 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
     struct decision decision;
 
     if (decision_begin(&decision, limiter, &request, now, nothing_known) != 0)
-        return false; /* nobody takes a policy away */
+        return stint_slot_decide(limiter, &request, now, verdict); /* the policy is gone */
     stint_slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
-    return decision_end(&decision, verdict);
+    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
+               ? stint_slot_decide(limiter, &request, now, verdict)
+               : decision_end(&decision, verdict);
 }
 
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */

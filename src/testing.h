@@ -23,6 +23,7 @@ enum stint_test_instant {
     INSTANT_CLAIMED, /* a slot was claimed; the look at the others comes next */
     INSTANT_LOOKED,  /* the claim stands; the commit comes next */
     INSTANT_REFUND,  /* tokens are given back; the search for the slot comes next */
+    INSTANT_SET_UP,  /* a policy is written; its next word comes next */
 };
 
 /* The guards, and the mistake that each keeps out: what the code does without it. */
@@ -68,6 +69,8 @@ enum stint_test_instant {
     X(SHORT_LOOK, "the short claim does not look at the other slots")                              \
     X(SHORT_UNUSED, "the short claim looks at two lines though they are full")                     \
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
+    X(CLAIM_GONE, "a claim by a policy that is gone is committed")                                 \
+    X(SWEEP_FULL, "a slot that is swept shows room to a thread that has seen it before")           \
     X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \
@@ -78,6 +81,7 @@ enum stint_test_instant {
     X(REFUND_MOST, "a refund without the minimum of count and limit")                              \
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
+    X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
     /* Groups: decide_all.c */                                                                     \
     X(PARTS_ADDED, "a group: what the fetch-add returned is not looked at")                        \
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \

@@ -193,6 +193,12 @@ static void die_at_step(const void *word) {
         (void)raise(SIGKILL);
 }
 
+/* Each store of set-up is a step, too. */
+static void die_at_set_up(enum stint_test_instant instant) {
+    if (instant == INSTANT_SET_UP)
+        die_at_step(NULL);
+}
+
 static void stop_at_step(const void *word) {
     (void)word;
     if (steps_left-- == 0)
@@ -224,6 +230,7 @@ static bool die(const struct scene *scene, void (*act)(const struct scene *scene
     if (child == 0) {
         steps_left = step;
         stint_test_step = die_at_step;
+        stint_test_hook = die_at_set_up;
         act(scene);
         _exit(0);
     }
@@ -337,6 +344,203 @@ TEST(test_death_in_change) {
     }
     alarm(0);
     assert_true(changed > 0 && unchanged > 3);
+}
+
+/* ---- Policies that are replaced and removed -------------------------------------------------- */
+
+static const char *applied; /* the text, and whether policies that it does not name are removed */
+static uint32_t applied_flags;
+
+static void apply(const struct scene *scene) {
+    if (stint_policies_apply(scene->limiter, applied, applied_flags, NULL, NULL, NULL) != 0)
+        fail_msg("%s", stint_reason());
+}
+
+static void remove_plain(const struct scene *scene) {
+    (void)stint_policy_remove(scene->limiter, scene->plain);
+}
+
+/* One of the two: the name is found or not, and what is found is one policy, whole, by its old id
+ * and by its new one. Returns whether it is the new one. */
+static bool check_old_or_new(const struct scene *scene, uint32_t old, const char *name,
+                             const char *before, const char *after) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char text[200] = "", id_text[200] = "";
+    int found = policy_found(scene->limiter, name);
+    if (found >= 0) {
+        assert_int_equal(stint_policy_get(scene->limiter, (uint32_t)found, &policy), 0);
+        assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
+    }
+    bool is_new = strcmp(text, after) == 0;
+    if (!is_new && strcmp(text, before) != 0)
+        fail_msg("\"%s\" is neither \"%s\" nor \"%s\"", text, before, after);
+    if (old == UINT32_MAX || before[0] == '\0')
+        return is_new;
+    struct stint_verdict verdict = ask(scene->limiter, old, scene->key, 0, STINT_PEEK);
+    assert_int_equal((verdict.flags & STINT_UNKNOWN_POLICY) != 0, found < 0);
+    if (found < 0)
+        return is_new;
+    assert_int_equal(stint_policy_get(scene->limiter, old, &policy), 0);
+    assert_true(stint_policy_format(&policy, id_text, sizeof id_text) > 0);
+    assert_string_equal(id_text, text);
+    assert_int_equal(verdict.used, used_of(scene->limiter, (uint32_t)found, scene->key));
+    if (stint_take(scene->limiter, old, scene->key, 1, STINT_NOW, NULL)) {
+        assert_int_equal(used_of(scene->limiter, old, scene->key), verdict.used + 1);
+        assert_int_equal(used_of(scene->limiter, (uint32_t)found, scene->key), verdict.used + 1);
+    }
+    return is_new;
+}
+
+/* Of each policy that another one takes the place of, or none, there is the old one or the new one
+ * at any instant, and applying again finishes. */
+TEST(test_death_in_apply) {
+    if (emulated("robust mutexes"))
+        skip();
+    static const struct {
+        const char *text;
+        uint32_t flags;
+        void (*act)(const struct scene *scene);
+        struct {
+            const char *name, *before, *after;
+        } policies[4];
+    } rows[] = {
+        {"7/h name=plain",
+         0,
+         apply,
+         {{"plain", "5/minute name=\"plain\"", "7/hour name=\"plain\""},
+          {"striped", "8/minute name=\"striped\" stripes=4",
+           "8/minute name=\"striped\" stripes=4"}}},
+        {"6/s name=new\n4/minute name=plain\n9/h name=striped stripes=2",
+         STINT_PRUNE,
+         apply,
+         {{"plain", "5/minute name=\"plain\"", "4/minute name=\"plain\""},
+          {"striped", "8/minute name=\"striped\" stripes=4", "9/hour name=\"striped\" stripes=2"},
+          {"carries", "5/minute name=\"carries\" capacity=10", ""},
+          {"new", "", "6/second name=\"new\""}}},
+        {"8/minute name=striped stripes=4\n5/minute name=carries capacity=10",
+         STINT_PRUNE,
+         remove_plain,
+         {{"plain", "5/minute name=\"plain\"", ""}}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct scene scene;
+        bool dies = true;
+        uint64_t step = 0;
+        unsigned old = 0, new = 0;
+        applied = rows[i].text;
+        applied_flags = rows[i].flags;
+        for (; dies; step++) {
+            alarm(20);
+            scene_begin(&scene, STINT_FULL_REFUSE);
+            const uint32_t ids[] = {scene.plain, scene.striped, scene.carries, UINT32_MAX};
+            for (size_t p = 0; p < 3; p++)
+                for (uint64_t key = 7; key < 12; key++)
+                    (void)stint_take(scene.limiter, ids[p], number_key(scene.limiter, key), 1,
+                                     STINT_NOW, NULL);
+            dies = die(&scene, rows[i].act, step);
+            bool all = true;
+            for (size_t p = 0; p < 4 && rows[i].policies[p].name != NULL; p++) {
+                bool is_new =
+                    check_old_or_new(&scene, ids[p], rows[i].policies[p].name,
+                                     rows[i].policies[p].before, rows[i].policies[p].after);
+                all &= is_new;
+                is_new ? new ++ : old++;
+            }
+            assert_true(all || dies);
+            struct stint_limiter *other = attach(STINT_FULL_REFUSE);
+            apply(&scene);
+            for (size_t p = 0; p < 4 && rows[i].policies[p].name != NULL; p++)
+                for (unsigned side = 0; side < 2; side++) {
+                    const struct scene seen = {.limiter = side == 0 ? scene.limiter : other,
+                                               .key = scene.key};
+                    assert_true(check_old_or_new(&seen, ids[p], rows[i].policies[p].name,
+                                                 rows[i].policies[p].before,
+                                                 rows[i].policies[p].after));
+                }
+            /* No slot is left of those that are gone. */
+            const struct table *table = &other->table;
+            for (uint64_t line = 0; line < table->line_count; line++)
+                for (unsigned s = 0; s < LINE_SLOTS; s++) {
+                    const struct policy *policy =
+                        limiter_tag_policy(other, table->lines[line].slots[s].tag);
+                    assert_false(policy != NULL && policy_gone(policy));
+                }
+            stint_close(other);
+            stint_close(scene.limiter);
+        }
+        print_message("text %zu: %" PRIu64 " deaths\n", i, step - 1);
+        assert_true(old > 3 && new > 3);
+    }
+    alarm(0);
+}
+
+static const char *own_path;
+
+static void open_and_take(const struct scene *scene) {
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter;
+    options.path = own_path;
+    if (stint_open(&options, &limiter) != 0)
+        _exit(1);
+    if (scene->limiter == NULL)
+        stint_close(limiter);
+}
+
+static struct stint_limiter *open_own(void) {
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
+    options.path = own_path;
+    return open_with(&options);
+}
+
+/* An opener who is alone makes ids free; the next one finishes that. */
+TEST(test_death_in_freeing) {
+    if (emulated("robust mutexes"))
+        skip();
+    char path[] = "/dev/shm/stint-deaths-XXXXXX";
+    struct scene scene = {0};
+    bool dies = true;
+    uint64_t step = 0;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    own_path = path;
+    for (; dies; step++) {
+        alarm(20);
+        unlink(path);
+        scene.limiter = open_own();
+        add_policies(&scene);
+        scene.key = number_key(scene.limiter, 7);
+        take_until_refused(&scene);
+        take_striped(&scene);
+        take_carrying(&scene);
+        applied = "9/h name=striped stripes=2\n5/minute name=plain";
+        applied_flags = STINT_PRUNE;
+        apply(&scene);
+        uint32_t striped = (uint32_t)policy_found(scene.limiter, "striped");
+        assert_int_equal(granted_after(&scene, striped, scene.key), 9);
+        stint_close(scene.limiter);
+        scene.limiter = NULL;
+        dies = die(&scene, open_and_take, step);
+        scene.limiter = open_own();
+        assert_int_equal(used_of(scene.limiter, scene.plain, scene.key), LIMIT);
+        assert_int_equal(used_of(scene.limiter, striped, scene.key), 9);
+        assert_int_equal(policy_found(scene.limiter, "striped"), striped);
+        uint32_t ids[] = {scene.striped, scene.carries};
+        for (uint32_t i = 0; i < 2; i++) {
+            char name[] = {'a', (char)('a' + i), '\0'};
+            assert_true(
+                (ask(scene.limiter, ids[i], scene.key, 1, 0).flags & STINT_UNKNOWN_POLICY) != 0);
+            assert_int_equal(add_policy(scene.limiter, name, 3, DAY, 0, 0), ids[i]);
+            assert_int_equal(policy_found(scene.limiter, name), ids[i]);
+            assert_int_equal(get_policy_stats(scene.limiter, ids[i]).allowed, 0);
+            assert_int_equal(granted_after(&scene, ids[i], scene.key), 3);
+        }
+        stint_close(scene.limiter);
+    }
+    alarm(0);
+    unlink(path);
+    print_message("%" PRIu64 " deaths\n", step - 1);
+    assert_true(step > 50);
 }
 
 /* A reset is one step: the key is as it was, or new. */
@@ -474,7 +678,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
         cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_making),
-        cmocka_unit_test(test_stop_in_making),
+        cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
+        cmocka_unit_test(test_death_in_freeing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -514,7 +514,8 @@ static unsigned then_stops_at;
 static uint64_t taken_in;
 
 static void return_one(void) {
-    stint_refund(limiter, striped, KEY, 1, taken_in);
+    if (others_allowed != 0) /* else the request had all of them already */
+        stint_refund(limiter, striped, KEY, 1, taken_in);
 }
 
 static void take_then_return(void) {

@@ -198,7 +198,7 @@ static void expect(bool held, const char *promise) {
 static void open_table(enum stint_on_full on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 2;
-    options.max_policies = POLICIES;
+    options.max_policies = POLICIES + 1; /* one is replaced */
     options.on_full = on_full;
     options.clock = play_clock;
     p.time = EPOCH;
@@ -428,6 +428,59 @@ static void see_own_window(void) {
 static void see_it_again(void) {
     expect(decide(OWN, KEY, 1, 0, STINT_PEEK, p.time).window == own_window,
            "A: a window that is none of the key's");
+}
+
+/* Policy TWO is replaced by one of other windows. Its tokens are counted here, as the log takes
+ * windows with one end for one. */
+static unsigned old_granted;
+
+static void replace_two(const char *text) {
+    if (stint_policies_apply(p.limiter, text, 0, NULL, NULL, NULL) != 0)
+        abort();
+}
+
+static bool take_of_two(uint64_t window) {
+    struct stint_verdict verdict;
+    stint_take(p.limiter, TWO, KEY, 1, STINT_NOW, &verdict);
+    return verdict.granted != 0 && verdict.window == window;
+}
+
+static void take_of_old(void) {
+    old_granted += take_of_two(EPOCH + WINDOW * STINT_TICK_NS);
+    expect(old_granted <= 2, "A: more than the limit in one window");
+}
+
+static void take_first_of_old(void) {
+    old_granted = 0;
+    take_of_old();
+}
+
+static void rest_is_taken(void) {
+    while (take_of_two(EPOCH + WINDOW * STINT_TICK_NS))
+        old_granted++;
+}
+
+static void two_is_replaced(void) {
+    replace_two("2/250ms name=two");
+}
+
+/* In the last tick of the window. */
+static void replaced_late(void) {
+    turn_to(WINDOW - 1);
+    rest_is_taken();
+    two_is_replaced();
+}
+
+/* Both policies have granted all in windows with the same end. */
+static void refund_of_replaced(void) {
+    const uint64_t end = EPOCH + WINDOW * STINT_TICK_NS;
+    (void)take_of_two(end);
+    replace_two("2/50ms name=two");
+    turn_to(WINDOW - 1);
+    while (take_of_two(end))
+        ;
+    (void)stint_refund(p.limiter, TWO, KEY, 1, end);
+    expect(!take_of_two(end), "A: more than the limit in one window");
 }
 
 /* Those who hold slots hold 8 tokens more. */
@@ -800,6 +853,22 @@ static const struct play refund_window = {
 static const struct play refund_none = {
     .before = ACTS(call(take_before_wrap)), .thread = ACTS(call(refund_by_0))};
 
+/* ---- Policies that are replaced -------------------------------------------------------------- */
+
+/* A refund by the old id finds the new policy's tokens. */
+static const struct play refund_gone = {.thread = ACTS(call(refund_of_replaced))};
+
+/* A thread finds the last token gone, and looks for the slot, which was swept meanwhile. */
+static const struct play claim_gone = {.before = ACTS(call(take_first_of_old)),
+                                       .thread = ACTS(call(take_of_old)),
+                                       .meanwhile = ACTS(call(rest_is_taken)),
+                                       .later = ACTS(call(two_is_replaced))};
+
+/* It has seen room there, and adds a token. */
+static const struct play sweep_full = {.before = ACTS(call(take_first_of_old)),
+                                       .thread = ACTS(call(take_of_old)),
+                                       .meanwhile = ACTS(call(replaced_late))};
+
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
 /* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as
@@ -906,6 +975,9 @@ const struct mistake mistakes[] = {
     {"refund below zero", WITHOUT(REFUND_ZERO), 0, &refund_zero},
     {"refund into another window", WITHOUT(REFUND_WINDOW), 0, &refund_window},
     {"refund of an untracked token", WITHOUT(REFUND_NONE), 0, &refund_none},
+    {"refund to the replacement", WITHOUT(REFUND_GONE), 0, &refund_gone},
+    {"claim by a policy that is gone", WITHOUT(CLAIM_GONE), 2, &claim_gone},
+    {"add to a slot that was swept", WITHOUT(SWEEP_FULL), 1, &sweep_full},
     {"add to an earlier part's window", PATCHED("parts-earlier"), 1, &parts_earlier},
     {"another key's room, a group", WITHOUT(TAKE_TAG), 1, &part_tag},
     {"add to a window that is over, a group", WITHOUT(TAKE_ROOM), 0, &part_new_window},

@@ -422,6 +422,80 @@ TEST(test_goes_on) {
     stint_close(limiter);
 }
 
+static void assert_unknown(struct stint_limiter *limiter, uint32_t id) {
+    assert_int_equal(ask(limiter, id, 7, 1, 0).flags, STINT_UNKNOWN_POLICY);
+}
+
+/* Policies that were replaced or removed: the others keep their ids, what is gone is gone, and its
+ * ids are free in the new table. */
+TEST(test_policies_gone) {
+    test_time = T0;
+    struct stint_options options = shaped(800, 0, 6), given = sized(1600, 0, 5);
+    struct stint_limiter *limiter = open_with(&options);
+    const char *const texts[] = {
+        "3/h name=a\n4/h name=b\n5/h name=c start=first\n6/h name=d stripes=4",
+        "9/day name=a\n4/h name=b\n5/month name=c"};
+    for (size_t i = 0; i < 2; i++) {
+        const uint32_t flags = i == 0 ? 0 : STINT_PRUNE;
+        assert_int_equal(stint_policies_apply(limiter, texts[i], flags, NULL, NULL, NULL), 0);
+        for (uint32_t id = 0; id < (i == 0 ? 4 : 3); id++)
+            for (uint64_t key = 0; key < 20; key++)
+                assert_true(ask(limiter, id, number_key(limiter, key), 1 + id, 0).allowed);
+    }
+    assert_int_equal(policy_found(limiter, "a"), 4);
+    assert_int_equal(policy_found(limiter, "c"), 5);
+    stint_close(limiter);
+    struct bytes before = file_read(path);
+    assert_refused(&given, EINVAL, "options.max_policies must be at least 6");
+    assert_file(before);
+    free(before.start);
+    given.max_policies = 0;
+    resize(&given);
+    options.max_keys = 1600;
+    limiter = open_with(&options);
+    assert_int_equal(get_stats(limiter).policies, 3);
+    assert_int_equal(policy_found(limiter, "a"), 4);
+    assert_int_equal(policy_found(limiter, "b"), 1);
+    assert_int_equal(policy_found(limiter, "c"), 5);
+    assert_int_equal(policy_found(limiter, "d"), -ENOENT);
+    assert_unknown(limiter, 0);
+    assert_unknown(limiter, 2);
+    assert_unknown(limiter, 3);
+    assert_int_equal(get_stats(limiter).live, 60);
+    for (uint64_t key = 0; key < 20; key++) {
+        assert_int_equal(used_of(limiter, 4, number_key(limiter, key)), 1);
+        assert_int_equal(used_of(limiter, 1, number_key(limiter, key)), 4);
+        assert_int_equal(used_of(limiter, 5, number_key(limiter, key)), 3);
+    }
+    assert_int_equal(get_policy_stats(limiter, 5).allowed, 20);
+    assert_int_equal(get_policy_stats(limiter, 1).allowed, 40);
+    /* The free ids are given to others, who begin with nothing. */
+    assert_int_equal(
+        stint_policies_apply(limiter, "7/h name=e\n7/h name=f\n7/h name=g", 0, NULL, NULL, NULL),
+        0);
+    assert_int_equal(policy_found(limiter, "e"), 0);
+    assert_int_equal(policy_found(limiter, "f"), 2);
+    assert_int_equal(policy_found(limiter, "g"), 3);
+    assert_int_equal(get_policy_stats(limiter, 0).allowed, 0);
+    assert_int_equal(used_of(limiter, 0, number_key(limiter, 1)), 0);
+    /* Free ids behind all others need no room. What was half replaced is so, or is not. */
+    assert_int_equal(stint_policy_remove(limiter, 5), 0);
+    limiter->records[1].alias = 3 + 1;
+    stint_close(limiter);
+    given.max_policies = 5;
+    resize(&given);
+    options.max_policies = 5;
+    limiter = open_with(&options);
+    assert_int_equal(get_stats(limiter).policies, 4);
+    assert_unknown(limiter, 1);
+    assert_int_equal(used_of(limiter, 4, number_key(limiter, 1)), 1);
+    struct stint_policy more = make_policy("more", 5, HOUR, 0, 0);
+    assert_int_equal(policy_added(limiter, &more), 1);
+    strcpy(more.name, "too many");
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    stint_close(limiter);
+}
+
 /* A day's keys do not fit into a table of an hour's: that is said before anything is done. */
 TEST(test_too_small) {
     enum { MANY = 20000 };
@@ -1095,6 +1169,7 @@ int main(void) {
         IN_DIRECTORY(test_small_table),     IN_DIRECTORY(test_full_file_system),
         IN_DIRECTORY(test_killed),          IN_DIRECTORY(test_opener_waits),
         IN_DIRECTORY(test_layout_2),        IN_DIRECTORY(test_damaged_tables),
+        IN_DIRECTORY(test_policies_gone),
     };
     return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include "limiter.h"
 #include "policy_text.h"
 
-enum { MAX_POLICIES = 8, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
+enum { MAX_POLICIES = 12, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
 #define DAY (UINT64_C(86400) * 1000000000)
 #define T0  (UINT64_C(19723) * DAY) /* 2024-01-01 */
@@ -118,6 +118,11 @@ static void make_whole(struct whole *whole, bool file) {
     }
     for (uint64_t key = 0; key < LABELS + 2; key++)
         (void)stint_label(limiter, key_of(limiter, key), "\033[31m of a terminal", 20);
+    /* A is replaced, and f removed. */
+    error = stint_policies_apply(limiter, "3/h name=a", 0, NULL, NULL, NULL);
+    assert(error == 0);
+    error = stint_policy_remove(limiter, (uint32_t)policy_found(limiter, "f"));
+    assert(error == 0);
     const void *const parts[PARTS] = {limiter->header,       limiter->policies,
                                       limiter->records,      limiter->counters,
                                       limiter->table.shards, limiter->table.lines};
@@ -237,13 +242,14 @@ static void check_read_only(int fd, const char *table, size_t size) {
 /* All policies are valid: they were looked at. */
 static void check_policies(const struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    uint32_t count = 0;
 
-    for (; stint_policy_get(limiter, count, &policy) == 0; count++) {
+    for (uint32_t id = 0; id < MAX_POLICIES; id++) {
+        if (stint_policy_get(limiter, id, &policy) != 0)
+            continue;
         assert(stint_policy_format(&policy, NULL, 0) > 0);
         assert(policy_found(limiter, policy.name) >= 0);
     }
-    assert(count <= MAX_POLICIES);
+    assert(stint_policy_get(limiter, MAX_POLICIES, &policy) == -ENOENT);
 }
 
 /* What is told is within what there can be, and all of it can be read. */
@@ -276,9 +282,11 @@ static void check_counts(struct stint_limiter *limiter) {
     assert(stats.used <= stats.slots && stats.live <= stats.used);
     assert(stats.policies <= MAX_POLICIES && stats.memory == limiter->memory.size);
     check_entries(limiter);
-    for (uint32_t id = 0; id < stats.policies; id++) {
+    for (uint32_t id = 0; id < MAX_POLICIES; id++) {
         struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
-        assert(stint_policy_stats_get(limiter, id, &counts) == 0);
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert(stint_policy_stats_get(limiter, id, &counts) ==
+               stint_policy_get(limiter, id, &policy));
     }
     int length = stint_metrics(limiter, NULL, metrics, size);
     assert(length > 0 && strlen(metrics) == ((size_t)length < size ? (size_t)length : size - 1));
@@ -328,6 +336,46 @@ static void change_policy(struct input *input, struct stint_limiter *limiter) {
         assert(policy_found(limiter, policy.name) >= 0);
 }
 
+static void count_changes(void *context, const struct stint_change *change) {
+    assert(change->kind <= STINT_POLICY_REMOVED && change->name[0] != '\0');
+    assert((change->text == NULL) == (change->kind == STINT_POLICY_REMOVED));
+    assert((change->was == NULL) == (change->kind == STINT_POLICY_ADDED));
+    ++*(uint32_t *)context;
+}
+
+/* Policies of a text, of names that are there and of others; one is removed. */
+static void apply_policies(struct input *input, struct stint_limiter *limiter) {
+    static const char *const rates[] = {"2/10ms",          "3/minute",
+                                        "7/minute smooth", "5/2h start=per-key",
+                                        "9/s stripes=8",   "4/day capacity=6 reserve=1",
+                                        "6/h start=first", "8/month"};
+    char text[256];
+    uint32_t lines = (uint32_t)input_below(input, 4), told = 0;
+    uint32_t flags = (uint32_t)input_number(input, 1) & (STINT_DRY_RUN | STINT_PRUNE);
+    size_t length = 0;
+    const char *wrong = NULL;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < lines; i++) {
+        uint8_t which = (uint8_t)input_number(input, 1);
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "%s name=%c\n",
+                                   rates[which % 8], 'a' + (which >> 4));
+    }
+    int error = stint_policies_apply(limiter, text, flags, &wrong, count_changes, &told);
+    check_slept();
+    assert((error == -EROFS) == limiter->memory.read_only);
+    if (error == 0)
+        assert(told >= lines);
+    else
+        assert(told == 0 && (wrong == NULL || (wrong >= text && wrong <= text + length)));
+    if ((flags & STINT_PRUNE) == 0) {
+        error = stint_policy_remove(limiter, (uint32_t)input_below(input, MAX_POLICIES + 1));
+        check_slept();
+        assert(error == 0 || error == -ENOENT || error == -EBUSY || error == -EPROTO ||
+               error == -EROFS);
+    }
+}
+
 static void call(struct input *input, struct stint_limiter *limiter) {
     struct stint_request requests[BATCH];
     struct stint_verdict verdicts[BATCH];
@@ -366,6 +414,9 @@ static void call(struct input *input, struct stint_limiter *limiter) {
                      now - 60 * UINT64_C(1000000000) + input_number(input, 2) * UINT64_C(1800000),
                      verdicts);
         check_verdict(&requests[0], verdicts);
+        break;
+    case 9:
+        apply_policies(input, limiter);
         break;
     case 15: {
         char bytes[64];

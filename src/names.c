@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * Ids by name, so that many policies are not compared with each other.
+ *
+ * A policy's name is written once, before its version, by any process: whoever looks puts in what
+ * came since, in the order of ids. A policy that is gone stays in the index, and is passed over. An
+ * opener who is alone makes the ids of such policies free. When one of these is given to another
+ * policy, header.refilled tells all handles to begin anew. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "names.h"
+
+struct names {
+    pthread_mutex_t lock;
+    uint64_t refilled; /* that of the header, when the index was begun */
+    uint32_t known;    /* ids below are in */
+    uint32_t taken;    /* ids below are not free */
+    uint32_t places;   /* a power of two: at most half of them are taken */
+    uint32_t ids[];    /* each plus one, in the first free place from its hash on; 0: free */
+};
+
+struct names *stint_names_make(uint32_t max_policies) {
+    uint32_t places = 2;
+    while (places < 2 * max_policies)
+        places *= 2;
+    struct names *names = calloc(1, sizeof(*names) + places * sizeof(names->ids[0]));
+    if (names == NULL)
+        return NULL;
+    names->places = places;
+    (void)pthread_mutex_init(&names->lock, NULL);
+    return names;
+}
+
+void stint_names_free(struct names *names) {
+    (void)pthread_mutex_destroy(&names->lock);
+    free(names);
+}
+
+static uint64_t name_hash(const char *name) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < STINT_NAME_SIZE && name[i] != '\0'; i++)
+        hash = mix(hash, (unsigned char)name[i]);
+    return hash;
+}
+
+static void insert(const struct stint_limiter *limiter, uint32_t id) {
+    struct names *names = limiter->names;
+    uint64_t hash = name_hash(limiter->records[id].name);
+
+    while (names->ids[hash & (names->places - 1)] != 0)
+        hash++;
+    names->ids[hash & (names->places - 1)] = id + 1;
+}
+
+/* Puts in what came since. */
+static void catch_up(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    uint64_t refilled = atomic_load_acquire(&limiter->header->refilled); /* M15 */
+    uint32_t count = limiter_policy_count(limiter);
+
+    if (names->refilled != refilled) {
+        memset(names->ids, 0, names->places * sizeof(names->ids[0]));
+        names->known = 0;
+        names->refilled = refilled;
+    }
+    for (; names->known < count; names->known++)
+        if (limiter_policy(limiter, names->known) != NULL)
+            insert(limiter, names->known);
+}
+
+/* Until a policy is replaced there are two of its name for an instant. The one that names the other
+ * as its replacement is still what decisions are made by. */
+int stint_names_find(const struct stint_limiter *limiter, const char *name) {
+    struct names *names = limiter->names;
+    int found = -1;
+
+    (void)pthread_mutex_lock(&names->lock);
+    catch_up(limiter);
+    for (uint64_t hash = name_hash(name);; hash++) {
+        const uint32_t place = names->ids[hash & (names->places - 1)];
+        if (place == 0)
+            break;
+        if (strncmp(limiter->records[place - 1].name, name, STINT_NAME_SIZE) != 0)
+            continue;
+        /* It may have been replaced since the index caught up. */
+        uint32_t id = stint_limiter_policy_now(limiter, place - 1);
+        /* The alias is written before the replacement's version (M15). */
+        if (id != POLICY_NONE &&
+            (found < 0 || atomic_load_relaxed_32(&limiter->records[id].alias) != 0))
+            found = (int)id;
+    }
+    (void)pthread_mutex_unlock(&names->lock);
+    return found;
+}
+
+uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    const uint32_t count = limiter_policy_count(limiter);
+
+    while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
+        names->taken++;
+    return names->taken;
+}
+
+uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {
+    const uint32_t count = limiter_policy_count(limiter);
+    uint32_t free_ids = limiter->max_policies - count;
+
+    for (uint32_t id = stint_names_free_id(limiter); id < count; id++)
+        free_ids += limiter_policy(limiter, id) == NULL;
+    return free_ids;
+}
+
+void stint_names_forget(const struct stint_limiter *limiter) {
+    uint64_t *refilled = &limiter->header->refilled;
+    INSTANT(INSTANT_SET_UP);
+    /* Under the lock, as its writer; after the policy's version (M12). */
+    atomic_store_release(refilled, atomic_load_relaxed(refilled) + 1);
+}
+
+void stint_names_refilled(const struct stint_limiter *limiter, uint32_t id) {
+    struct names *names = limiter->names;
+    const uint64_t before = atomic_load_relaxed(&limiter->header->refilled); /* M12 */
+
+    stint_names_forget(limiter);
+    (void)pthread_mutex_lock(&names->lock);
+    if (names->refilled == before) {
+        if (id < names->known)
+            insert(limiter, id);
+        names->refilled = before + 1;
+    }
+    (void)pthread_mutex_unlock(&names->lock);
+}

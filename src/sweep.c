@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ * The slots of policies that were removed or replaced. Read slot.h first.
+ *
+ * Nobody will ask for these keys again, but their windows may last for months. So each such slot
+ * becomes a tombstone, which is free in the next tick:
+ *
+ *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
+ *     PENDING     TOMBSTONE   D    likewise
+ *
+ * Its end falls, which I1 forbids elsewhere. What I1 is for stays true of all keys whose policies
+ * are there:
+ *   - The tombstone ends after the watermark of the shard. Every occupant before the key was over
+ *     by then (claim.c, watermark_raise), so the slot never has an end of theirs again.
+ *   - A thread that still decides by the policy compares the tag in each swap, and commits no
+ *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
+ *     that it expects, if the slot has gone to that key since the thread has seen room: then a
+ *     token of that key is granted in its stead (B).
+ *   - A search that has seen the slot live may call the table full once more.
+ *
+ * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
+ * their windows; the next removal, or the next opener who is alone, sweeps again. */
+#include "sweep.h"
+
+#include "slot.h"
+
+/* Makes a slot free if it is of a policy that is gone. */
+static void slot_sweep(const struct stint_limiter *limiter, const uint64_t *watermark,
+                       struct slot *slot, tick_t clock) {
+    for (;;) {
+        const uint64_t tag = atomic_load_acquire(&slot->tag); /* M15 */
+        const struct policy *policy = limiter_tag_policy(limiter, tag);
+        if (LIKELY(policy == NULL || !policy_gone(policy)))
+            return;
+        const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
+        /* After the tag, whose claim raised it (M7). */
+        const tick_t over = (tick_t)atomic_load_relaxed(watermark);
+        const tick_t next = (over > clock ? over : clock) + 1;
+        tick_t end = end_of(state_id(state), clock);
+        if (!state_pending(state) && end > next)
+            end = next;
+        const uint64_t expected[2] = {tag, state};
+        uint64_t used = 0;
+        /* Full: whoever adds to it, because it still has the end that he saw, is not granted. */
+        if (GUARDED(SWEEP_FULL))
+            used = STINT_LIMIT_MAX;
+        const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
+        /* I2 */
+        if (atomic_cas2_seq(slot, expected, tombstone))
+            return;
+    }
+}
+
+static bool any_gone(const struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
+        if (policy_gone(&limiter->policies[id]))
+            return true;
+    return false;
+}
+
+bool stint_sweep(struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+    const tick_t clock = tick_of(limiter_now(limiter));
+
+    if (!any_gone(limiter))
+        return false;
+    struct slot *slot = table->lines->slots;
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
+            slot_sweep(limiter, &table->shards[shard].watermark, slot++, clock);
+    return true;
+}
