@@ -102,8 +102,8 @@ class Tool(unittest.TestCase):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics", "make", "resize",
-            "replay"]
+COMMANDS = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics", "make", "apply",
+            "resize", "replay"]
 FINDING = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
          ["dump"], ["metrics"]]
@@ -136,6 +136,8 @@ class Usage(Tool):
             self.fails(2, "FILE is empty", command, "")
         for command in "status", "watch", "policies", "top", "dump", "metrics", "make", "resize":
             self.fails(2, "'more' is one operand too many", command, self.table, "more")
+        self.fails(2, "POLICIES is missing", "apply", self.table)
+        self.fails(2, "POLICIES is empty", "apply", self.table, "")
         for command in KEYED:
             self.fails(2, "POLICY is missing", command, self.table)
             self.fails(2, "POLICY is empty", command, self.table, "", "key")
@@ -204,6 +206,7 @@ class Usage(Tool):
             self.fails(2 if command in ("take", "peek") else 1, "there is no table", command,
                        self.path("none"), *more)
         self.fails(1, "none", "resize", self.path("none"), "--keys=10")
+        self.fails(1, "there is no table", "apply", self.path("none"), self.write("p", "1/d\n"))
         not_table = self.write("text", "this is no table\n" * 1000)
         for command in FINDING:
             more = ("p", "k") if command in KEYED else ()
@@ -718,6 +721,94 @@ class Changing(Tool):
         self.fails(1, "shards", "make", "--keys=10", "--shards=3", self.path("new"))
         self.assertFalse(os.path.exists(self.path("new")))
 
+    TEXT = """# The limits of the web server.
+20/minute name=login   # a comment
+100/minute name=api
+
+5/h name="with # inside"
+"""
+
+    def policies(self):
+        return {policy["name"]: policy["notation"] for policy in
+                self.json("policies", self.table)["policies"]}
+
+    def changes(self, *arguments):
+        return [(change["change"], change["name"], change["policy"], change["was"]) for change in
+                self.json("apply", *arguments)["changes"]]
+
+    def test_make_with_policies(self):
+        text = self.write("limits", self.TEXT)
+        self.good("make", "--keys=10", "--policies", text, self.table)
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
+        self.good("make", "--keys=10", "--policies=-", self.table, stdin="7/s name=more\n")
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside", "more"])
+        err = self.fails(1, "line 2: ", "make", "--keys=10", "--policies=-", self.path("new"),
+                         stdin="1/s\n  5/hourr\n")
+        self.assertEqual(err.splitlines()[1:], ["      5/hourr", "        ^"])
+        self.assertFalse(os.path.exists(self.path("new")))
+        self.fails(1, "max_policies", "make", "--keys=10", "--max-policies=2", "--policies", text,
+                   self.path("new"))
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    def test_apply(self):
+        text = self.write("limits", self.TEXT)
+        self.make()
+        self.assertEqual([change[:2] for change in self.changes("--dry-run", self.table, text)],
+                         [("added", "login"), ("added", "api"), ("added", "with # inside")])
+        self.assertEqual(self.policies(), {})
+        self.assertEqual(self.good("apply", self.table, text).split()[:6],
+                         ["change", "id", "name", "decided", "policy", "was"])
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
+        self.assertEqual(self.good("apply", self.table, text), "nothing changes\n")
+        self.assertEqual({change[0] for change in self.changes(self.table, text)}, {"unchanged"})
+        self.good("take", self.table, "login", "k")
+        text = self.write("limits", f"30/minute name=login\n9/{YEAR} name=api\n")
+        expected = [("changed", "login", '30/minute name="login"', '20/minute name="login"'),
+                    ("replaced", "api", '9/366 days name="api"', '100/minute name="api"'),
+                    ("removed", "with # inside", None, '5/hour name="with # inside"')]
+        self.assertEqual(self.changes("--dry-run", "--prune", self.table, text), expected)
+        self.assertEqual(len(self.policies()), 3)
+        self.assertEqual(self.changes("--prune", self.table, text), expected)
+        self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
+        self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
+
+    def test_apply_from_standard_input(self):
+        self.make()
+        self.good("apply", self.table, "-", stdin=self.TEXT)
+        self.assertEqual(len(self.policies()), 3)
+
+    def test_a_wrong_text_changes_nothing(self):
+        self.make("9/d name=p")
+        before = Path(self.table).read_bytes()
+        for text, message, caret in (
+                ("8/d name=p\n5/hourr\n", "line 2: ", ["    5/hourr", "      ^"]),
+                ("8/d name=p\n\n# x\n5/\x1b[31m", "line 4: ", [r"    5/\x1b[31m", "      ^"]),
+                ("8/d name=p\n7/d name=p\n", "line 2: ", None),
+                ("8/d name=p\0", "it has a byte 0", [])):
+            for option in (), ("--dry-run",), ("--json",):
+                err = self.fails(1, "standard input: ", "apply", *option, self.table, "-", stdin=text)
+                self.assertIn(message, err)
+                if caret is not None:
+                    self.assertEqual(err.splitlines()[1:], caret)
+            self.assertEqual(self.policies(), {"p": "9/day"})
+        self.fails(1, "No such file", "apply", self.table, self.path("none"))
+        self.fails(1, "Is a directory", "apply", self.table, self.directory)
+        self.assertEqual(len(Path(self.table).read_bytes()), len(before))
+
+    def test_apply_beside_a_server(self):
+        """A server goes on by the id that it holds, though the window changed under the name."""
+        self.make(f"1000000/{YEAR} name=load")
+        server = Server(self, self.table)
+        server.ask("load", "load", 2, 3)
+        self.good("apply", self.table, "-", stdin="50/100ms name=load\n")
+        time.sleep(.5)
+        granted = server.stop()
+        windows = {key: tokens for key, tokens in granted.items() if tokens <= 50}
+        self.assertGreater(len(windows), 6)
+        [policy] = self.json("policies", self.table)["policies"]
+        self.assertEqual((policy["name"], policy["notation"]), ("load", "50/100 milliseconds"))
+        self.assertEqual(self.json("top", "--policy=load", self.table)["top"][0]["policy"], "load")
+
     def test_resize(self):
         self.make(f"20/{YEAR} name=p", keys=20000, options=("--labels=100",))
         server = Server(self, self.table)
@@ -868,6 +959,21 @@ class Killed(Tool):
         self.assertGreater(sum(self.granted().values()), 100)
         self.assertEqual([policy["name"] for policy in self.json("policies", self.table)["policies"]],
                          ["load", "added"])
+
+    def test_apply(self):
+        """Each policy is as it was or as it is to be; applying again finishes; grants stay below both."""
+        self.loaded("40/100ms name=load", "5/d name=other")
+        texts = [self.write("one", "40/100ms name=load\n9/d name=other\n3/d name=third\n"),
+                 self.write("two", "30/100ms name=load\n2/h name=other\n")]
+        for text in texts:
+            for _ in self.deaths("apply", "--prune", self.table, text):
+                names = {policy["name"]: policy["notation"] for policy in
+                         self.json("policies", self.table)["policies"]}
+                self.assertIn(names["load"], ("40/100 milliseconds", "30/100 milliseconds"))
+                self.assertIn(names["other"], ("5/day", "9/day", "2/hour"))
+        self.assertEqual(names, {"load": "30/100 milliseconds", "other": "2/hour"})
+        for (key, window), tokens in self.granted().items():
+            self.assertLessEqual(tokens, 40, (key, window))
 
     def test_resize(self):
         """There is the old table or the new one, with every key and its count."""

@@ -20,18 +20,134 @@ static struct stint_options options_of(const struct arguments *arguments) {
     return options;
 }
 
+/* ---- Policies ---- */
+
+/* Says why a text of policies is wrong: the reason names the line; a caret stands under the
+ * character. */
+static int wrong_text(const struct arguments *arguments, const char *name, const char *text,
+                      const char *wrong) {
+    char shown[512], before[512];
+    int code = failure(arguments, "%s: %s", name, stint_reason());
+
+    if (wrong == NULL)
+        return code;
+    const char *line = wrong;
+    while (line > text && line[-1] != '\n')
+        line--;
+    printable(shown, sizeof(shown), line, strcspn(line, "\n"));
+    printable(before, sizeof(before), line, (size_t)(wrong - line));
+    fprintf(stderr, "    %s\n    %*s^\n", shown, (int)strlen(before), "");
+    return code;
+}
+
+static const char *name_of(const char *path) {
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
+/* People are told of what is not as it was; programs of all. */
+static void tell_change(void *context, const struct stint_change *change) {
+    static const char *const kinds[] = {
+        [STINT_POLICY_UNCHANGED] = "unchanged", [STINT_POLICY_ADDED] = "added",
+        [STINT_POLICY_CHANGED] = "changed",     [STINT_POLICY_REPLACED] = "replaced",
+        [STINT_POLICY_REMOVED] = "removed",
+    };
+    struct report *report = context;
+    const char *kind = kinds[change->kind];
+
+    if (report_is_text(report) && change->kind == STINT_POLICY_UNCHANGED)
+        return;
+    report_row(report);
+    report_text(report, "change", kind, strlen(kind));
+    if (change->id != UINT32_MAX)
+        report_count(report, "id", change->id);
+    else
+        report_text(report, "id", NULL, 0); /* it would get one */
+    report_text(report, "name", change->name, strlen(change->name));
+    report_count(report, "decided", change->decided);
+    report_text(report, "policy", change->text, change->text == NULL ? 0 : strlen(change->text));
+    report_text(report, "was", change->was, change->was == NULL ? 0 : strlen(change->was));
+}
+
+/* Applies a text, and says what changed, if that is all that could. */
+static int apply_text(const struct arguments *arguments, struct stint_limiter *limiter,
+                      const char *text) {
+    uint32_t flags = (arguments->dry_run ? (uint32_t)STINT_DRY_RUN : 0) |
+                     (arguments->prune ? (uint32_t)STINT_PRUNE : 0);
+    const char *wrong = NULL;
+    struct report report;
+    char *said;
+    size_t size;
+    FILE *out = must_have(open_memstream(&said, &size));
+    int code = EXIT_GOOD;
+
+    report_begin(&report, out, arguments->json ? REPORT_JSON : REPORT_TEXT);
+    report_table(&report, "changes");
+    int error = stint_policies_apply(limiter, text, flags, &wrong, tell_change, &report);
+    if (error != 0)
+        code = wrong_text(arguments, name_of(arguments->text), text, wrong);
+    if (report_is_text(&report) && report.rows == 0)
+        fputs("nothing changes\n", out);
+    report_table_end(&report);
+    if (!report_is_text(&report))
+        report_truth(&report, "dry_run", arguments->dry_run);
+    report_end(&report);
+    fclose(out);
+    if (error == 0 && (fwrite(said, 1, size, stdout) != size || !all_written()))
+        code = failure(arguments, "the changes cannot be written");
+    free(said);
+    return code;
+}
+
+int tool_apply(const struct arguments *arguments) {
+    struct stint_limiter *limiter = NULL;
+    char *text = NULL;
+    int code = attach_text(arguments, arguments->text, &text);
+
+    if (code == EXIT_GOOD)
+        code = attach(arguments, 0, &limiter);
+    if (code == EXIT_GOOD)
+        code = apply_text(arguments, limiter, text);
+    free(text);
+    stint_close(limiter);
+    return code;
+}
+
 /* ---- Make ---- */
 
-int tool_make(const struct arguments *arguments) {
-    struct stint_options options = options_of(arguments);
+/* Makes a table and applies the text, if there is one. */
+static int make_policies(const struct arguments *arguments, const struct stint_options *options,
+                         const char *text) {
     struct stint_limiter *limiter;
+    const char *wrong = NULL;
+
+    if (stint_open(options, &limiter) != 0)
+        return failure(arguments, "%s", stint_reason());
+    int error = text == NULL ? 0 : stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL);
+    int code =
+        error == 0 ? EXIT_GOOD : wrong_text(arguments, name_of(arguments->policies), text, wrong);
+    stint_close(limiter);
+    return code;
+}
+
+int tool_make(const struct arguments *arguments) {
+    struct stint_options options = options_of(arguments), trial = STINT_OPTIONS_INIT;
+    char *text = NULL;
+    int code = EXIT_GOOD;
 
     if (options.max_keys == 0)
         return usage_error(arguments->command->name, "--keys is missing");
-    if (stint_open(&options, &limiter) != 0)
-        return failure(arguments, "%s", stint_reason());
-    stint_close(limiter);
-    return EXIT_GOOD;
+    if (arguments->policies !=
+        NULL) { /* a wrong text makes no table: it is tried in memory first */
+        code = attach_text(arguments, arguments->policies, &text);
+        trial.max_keys = 1;
+        trial.max_policies = options.max_policies;
+        if (code == EXIT_GOOD)
+            code = make_policies(arguments, &trial, text);
+    }
+    if (code == EXIT_GOOD)
+        code = make_policies(arguments, &options, text);
+    free(text);
+    return code;
 }
 
 /* ---- Resize ---- */

@@ -99,12 +99,21 @@ static const struct command commands[] = {
     {.name = "make",
      .run = tool_make,
      .operands = "F",
-     .options =
-         OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
+     .options = OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) |
+                OPTION(MODE) | OPTION(POLICIES),
      .failed = EXIT_FAILED,
      .summary = "make a table",
      .about = "Makes a table, with policies if some are given. One that is there with the same\n"
               "options is left as it is, and gets the policies. --keys is required."},
+    {.name = "apply",
+     .run = tool_apply,
+     .operands = "FT",
+     .options = OPTION(JSON) | OPTION(DRY_RUN) | OPTION(PRUNE),
+     .failed = EXIT_FAILED,
+     .summary = "make the policies those of a file",
+     .about =
+         "Makes the policies of a table those of a file, one a line; # begins a comment, - is\n"
+         "the standard input. Nothing is changed if a line is wrong."},
     {.name = "resize",
      .run = tool_resize,
      .operands = "F",
