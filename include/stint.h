@@ -310,7 +310,8 @@ STINT_API size_t stint_memory_size(const struct stint_options *options);
  * none) makes it whole. If there is a table for the same options, this attaches to it, as it does
  * to a file (SHARED TABLES above).
  *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, who gives it back
- *           when everyone has closed
+ *           when everyone has closed. It must not be unmapped before stint_close, not even in a
+ *           process that only forks: a fork looks at the tables of all limiters that are open
  *   size    at least stint_memory_size(options)
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
 STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,

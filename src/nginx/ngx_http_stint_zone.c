@@ -7,9 +7,12 @@
  * reload does, in this order:
  *
  *   directive     a zone of another size or file than the running one is refused, with its line
- *   init_zone     the table is attached; every policy must be there, be changeable, or have room
- *   init_module   the new configuration is accepted: policies that say something else now change,
- *                 and the old configuration's handles are given back
+ *   init_zone     the table is attached; every policy must be there, be changeable, or have room.
+ *                 If the zone is new, nginx unmaps it should the reload fail, and tells nobody: so
+ *                 the handle is given back at once
+ *   init_module   the new configuration is accepted: new tables are attached for good, policies
+ *                 that say something else now change, and the old configuration's handles are
+ *                 given back
  *
  * So a reload that fails, at whatever step, changes no limit. At most it has added policies that
  * nobody uses. */
@@ -143,12 +146,19 @@ static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
     return stint_open(&options, &zone->limiter);
 }
 
-static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) {
-    ngx_http_stint_zone_t *zone = shm_zone->data;
-    ngx_http_stint_zone_t *running = data;
-    ngx_http_stint_policy_t **policies = zone->policies.elts;
-    ngx_log_t *log = shm_zone->shm.log;
+static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
     char reason[NGX_HTTP_STINT_REASON];
+
+    ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
+                  &zone->declared.file, zone->declared.line,
+                  ngx_http_stint_words(stint_reason(), reason));
+}
+
+/* Attaches to the zone's memory and table, and finds its policies there. */
+static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
+                                       const ngx_http_stint_zone_t *running) {
+    ngx_http_stint_zone_t *zone = shm_zone->data;
+    ngx_http_stint_policy_t **policies = zone->policies.elts;
 
     if (running != NULL) {
         zone->shared = running->shared;
@@ -166,14 +176,12 @@ static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) 
         return NGX_OK;
     }
     if (ngx_http_stint_open(zone) != 0) {
-        ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
-                      &zone->declared.file, zone->declared.line,
-                      ngx_http_stint_words(stint_reason(), reason));
+        ngx_http_stint_log_open(zone, shm_zone->shm.log);
         return NGX_ERROR;
     }
     for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
         if (policies[i]->same == NULL &&
-            ngx_http_stint_place_policy(zone, policies[i], log) != NGX_OK) {
+            ngx_http_stint_place_policy(zone, policies[i], shm_zone->shm.log) != NGX_OK) {
             return NGX_ERROR;
         }
     }
@@ -185,12 +193,24 @@ static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) 
     return NGX_OK;
 }
 
+static ngx_int_t ngx_http_stint_init_zone(ngx_shm_zone_t *shm_zone, void *data) {
+    ngx_http_stint_zone_t *zone = shm_zone->data;
+    ngx_int_t rc = ngx_http_stint_attach(shm_zone, data);
+
+    /* A fork looks at the tables of all handles that there are, so none may outlive its memory. */
+    if (data == NULL && zone->file.len == 0) {
+        stint_close(zone->limiter);
+        zone->limiter = NULL;
+    }
+    return rc;
+}
+
 /* Gives the handle back when the configuration's memory goes. */
 static void ngx_http_stint_close(void *data) {
     ngx_http_stint_zone_t *zone = data;
 
-    /* A configuration that fails has its new zones unmapped before. Then the handle of a table in
-     * one of them is lost. */
+    /* In a process without master, zones that are not in the new configuration are unmapped before.
+     * Then the handle of a table in one of them is lost; but such a process does not fork. */
     if (zone->mapped || zone->file.len != 0) {
         stint_close(zone->limiter);
         zone->limiter = NULL;
@@ -357,6 +377,11 @@ ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle) {
         ngx_http_stint_policy_t **policies = zones[i]->policies.elts;
 
         zones[i]->mapped = 1;
+        if (zones[i]->limiter == NULL && zones[i]->file.len == 0 &&
+            ngx_http_stint_open(zones[i]) != 0) {
+            ngx_http_stint_log_open(zones[i], cycle->log);
+            return NGX_ERROR;
+        }
         for (ngx_uint_t j = 0; j < zones[i]->policies.nelts; j++) {
             if (zones[i]->limiter != NULL && policies[j]->same == NULL) {
                 ngx_http_stint_change_policy(cycle, zones[i], policies[j]);

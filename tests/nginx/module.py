@@ -743,6 +743,30 @@ class Reloads(Case):
             self.assertEqual(server.get().stint, "PASSED p 2/3 1")
             self.assertEqual(server.logged("changed from"), [])
 
+    def test_a_refused_reload_leaves_no_handle_of_a_new_zone(self):
+        """nginx unmaps the zone. Whatever it forks later must not look at it."""
+        new = f"stint_zone new keys=10k; stint_policy new 1{PER_LONG} name=q;\n"
+        good = self.policy(f"9{PER_LONG}")
+        with self.serve(good, self.LIMIT) as server, self.serve() as other:
+            for refused in (new + good + f"server {{ listen 127.0.0.1:{other.port}; }}",
+                            new + self.policy("9/day")):  # found after the new zone was made
+                server.configure(refused, self.LIMIT)
+                server.reload_refused()
+                killed = server.worker_pids()[0]
+                os.kill(killed, signal.SIGKILL)
+                until(lambda: killed not in server.worker_pids() and
+                      len(server.worker_pids()) == 2, "another worker")
+                server.configure(good, self.LIMIT)
+                server.reload()
+            self.assertEqual(server.logged("exited on signal 11"), [])
+            self.assertEqual(server.get().stint, "PASSED p 1/9 8")
+            # Once it is accepted, the zone works.
+            server.configure(new + good, self.LIMIT.replace("z p", "new q"))
+            server.reload()
+            self.assertEqual(server.statuses(2), [200, 429])
+            server.reload()
+            self.assertEqual(server.get().stint, "REJECTED q 1/1 0")
+
     def test_policies_that_are_removed_stay_in_the_table(self):
         zone = "stint_zone z keys=1k policies=2;\n"
 
