@@ -100,12 +100,24 @@ static ngx_int_t ngx_http_stint_make_key(ngx_http_request_t *r, ngx_http_stint_z
     return NGX_OK;
 }
 
+/* How it is decided. */
+static uint32_t ngx_http_stint_flags(const ngx_http_request_t *r,
+                                     const ngx_http_stint_limit_t *limit,
+                                     const ngx_http_stint_policy_t *policy) {
+    if (limit->charge != NULL) {
+        return STINT_PEEK | STINT_CHARGE;
+    }
+    /* A subrequest is not held, and nobody waits for a shadow. */
+    return limit->max_delay != 0 && r == r->main && (policy->policy.flags & STINT_SHADOW) == 0
+               ? STINT_RESERVE
+               : 0;
+}
+
 ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                                       const ngx_http_stint_limit_t *limit, ngx_uint_t log_level,
                                       ngx_http_stint_policy_t **policy,
                                       struct stint_request *request) {
     ngx_int_t rc = ngx_http_stint_find_policy(r, zone, limit, log_level, policy);
-    uint32_t flags = 0;
 
     if (rc == NGX_OK && *policy == NULL) {
         return NGX_DECLINED;
@@ -122,14 +134,9 @@ ngx_int_t ngx_http_stint_make_request(ngx_http_request_t *r, ngx_http_stint_zone
         rc = ngx_http_stint_get_number(r, zone, &limit->limit, NGX_HTTP_STINT_LOG_LIMIT, log_level,
                                        &request->limit);
     }
-    if (limit->charge != NULL) {
-        flags = STINT_PEEK | STINT_CHARGE;
-    } else if (limit->max_delay != 0 && r == r->main) { /* a subrequest is not held */
-        flags = STINT_RESERVE;
-    }
     if (rc == NGX_OK) {
         request->policy = (*policy)->id;
-        request->flags = flags;
+        request->flags = ngx_http_stint_flags(r, limit, *policy);
     }
     return rc;
 }

@@ -516,6 +516,28 @@ class Waiting(Case):
             self.assertEqual([server.get("/file?user=a").stint.split()[0] for _ in range(4)],
                              ["PASSED", "DELAYED_DRY_RUN", "DELAYED_DRY_RUN", "REJECTED_DRY_RUN"])
 
+    def test_nobody_waits_for_a_shadow(self):
+        for delay in "delay=30d", "delay=100ms":  # nor is refused
+            with self.holding("1/day reserve=5 shadow", delay) as server:
+                self.assertEqual(server.get("/file?user=a").stint, "PASSED p 1/1 0")
+                for _ in range(3):
+                    response = server.get("/file?user=a")
+                    self.assertEqual((response.status, response.stint.split()[0]),
+                                     (200, "REJECTED_SHADOW"))
+                self.assertEqual(status(server)["held"], 0)
+                self.assertEqual(policy_status(server, "p")["refunded"], 0)
+
+    def test_beside_a_shadow(self):
+        """The other limit is waited for all the same; so is the policy of a plan."""
+        with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 shadow name=tried;"
+                        "stint_policy z 1/day reserve=5 name=p;",
+                        location("/", "stint_limit z $arg_plan k delay=30d;") + self.STATUS) as server:
+            self.assertEqual(server.statuses(3, "/file?plan=tried"), [200] * 3)
+            self.assertEqual(server.statuses(1, "/file?plan="), [200])
+            self.assertEqual(server.get("/file?plan=p").status, 200)
+            for connection in self.hold(server, 2, "/file?plan=p"):
+                connection.close()
+
     def test_beside_another_limit(self):
         """The longest wait counts, and who leaves gives back of all."""
         with self.serve("stint_zone z keys=1k; stint_policy z 1/day reserve=5 name=p;"
