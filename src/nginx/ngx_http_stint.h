@@ -60,6 +60,7 @@ typedef struct {
     void *table;                             /* NULL: it is in a file */
     ngx_atomic_t held;                       /* requests that wait in all workers */
     ngx_atomic_t held_by[NGX_MAX_PROCESSES]; /* of these, by the worker's ngx_process_slot */
+    ngx_pid_t workers[NGX_MAX_PROCESSES]; /* of these slots, the last; 0: none. Under the mutex */
 } ngx_http_stint_shared_t;
 
 typedef struct {
@@ -72,6 +73,8 @@ typedef struct {
     ngx_uint_t max_held;             /* requests that may wait at once */
     size_t table_size;               /* bytes in shared memory; 0: it is in a file */
     ngx_http_stint_shared_t *shared; /* the same for all workers and over reloads */
+    ngx_slab_pool_t *slab;           /* where `shared` is, with the mutex */
+    time_t searched;                 /* s; when this worker last looked who is gone */
     struct stint_limiter *limiter;
     ngx_uint_t mapped; /* unsigned mapped:1; `shared` is there when the configuration goes */
     time_t logged[NGX_HTTP_STINT_LOG_KINDS]; /* s; when this worker last logged one */
@@ -167,6 +170,12 @@ ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_
 /* The decision on a main request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
 
+/* A worker starts, and has the place of one that is gone; it holds nothing. */
+void ngx_http_stint_hold_start(ngx_http_stint_zone_t *zone);
+
+/* It ends, whatever it holds. */
+void ngx_http_stint_hold_stop(ngx_http_stint_zone_t *zone);
+
 /* Marks a request as held. Returns NGX_OK; NGX_DECLINED if as many as may wait do so. */
 ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx);
 
@@ -226,6 +235,9 @@ ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle);
 
 /* A worker starts: it holds no requests. */
 ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle);
+
+/* A worker ends: it holds them no more. */
+void ngx_http_stint_exit_process(ngx_cycle_t *cycle);
 
 /* ---- Directives ------------------------------------------------------------------------------ */
 

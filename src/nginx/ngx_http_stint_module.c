@@ -148,7 +148,7 @@ ngx_module_t ngx_http_stint_module = {
     ngx_http_stint_init_process, /* init process */
     NULL,                        /* init thread */
     NULL,                        /* exit thread */
-    NULL,                        /* exit process */
+    ngx_http_stint_exit_process, /* exit process */
     NULL,                        /* exit master */
     NGX_MODULE_V1_PADDING,
 };

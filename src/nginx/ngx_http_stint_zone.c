@@ -160,11 +160,12 @@ static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
     ngx_http_stint_zone_t *zone = shm_zone->data;
     ngx_http_stint_policy_t **policies = zone->policies.elts;
 
+    zone->slab = (ngx_slab_pool_t *)(void *)shm_zone->shm.addr;
     if (running != NULL) {
         zone->shared = running->shared;
         zone->mapped = 1;
     } else if (shm_zone->shm.exists) {
-        zone->shared = ((ngx_slab_pool_t *)(void *)shm_zone->shm.addr)->data;
+        zone->shared = zone->slab->data;
     } else {
         zone->shared = ngx_http_stint_new_shared(shm_zone);
     }
@@ -391,22 +392,27 @@ ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle) {
     return NGX_OK;
 }
 
-ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle) {
+/* Calls `each` with the zones of a worker. */
+static void ngx_http_stint_own_zones(ngx_cycle_t *cycle,
+                                     void (*each)(ngx_http_stint_zone_t *zone)) {
     ngx_http_stint_main_conf_t *smcf =
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_stint_module);
     ngx_http_stint_zone_t **zones;
 
     if (smcf == NULL) {
-        return NGX_OK;
+        return;
     }
     zones = smcf->zones.elts;
     for (ngx_uint_t i = 0; i < smcf->zones.nelts; i++) {
-        ngx_http_stint_shared_t *shared = zones[i]->shared;
-        ngx_atomic_int_t left = (ngx_atomic_int_t)shared->held_by[ngx_process_slot];
-
-        /* A worker that was killed leaves its place to this one, and what it held. */
-        (void)ngx_atomic_fetch_add(&shared->held_by[ngx_process_slot], -left);
-        (void)ngx_atomic_fetch_add(&shared->held, -left);
+        each(zones[i]);
     }
+}
+
+ngx_int_t ngx_http_stint_init_process(ngx_cycle_t *cycle) {
+    ngx_http_stint_own_zones(cycle, ngx_http_stint_hold_start);
     return NGX_OK;
+}
+
+void ngx_http_stint_exit_process(ngx_cycle_t *cycle) {
+    ngx_http_stint_own_zones(cycle, ngx_http_stint_hold_stop);
 }

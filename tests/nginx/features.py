@@ -498,6 +498,44 @@ class Waiting(Case):
             for connection in connections:
                 connection.close()
 
+    def test_an_old_worker_that_ends_holds_nothing(self):
+        """After a reload no other takes its place, however it ends."""
+        for number in signal.SIGTERM, signal.SIGKILL:
+            with self.subTest(number=number), \
+                    self.holding("1/day reserve=50", "delay=30d", "held=2", workers=1) as server:
+                server.get("/file?user=a")
+                connections = self.hold(server, 2)
+                [old] = server.worker_pids()
+                server.process.send_signal(signal.SIGHUP)
+                until(lambda: len(server.worker_pids()) == 2, "a new worker")
+                # The old one listens no more once it has logged this.
+                until(lambda: server.logged(f" {old}#{old}: gracefully shutting down"), "the old")
+                os.kill(old, number)
+                until(lambda: len(server.worker_pids()) == 1, "the end of the old one")
+                self.assertEqual(status(server)["held"], 0 if number == signal.SIGTERM else 2)
+                server.get("/file?user=b")
+                connections += [server.connect()]
+                connections[-1].request("GET", "/file?user=b")
+                until(lambda: status(server)["held"] == 1, "a place for another")
+                for connection in connections:
+                    connection.close()
+                until(lambda: status(server)["held"] == 0, "nothing to be held")
+
+    def test_what_a_worker_holds_stays_its_own(self):
+        """Nobody takes it for that of one that is gone."""
+        with self.holding("1/day reserve=50", "delay=30d", "held=2", workers=1) as server:
+            server.get("/file?user=a")
+            connections = self.hold(server, 2)
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(server.worker_pids()) == 2, "a new worker")
+            for _ in range(3):
+                self.assertEqual(server.get("/file?user=a").status, 429)
+                self.assertEqual(status(server)["held"], 2)
+                time.sleep(1)  # it looks once a second
+            for connection in connections:
+                connection.close()
+            until(lambda: status(server)["held"] == 0, "nothing to be held")
+
     def test_a_reload_waits_for_them(self):
         with self.holding("1/s reserve=3", workers=1) as server:
             results = []
