@@ -71,7 +71,8 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         number = ngx_http_stint_seconds_up(verdict->reset_after);
         break;
     case VARIABLE_RETRY_AFTER:
-        if (verdict->retry_after == 0 || verdict->retry_after == STINT_NEVER) {
+        if (ctx->status != NGX_HTTP_STINT_REJECTED || verdict->retry_after == 0 ||
+            verdict->retry_after == STINT_NEVER) {
             return NGX_OK;
         }
         number = ngx_http_stint_seconds_up(verdict->retry_after);

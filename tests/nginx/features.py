@@ -123,6 +123,23 @@ class Telling(Case):
             self.assertEqual(response.status, 429)
             self.assertGreater(int(response["Retry-After"]), 0)
 
+    def test_no_retry_after_of_what_was_not_refused(self):
+        for policy, limit, outcome in (
+                ("1/s reserve=2", "delay; ", "DELAYED"),
+                (f"1{PER_LONG} reserve=2", "delay=5200w; stint_dry_run on;", "DELAYED_DRY_RUN"),
+                (f"1{PER_LONG}", "; stint_dry_run on;", "REJECTED_DRY_RUN"),
+                (f"1{PER_LONG} shadow", ";", "REJECTED_SHADOW")):
+            with self.subTest(outcome=outcome), self.serve(
+                    f"stint_zone z keys=1k; stint_policy z {policy} name=p;",
+                    location("/", f"stint_limit z p k {limit}",
+                             "add_header Retry-After $stint_retry_after always;",
+                             "add_header X-Outcome $stint_status always;")) as server:
+                def found():
+                    response = server.get()
+                    self.assertEqual((response.status, response["Retry-After"]), (200, None))
+                    return response["X-Outcome"] == outcome
+                until(found, outcome)
+
     def test_a_front_controller(self):
         """Decided where the request first meets a limit; with none there, at the script."""
         for where, used in (("/", "PASSED first"), ("", "PASSED script")):
