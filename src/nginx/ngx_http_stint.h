@@ -52,6 +52,7 @@ typedef enum {
     NGX_HTTP_STINT_LOG_POLICY,
     NGX_HTTP_STINT_LOG_ADDRESS,
     NGX_HTTP_STINT_LOG_HELD,
+    NGX_HTTP_STINT_LOG_DELAY,
     NGX_HTTP_STINT_LOG_KINDS
 } ngx_http_stint_log_kind_t;
 

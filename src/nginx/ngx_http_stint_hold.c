@@ -43,6 +43,26 @@ static ngx_int_t ngx_http_stint_hold_refuse(ngx_http_stint_ctx_t *ctx, ngx_uint_
     return NGX_BUSY;
 }
 
+/* Leaves the name of the key that verdict `which` is of. */
+static void ngx_http_stint_hold_label(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
+                                      ngx_uint_t which) {
+    ngx_http_stint_label(r, ctx->zone, ctx->limits[which], ctx->requests[which].key);
+}
+
+/* Logs that a request would wait too long, and leaves its key's name. To the library it is no
+ * refusal, so that there is no first one of a key: it counts as allowed and refunded. */
+static void ngx_http_stint_hold_log_delay(ngx_http_request_t *r, const ngx_http_stint_ctx_t *ctx,
+                                          ngx_uint_t which, uint64_t wait, ngx_flag_t dry_run) {
+    if (ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_DELAY)) {
+        ngx_log_error(ctx->log_level, r->connection->log, 0,
+                      "limiting requests%s, a wait of %uL ms is longer than the delay of %M ms, by "
+                      "policy \"%V\" in zone \"%V\" (told once a minute)",
+                      dry_run ? ", dry run" : "", wait, ctx->limits[which]->max_delay,
+                      &ctx->policies[which]->name, &ctx->zone->name);
+        ngx_http_stint_hold_label(r, ctx, which);
+    }
+}
+
 ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
                               ngx_flag_t dry_run) {
     ngx_msec_t longest = 0;
@@ -57,6 +77,7 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
             continue;
         }
         if (wait > ctx->limits[i]->max_delay) {
+            ngx_http_stint_hold_log_delay(r, ctx, i, wait, dry_run);
             return ngx_http_stint_hold_refuse(ctx, i);
         }
         if (wait > longest) {
@@ -77,6 +98,7 @@ ngx_int_t ngx_http_stint_hold(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx,
                           "stint zone \"%V\" holds %ui requests, the most that it may: others are "
                           "refused; \"held\" can be raised",
                           &ctx->zone->name, ctx->zone->max_held);
+            ngx_http_stint_hold_label(r, ctx, which);
         }
         return ngx_http_stint_hold_refuse(ctx, which);
     }

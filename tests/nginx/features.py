@@ -487,6 +487,37 @@ class Waiting(Case):
                 self.assertGreater(int(response["Retry-After"]), 0)
             self.assertEqual(status(server)["held"], 0)
 
+    def test_what_would_wait_too_long_is_told(self):
+        for dry_run, said in ("", ""), ("; stint_dry_run on", ", dry run"):
+            with self.subTest(dry_run=dry_run), \
+                    self.serve("stint_zone z keys=6k labels=100; stint_policy z 1/day reserve=5 name=p;",
+                               location("/", f"stint_limit z p $arg_user delay=100ms {dry_run};") +
+                               self.STATUS, workers=1) as server:
+                server.statuses(5, "/file?user=a")
+                found = policy_status(server, "p")
+                self.assertEqual([found[name] for name in ("allowed", "refused", "refunded")],
+                                 [5, 0, 4])
+                [wait] = server.logged(
+                    rf"\[error\] .*limiting requests{said}, a wait of (\d+) ms is longer than the "
+                    r'delay of 100 ms, by policy "p" in zone "z" \(told once a minute\)')
+                self.assertGreater(int(wait), 100)
+                self.assertLessEqual(int(wait), 86400 * 1000)
+                [top] = status(server)["top"]
+                self.assertEqual((top["key"], top["policy"], top["refused_windows"]), ("a", "p", 1))
+
+    def test_what_finds_no_place_is_told(self):
+        with self.serve("stint_zone z keys=6k labels=100 held=1; stint_policy z 1/day reserve=5 name=p;",
+                        location("/", "stint_limit z p $arg_user delay=30d;") + self.STATUS,
+                        workers=1) as server:
+            server.get("/file?user=a")
+            [connection] = self.hold(server, 1)
+            self.assertEqual(server.statuses(3, "/file?user=a"), [429] * 3)
+            found = policy_status(server, "p")
+            self.assertEqual([found[name] for name in ("allowed", "refused", "refunded")], [5, 0, 3])
+            self.assertEqual(len(server.logged('stint zone "z" holds 1 requests')), 1)
+            self.assertEqual([key["key"] for key in status(server)["top"]], ["a"])
+            connection.close()
+
     def test_they_are_bounded(self):
         with self.holding("1/day reserve=50", "delay=30d", zone="held=2") as server:
             self.assertEqual(server.get("/file?user=a").status, 200)
