@@ -4,6 +4,7 @@
 #include "ngx_http_stint.h"
 
 #define NAMES_SHOWN 512 /* bytes of names that a message lists */
+#define POLICY_TEXT 256 /* bytes; more than a policy is in the text notation */
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -207,8 +208,20 @@ static void ngx_http_stint_log_unknown_policy(ngx_conf_t *cf, const ngx_http_sti
                   &unknown->used.file, unknown->used.line);
 }
 
+/* Parses a rate that has neither a name nor options, and names it. Returns whether it is one. */
+static ngx_uint_t ngx_http_stint_parse_rate(const char *text, struct stint_policy *rate) {
+    char formatted[POLICY_TEXT];
+
+    if (stint_policy_parse(text, rate, NULL) != 0 || rate->name[0] != '\0') {
+        return 0;
+    }
+    (void)stint_policy_format(rate, formatted, sizeof(formatted));
+    ngx_http_stint_name_by_rate(rate);
+    return ngx_strcmp(formatted, rate->name) == 0;
+}
+
 /* A policy that is not declared by this name may be one that has its rate for a name, which can be
- * written in several ways. */
+ * written in several ways. Options would not be heeded, so there must be none. */
 static ngx_int_t ngx_http_stint_find_same(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone,
                                           ngx_http_stint_policy_t *policy) {
     ngx_http_stint_policy_t **policies = zone->policies.elts;
@@ -220,8 +233,7 @@ static ngx_int_t ngx_http_stint_find_same(ngx_conf_t *cf, const ngx_http_stint_z
         return NGX_ERROR;
     }
     (void)ngx_cpystrn((u_char *)text, policy->name.data, policy->name.len + 1);
-    if (stint_policy_parse(text, &parsed, NULL) == 0) {
-        ngx_http_stint_name_by_rate(&parsed);
+    if (ngx_http_stint_parse_rate(text, &parsed)) {
         name.data = (u_char *)parsed.name;
         name.len = ngx_strlen(parsed.name);
         for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {

@@ -131,6 +131,19 @@ class Counting(Case):
                     self.assertEqual(server.statuses(3), [200, 200, 429])
                     self.assertEqual(server.get().stint, "REJECTED 2/52 weeks 2/2 0")
 
+    def test_a_limit_takes_no_options(self):
+        """They belong to the policy, and would not be heeded here."""
+        for used in ("100/m smooth", "100/m name=login", "100/m shadow", "100/m capacity=300",
+                     "100/m reserve=9", "100/m start=per-key", "100/m name=100/minute"):
+            server = self.serve("stint_zone z keys=1k; stint_policy z 100/m;"
+                                "stint_policy z 5/m name=login;",
+                                location("/", f'stint_limit z "{used}" $remote_addr;'))
+            self.addCleanup(server.close)
+            code, said = server.test()
+            self.assertEqual(code, 1, used)
+            self.assertIn(f'unknown stint policy "{used}" of zone "z" (it has "100/minute", "login") '
+                          f"in {server.configuration}:", said)
+
     def test_a_name_comes_before_a_rate(self):
         with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG};"
                         f"stint_policy z 1{PER_LONG} name=2{PER_LONG};",
