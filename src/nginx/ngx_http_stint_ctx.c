@@ -23,7 +23,8 @@ void ngx_http_stint_hold_stop(ngx_http_stint_zone_t *zone) {
 }
 
 /* Gives back what workers held that were killed, and whose slots no other took: after a reload
- * there are fewer workers again. Once a second, as it asks the system. Returns whether it was any. */
+ * there are fewer workers again. Once a second, as it asks the system. Returns whether it was
+ * any. */
 static ngx_uint_t ngx_http_stint_hold_search(ngx_http_stint_zone_t *zone) {
     ngx_http_stint_shared_t *shared = zone->shared;
     ngx_uint_t found = 0;
