@@ -156,8 +156,8 @@
  *    EPROTO   what is at options.path, or in memory, is not a table that can be used with these
  *             options
  *    EBUSY    another process has held the table for set-up for 10 s (it was stopped in the
- *             middle), is making a table for other options in that memory, or has a table open that
- *             is to be resized
+ *             middle, or resizes a large table), is making a table for other options in that
+ *             memory, or has a table open that is to be resized
  *    EROFS    the limiter was attached with STINT_READ_ONLY; or, with a path, the file system may
  *             only be read
  *    ELOOP    options.path is a symbolic link, which is not followed
@@ -330,6 +330,7 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
  * finds or leaves one of the two, whole. In the instant before the rename a file .NAME.resize is
  * beside it. One that a killed process has left is removed by the next stint_resize of the path.
+ * Nobody may remove the table, or put another in its place, meanwhile.
  * Readers (STINT_READ_ONLY) do not hinder it, and go on reading the old table. So does whoever
  * opens another hard link to it.
  *   path     of the table; not a symbolic link; its last name has at most 247 bytes
@@ -339,7 +340,9 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  *            does not count. NULL: all as it was
  * Returns 0; or, with the table as it was: -ENOENT: there is none. -EBUSY: a process has it open.
  * -ENOSPC: its live keys do not find slots in a table of that size, or the file system has no room.
- * -EINVAL, which includes fewer max_policies than the table has. -EPROTO, which includes tables of
+ * -EINVAL, which includes fewer max_policies than the table has, and a clock so far behind that it
+ * cannot be told what is over. -EOPNOTSUPP: the file has an access control list, and options.mode
+ * is 0. -EPROTO, which includes tables of
  * 0.1 that are too small to know whole hashes (I). -EPERM: the owner cannot be kept. -ENOMEM,
  * -ELOOP, and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).

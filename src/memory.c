@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <stint.h>
@@ -119,7 +120,7 @@ static int lock_shared(int file) {
         if (tries == SET_UP_TRIES)
             return stint_failed(
                 EBUSY, "another process has held the lock of the table's file for 10 s: is it "
-                       "stopped?");
+                       "stopped, or does it resize a large table?");
         set_up_pause();
     }
     return 0;
@@ -245,6 +246,10 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
 
     if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
         return failed_file("the table cannot be looked at");
+    /* With a list, the mode's bits of the group are not the group's rights, but the list's mask. */
+    if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
+        return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
+                                        "lost: give options.mode, and set the list anew after it");
     if ((about.st_uid != ours.st_uid || about.st_gid != ours.st_gid) &&
         fchown(memory->file, about.st_uid, about.st_gid) != 0)
         return failed_file("the new table cannot be given the owner and the group of the old one");
@@ -257,15 +262,41 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
  * one uses it. */
 #define NEW_NAME ".%s.resize"
 
+/* The name, in `given`, that a file of this name has before it has taken the place of the other. */
+static int name_before(const char *name, char given[NAME_MAX + 1]) {
+    if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name) <= NAME_MAX)
+        return 0;
+    return stint_failed_with(ENAMETOOLONG,
+                             "the name of a table that is resized may have %d bytes: rename it",
+                             (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
+}
+
+static const char *name_of_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+int stint_memory_file_clear(const char *path) {
+    char given[NAME_MAX + 1];
+    int error = name_before(name_of_path(path), given);
+    int directory = error != 0 ? -1 : open_directory(path, O_RDONLY | O_DIRECTORY);
+
+    if (error == 0 && directory < 0)
+        return failed_file("the directory of the table cannot be opened");
+    if (directory >= 0) {
+        (void)unlinkat(directory, given, 0); /* if it stays, who needs the name says so */
+        (void)close(directory);
+    }
+    return error;
+}
+
 /* Gives the file the name of another in a directory. */
 static int file_rename(const struct memory *memory, const struct memory *old, int directory,
                        const char *name) {
     char given[NAME_MAX + 1];
 
-    if ((size_t)snprintf(given, sizeof(given), NEW_NAME, name) >= sizeof(given))
-        return stint_failed_with(
-            ENAMETOOLONG, "the name of a table that is resized may have %zu bytes: rename it",
-            sizeof(given) - sizeof(NEW_NAME) + 2);
+    if (name_before(name, given) != 0)
+        return -ENAMETOOLONG;
     int linked = file_link(memory, directory, given);
     /* Somebody was killed here. A file cannot be linked over another, so that one is removed. */
     if (linked != 0 && errno == EEXIST && unlinkat(directory, given, 0) == 0)
@@ -285,7 +316,6 @@ static int file_rename(const struct memory *memory, const struct memory *old, in
 
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path) {
-    const char *slash = strrchr(path, '/');
     int error = file_like(memory, old, mode);
 
     if (error != 0)
@@ -296,7 +326,7 @@ int stint_memory_file_replace(const struct memory *memory, const struct memory *
     int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
     if (directory < 0)
         return failed_file("the directory of the table cannot be opened");
-    error = file_rename(memory, old, directory, slash == NULL ? path : slash + 1);
+    error = file_rename(memory, old, directory, name_of_path(path));
     if (error == 0)
         (void)fsync(directory); /* done, even if only the disk does not know yet */
     (void)close(directory);

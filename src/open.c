@@ -721,6 +721,10 @@ int stint_table_copy(struct memory *memory, size_t size, struct stint_options *m
         error = handle_make(made, &shape, memory, &limiter);
     if (error == 0 && layout2) /* before slots are looked at, which are theirs */
         error = stint_layout2_policies(limiter, front);
+    if (error == 0 && stint_limiter_clock_behind(limiter)) /* before it lowers latest_begin */
+        error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
+                                     "and then resize; or if it is right, open the table once and "
+                                     "close it before");
     if (error == 0)
         error = table_attach(limiter, memory->alone);
     free(front);

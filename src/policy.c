@@ -369,6 +369,10 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct stint_policy read = stint_policy_read(limiter, id);
     if (longest_of(&read) != policy->length)
         return false;
+    /* A hint that is the end of no window (I7): stripes would never agree on one. */
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % policy->length != 0)
+        return false;
     struct rule rule = policy_rule(policy), right = rule_of(&read);
     uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
     rule_pack(&rule, words);

@@ -216,7 +216,9 @@ static int resize(const char *path, const struct stint_options *given, struct me
         return error;
     }
     struct stint_options options = options_with(given, &made, from, path);
-    error = stint_table_make(&options, &to);
+    error = stint_memory_file_clear(path);
+    if (error == 0)
+        error = stint_table_make(&options, &to);
     if (error == 0)
         error = all_move(from, to);
     if (error == 0)

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
@@ -575,6 +576,9 @@ TEST(test_clock_behind) {
     for (uint64_t i = 0; i < KEYS; i++)
         (void)ask(limiter, id, number_key(limiter, i), 1 + (uint32_t)i % 5, 0);
     stint_close(limiter);
+    /* So far that what is live cannot be told from what is over. */
+    test_time = T0 - 600 * DAY;
+    assert_refused(&given, EINVAL, "clock is months behind");
     test_time = T0 - 400 * DAY;
     resize(&given);
     test_time = T0 + MINUTE;
@@ -738,7 +742,14 @@ TEST(test_rights) {
     assert_int_equal(unlink(victim), 0);
     assert_int_equal(entries_of_directory(), 1);
 
+    /* An access control list, in which user 34567 may read, is not lost in silence. */
+    static const uint8_t list[] = {2, 0, 0,   0,   1,   0,   6,  0, 255, 255, 255, 255, 2,   0,  4,
+                                   0, 7, 135, 0,   0,   4,   0,  0, 0,   255, 255, 255, 255, 16, 0,
+                                   4, 0, 255, 255, 255, 255, 32, 0, 0,   0,   255, 255, 255, 255};
     struct stint_options given = sized(0, 0, 0);
+    bool listed = setxattr(path, "system.posix_acl_access", list, sizeof list, 0) == 0;
+    if (listed)
+        assert_refused(&given, EOPNOTSUPP, "access control list");
     given.mode = 0604;
     resize(&given);
     assert_int_equal(stat(path, &about), 0);

@@ -933,7 +933,7 @@ TEST(test_opener_is_stopped) {
     assert_true(file >= 0);
     assert_int_equal(flock(file, LOCK_EX), 0);
     struct stint_options options = shared_options(100);
-    assert_refused(&options, EBUSY, "is it stopped?");
+    assert_refused(&options, EBUSY, "is it stopped, or");
     close(file);
     stint_close(open_shared(100));
 }

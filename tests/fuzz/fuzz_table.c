@@ -247,7 +247,8 @@ static void check_policies(const struct stint_limiter *limiter) {
         if (stint_policy_get(limiter, id, &policy) != 0)
             continue;
         assert(stint_policy_format(&policy, NULL, 0) > 0);
-        assert(policy_found(limiter, policy.name) >= 0);
+        /* A reader repairs nothing: there may be policies behind the last that is counted. */
+        assert(policy_found(limiter, policy.name) >= 0 || limiter->memory.read_only);
     }
     assert(stint_policy_get(limiter, MAX_POLICIES, &policy) == -ENOENT);
 }
@@ -363,7 +364,7 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
     }
     int error = stint_policies_apply(limiter, text, flags, &wrong, count_changes, &told);
     check_slept();
-    assert((error == -EROFS) == limiter->memory.read_only);
+    assert(limiter->memory.read_only ? error == -EROFS || error == -EINVAL : error != -EROFS);
     if (error == 0)
         assert(told >= lines);
     else
