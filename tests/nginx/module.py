@@ -724,8 +724,8 @@ class Reloads(Case):
             use("capacity=9")
             [line] = server.reload_refused()
             self.assertIn('cannot become "3/52 weeks capacity=9", because capacity above the limit, and '
-                          "reserve, cannot come to a policy that has ever counted refusals: give it "
-                          "another name", line)
+                          "reserve, cannot come to a policy that has ever counted refusals, which would be "
+                          "carried over as debts: give it another name", line)
             self.assertEqual(server.logged(r"\[alert\]"), [])
 
     def test_a_changed_size_is_refused(self):
