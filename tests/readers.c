@@ -281,7 +281,9 @@ static void crowd_body(unsigned member, void *shared) {
         }
         return;
     }
-    for (uint32_t i = 0; i < 6000 || __atomic_load_n(&crowd->reads, __ATOMIC_RELAXED) < 5; i++) {
+    for (uint32_t i = 0; i < 6000 || __atomic_load_n(&crowd->reads, __ATOMIC_RELAXED) < 5 ||
+                         __atomic_load_n(&crowd->told, __ATOMIC_RELAXED) <= 5;
+         i++) {
         const struct stint_request request = {
             .key = number_key(crowd->writer, random_below(&random, 40)),
             .policy = (uint32_t)random_below(&random, 4),
