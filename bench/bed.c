@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "bed.h"
 
+#include <ck_pr.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "jobs.h"
 #include "pages.h"
@@ -21,8 +24,45 @@ struct bed *bed_of(json_t *asked) {
 }
 
 /* Its policies are given in stint's notation. */
+/* Looks at a key a thousand times a second, as who watches a table does. */
+static void *watch(void *of) {
+    struct bed *bed = of;
+    const struct stint_request look = {
+        .key = stint_key_of(bed->reader, "", 0), .cost = 1, .flags = STINT_PEEK};
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    while (!ck_pr_load_32(&bed->watched_enough)) {
+        (void)stint_decide(bed->reader, &look, STINT_NOW, NULL);
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* Attaches to the table's file, and watches it from another thread. Returns a negative number if
+ * that fails. */
+static int watch_begin(struct bed *bed, const char *path) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+
+    options.path = path;
+    options.flags = STINT_READ_ONLY;
+    int error = stint_attach(&options, &bed->reader);
+    bed->watched_enough = 0;
+    return error < 0 ? error : -pthread_create(&bed->watcher, NULL, watch, bed);
+}
+
+static void table_close(struct bed *bed) {
+    if (bed->reader != NULL) {
+        ck_pr_store_32(&bed->watched_enough, 1);
+        pthread_join(bed->watcher, NULL);
+        stint_close(bed->reader);
+        bed->reader = NULL;
+    }
+    stint_close(bed->target.limiter);
+}
+
 static void table_open(struct bed *bed) {
     struct stint_options options = STINT_OPTIONS_INIT;
+    char path[64];
     json_t *policies = json_object_get(bed->asked, "policies"), *text;
     const char *clock = job_text(bed->asked, "clock");
     size_t i;
@@ -30,6 +70,9 @@ static void table_open(struct bed *bed) {
     options.max_keys = job_number(bed->asked, "max_keys");
     options.max_policies = bed->policies > 64 ? bed->policies : 0;
     options.flags = STINT_PREFAULT;
+    options.labels = (uint32_t)job_number(bed->asked, "labels");
+    snprintf(path, sizeof(path), "/dev/shm/stint-bench-%ld", (long)getpid());
+    options.path = job_flag(bed->asked, "file") ? path : NULL;
     options.secret = bed->secret;
     options.clock = strcmp(clock, "turned") == 0  ? bench_clock
                     : strcmp(clock, "still") == 0 ? bench_still_clock
@@ -42,6 +85,10 @@ static void table_open(struct bed *bed) {
         if (error >= 0) /* ids go up from 0 */
             error = stint_policy_add(bed->target.limiter, &policy, NULL);
     }
+    if (error >= 0 && job_flag(bed->asked, "watched"))
+        error = watch_begin(bed, path);
+    if (options.path != NULL)
+        (void)unlink(path); /* who has it open has it until it is closed */
     if (error < 0) {
         fprintf(stderr, "stint-bench: no table for %llu keys: %s (%s)\n",
                 (unsigned long long)bed->keys, stint_strerror(error), stint_reason());
@@ -114,7 +161,7 @@ json_t *bed_open(json_t *asked) {
 json_t *bed_renew(json_t *asked) {
     struct bed *bed = bed_of(asked);
 
-    stint_close(bed->target.limiter);
+    table_close(bed);
     table_open(bed);
     return json_object();
 }
@@ -129,7 +176,7 @@ json_t *bed_close(json_t *asked) {
     free(bed->timings);
     free(bed->granted);
     pages_unmap(bed->target.lines, bed->floor_bytes);
-    stint_close(bed->target.limiter);
+    table_close(bed);
     json_decref(bed->asked);
     return json_object();
 }

@@ -4,6 +4,7 @@
 #define STINT_BENCH_BED_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,6 +28,9 @@ struct bed {
     struct timings *timings;     /* NULL, or one for each thread and one of all, see bed_tails */
     uint32_t *granted;           /* NULL, or what each key was granted: a rehearsal's */
     uint64_t floor_bytes;
+    struct stint_limiter *reader; /* NULL, or a read-only handle of the table */
+    pthread_t watcher;            /* looks by it until it is to end */
+    uint32_t watched_enough;
 };
 
 /* The policy that decides about the key with this index. */

@@ -53,7 +53,8 @@ class Bed(contextlib.AbstractContextManager):
     def __init__(self, driver, row, keys, fit, at=0, beside=False):
         kind = self.kind = KINDS[row["workload"]]
         path = self.path = kind.path if not beside else Path(
-            parts=kind.path.parts, each_key=kind.path.each_key, still=kind.path.still)
+            parts=kind.path.parts, each_key=kind.path.each_key, still=kind.path.still,
+            file=kind.path.file)
         self.driver, self.at, self.row, self.keys, self.fit = driver, at, row, keys, fit
         self.threads = row["threads"]
         self.run = (floor_of("dependent load" if kind.used_up else kind.floor, None)["floor"]
@@ -94,7 +95,8 @@ class Bed(contextlib.AbstractContextManager):
             parts=path.parts, each_key=path.each_key, refused_part=self.refused_part, start=start,
             epoch_ns=SECOND if kind.windows else 366 * DAY if path.still else 0,
             new_keys=kind.new_keys, latency=row["latency"], distribution=row["distribution"],
-            period=zipf_period(keys), **{path.asks: True} if path.asks else {})
+            period=zipf_period(keys), labels=keys if path.labels else 0, file=path.file,
+            watched=path.watched, **{path.asks: True} if path.asks else {})
         self.lines, self.floor_bytes = opened["lines"], opened["floor_bytes"]
 
     def policy(self):

@@ -22,6 +22,9 @@ class Path:
     each_key: bool = False  # each part has its own key; else the same, by a policy of its own
     windows: int = 1  # in which each key is asked for before the time is taken
     leaves_nothing: bool = False  # what is used is the same after it
+    labels: bool = False  # the table has room for a name of each key
+    file: bool = False  # the table is in a file, and so is the one beside which it is measured
+    watched: bool = False  # a thread looks at the file's table a thousand times a second, read-only
     before: str | None = None  # asks for each key before the time is taken; None: what is timed
     # Does the same locked operations: who is within 15% of it has reached the goal, too.
     locked: str = "clock+hash+xadd"
@@ -99,6 +102,10 @@ KINDS = {
                   goal=(2, 1.6)),
     "calendar": path("take, by years of the calendar", window="year", goal=(2, 1.6)),
     "striped": path("take, of keys in two stripes", stripes=2, goal=(2, 1.6)),
+    "labelled": path("take, by a table with room for names of keys", labels=True,
+                     goal=(1.05, 1.05)),
+    "watched": path("take, by a table in a file that a read-only handle looks at", file=True,
+                    watched=True, goal=(1.05, 1.05)),
     "all-1": path_all("stint_decide_all of one request, `now` given", 1, (1.3, 1.3)),
     "all-2": path_all("of a key by two policies", 2, (1.3, 1.3)),
     "all-3": path_all("of a key by three policies", 3, (1.3, 1.3)),
