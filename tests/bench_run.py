@@ -20,7 +20,7 @@ EACH_ONCE = ["first-seen", "roll", "churn"]
 PATHS = {  # what each is measured beside
     **dict.fromkeys(["cost-5", "own-limit", "roll-over", "reservable", "reserve", "shadow",
                      "counted", "peek", "refund", "smooth", "per-key",
-                     "first", "calendar", "striped"], "plain take"),
+                     "first", "calendar", "striped", "labelled", "watched"], "plain take"),
     **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",
@@ -44,7 +44,7 @@ ROW_FIELDS = {
 
 
 def call(*arguments):
-    return subprocess.run([*BENCH, "run", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*BENCH, "run", *arguments], capture_output=True, text=True, timeout=240)
 
 
 def measure(*arguments):

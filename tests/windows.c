@@ -74,7 +74,7 @@ TEST(test_windows_of_the_calendar) {
         uint32_t calendar = 1 + (uint32_t)below(2);
         int64_t start = (int64_t)(below(12) * 31 * DAY + below(28) * DAY);
         if (i % 2 == 0)
-            start = (int64_t)(below(200000) * DAY) - (int64_t)(100000 * DAY);
+            start = ((int64_t)below(200000) - 100000) * (int64_t)DAY;
         start += (int64_t)(i % 3 == 0 ? 0 : below(DAY / STINT_TICK_NS) * STINT_TICK_NS);
         struct stint_policy policy = calendar_policy(calendar, start, offsets[below(6)]);
         if (calendar_start(&policy).tm_mday > 28) {
