@@ -219,6 +219,10 @@ static const char *table_file(void) {
 
 /* Likewise of stint_resize, which then leaves the table as it is. */
 TEST(test_each_call_of_resize_refused) {
+    /* A kernel maps a file that ends in the middle of its last page; qemu does so only where its
+     * pages are the kernel's. */
+    if (getenv("STINT_TEST_EMULATED") != NULL && sysconf(_SC_PAGESIZE) > 4096)
+        skip();
     struct stint_options options = options_of(10, 0), given = options_of(100, 0);
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
