@@ -771,6 +771,8 @@ TEST(test_renamed_while_waited_for) {
 }
 
 TEST(test_processes) {
+    if (emulated("MADV_WIPEONFORK"))
+        return;
     struct stint_limiter *one = make_table(1000, 0, 0);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
     assert_int_equal(get_stats(one).processes, 0);

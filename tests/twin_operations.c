@@ -227,8 +227,12 @@ static bool pick_whole(struct whole *whole, size_t more) {
             again |=
                 whole->keys[j] == whole->keys[i] && whole->requests[j].policy == request->policy;
         struct subject s = subject_of(whole->keys[i], request->policy);
+        /* After a step back a key without a slot is only looked at in the window of now, but gets
+         * one in the window of then, in which its first refusal is marked. */
+        bool looked_elsewhere =
+            test_time < m.highest && !(s.pair->known && s.pair->window > test_time);
         if (!is_decided(request, whole->keys[i], test_time, more) ||
-            (whole->same && s.pair->may_have_gone) || (whole->same && refusal_takes) ||
+            (whole->same && (s.pair->may_have_gone || refusal_takes || looked_elsewhere)) ||
             (!whole->same && again))
             return false;
     }
@@ -567,7 +571,7 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
     if (plain && once_in(3)) {
         policy.flags |= STINT_START_FIRST;
         policy.start = 0;
-    } else if (plain && once_in(3)) {
+    } else if (plain && m.on_full != STINT_FULL_REPLACE && once_in(3)) {
         policy.window = 0;
         policy.calendar = once_in(3) ? STINT_CALENDAR_YEAR : STINT_CALENDAR_MONTH;
         policy.offset = once_in(3) ? 0 : (int32_t)below(840 + 720 + 1) - 720;
