@@ -227,13 +227,8 @@ static bool pick_whole(struct whole *whole, size_t more) {
             again |=
                 whole->keys[j] == whole->keys[i] && whole->requests[j].policy == request->policy;
         struct subject s = subject_of(whole->keys[i], request->policy);
-        /* After a step back a key without a slot is only looked at in the window of now, but gets
-         * one in the window of then, in which its first refusal is marked. */
-        bool looked_elsewhere =
-            test_time < m.highest && !(s.pair->known && s.pair->window > test_time);
         if (!is_decided(request, whole->keys[i], test_time, more) ||
-            (whole->same && (s.pair->may_have_gone || refusal_takes || looked_elsewhere)) ||
-            (!whole->same && again))
+            (whole->same && (s.pair->may_have_gone || refusal_takes)) || (!whole->same && again))
             return false;
     }
     return true;
@@ -278,10 +273,16 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
     m.compared++;
 }
 
+/* Whether the contract says what a group gets. After a step back a key that lost its slot is looked
+ * at in the window of now, and then gets a slot in one of before the step, perhaps. */
+static bool groups_decided(void) {
+    return test_time >= (m.on_full == STINT_FULL_REPLACE ? m.highest_yet : m.highest);
+}
+
 static void do_all(void) {
     struct whole whole;
     struct stint_verdict got[WHOLE];
-    if (test_time < m.highest || !pick_whole(&whole, WHOLE))
+    if (!groups_decided() || !pick_whole(&whole, WHOLE))
         return;
     memset(got, 0xa5, sizeof got);
     bool all = stint_decide_all(m.limiter, whole.requests, whole.n,
@@ -296,7 +297,7 @@ static void do_groups(void) {
     struct stint_request requests[GROUPS * WHOLE];
     struct stint_verdict got[GROUPS * WHOLE];
     size_t ends[GROUPS], groups = below(GROUPS + 1), n = 0;
-    if (test_time < m.highest)
+    if (!groups_decided())
         return;
     for (size_t g = 0; g < groups; g++) {
         if (!pick_whole(&wholes[g], GROUPS * WHOLE))
