@@ -276,7 +276,7 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
 /* Whether the contract says what a group gets. After a step back a key that lost its slot is looked
  * at in the window of now, and then gets a slot in one of before the step, perhaps. */
 static bool groups_decided(void) {
-    return test_time >= (m.on_full == STINT_FULL_REPLACE ? m.highest_yet : m.highest);
+    return test_time >= m.highest_yet;
 }
 
 static void do_all(void) {
