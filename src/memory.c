@@ -281,12 +281,13 @@ int stint_memory_file_clear(const char *path) {
     int error = name_before(name_of_path(path), given);
     int directory = error != 0 ? -1 : open_directory(path, O_RDONLY | O_DIRECTORY);
 
-    if (error == 0 && directory < 0)
+    if (error != 0)
+        return error;
+    if (directory < 0)
         return failed_file("the directory of the table cannot be opened");
-    if (directory >= 0) {
-        (void)unlinkat(directory, given, 0); /* if it stays, who needs the name says so */
-        (void)close(directory);
-    }
+    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
+        error = failed_file("what a resize before this one has left cannot be removed");
+    (void)close(directory);
     return error;
 }
 
@@ -297,11 +298,8 @@ static int file_rename(const struct memory *memory, const struct memory *old, in
 
     if (name_before(name, given) != 0)
         return -ENAMETOOLONG;
-    int linked = file_link(memory, directory, given);
-    /* Somebody was killed here. A file cannot be linked over another, so that one is removed. */
-    if (linked != 0 && errno == EEXIST && unlinkat(directory, given, 0) == 0)
-        linked = file_link(memory, directory, given);
-    if (linked != 0)
+    /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
+    if (file_link(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
     int error = 0;
     if (!file_named(old, directory, name))
