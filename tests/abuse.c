@@ -13,10 +13,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -24,8 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "directory.h"
 #include "random.h"
+#include "small_file_system.h"
 
 /* Every kind of policy, with windows of 10 ms to years. */
 static const char *const kinds[] = {
@@ -581,23 +579,14 @@ static unsigned entries_of_directory(void) {
     return entries - 2; /* . and .. */
 }
 
-enum { NO_MOUNT = 77, FILE_SYSTEM = 1 << 20 };
-
-/* Checks of a child, which has no cmocka to fail to. */
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return __LINE__ % 64 + 10;                                                             \
-    } while (0)
+enum { FILE_SYSTEM = 1 << 20 };
 
 /* In a file system of 1 MiB that nobody else sees. */
 static int use_small_file_system(void) {
     struct statvfs before, after;
     char name[PATH_MAX + 16], block[4096] = {0};
     snprintf(name, sizeof name, "%s/filler", directory);
-    if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", directory, "tmpfs", 0, "size=1m,mode=700") != 0)
+    if (!small_file_system_mount("size=1m,mode=700"))
         return NO_MOUNT;
     CHECK(statvfs(directory, &before) == 0);
 
@@ -640,18 +629,7 @@ static int use_small_file_system(void) {
  * later does no harm, as all blocks of a table were reserved when it was made. */
 TEST(test_full_file_system) {
     test_time = T0;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0)
-        _exit(use_small_file_system());
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == NO_MOUNT) {
-        print_message("skipped: no file system can be mounted here\n");
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    small_file_system_test(use_small_file_system);
 }
 
 /* `ulimit -f`: likewise, without any right to mount. */

@@ -6,16 +6,14 @@
  * changes nothing. */
 #include "labels.h" /* before cmocka, which defines fail() as well */
 
-#include "directory.h"
 #include "kinds.h"
 #include "random.h"
+#include "small_file_system.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -831,23 +829,12 @@ TEST(test_small_table) {
 
 /* ---- A file system without room -------------------------------------------------------------- */
 
-enum { NO_MOUNT = 77 };
-
-/* Checks of a child, which has no cmocka to fail to. */
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return __LINE__ % 64 + 10;                                                             \
-    } while (0)
-
 static int use_small_file_system(void) {
     struct stint_options options = shaped(10000, 0, 0), given = sized(30000, 0, 0);
     struct stint_limiter *limiter = NULL;
     struct statvfs before, after;
 
-    if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", directory, "tmpfs", 0, "size=1536k,mode=700") != 0)
+    if (!small_file_system_mount("size=1536k,mode=700"))
         return NO_MOUNT;
     CHECK(stint_open(&options, &limiter) == 0);
     struct stint_policy policy = make_policy("p", 5, DAY, 0, 0);
@@ -867,18 +854,7 @@ static int use_small_file_system(void) {
 
 TEST(test_full_file_system) {
     test_time = T0;
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0)
-        _exit(use_small_file_system());
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == NO_MOUNT) {
-        print_message("skipped: no file system can be mounted here\n");
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    small_file_system_test(use_small_file_system);
 }
 
 /* ---- Killed ---------------------------------------------------------------------------------- */
