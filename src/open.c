@@ -518,7 +518,7 @@ static int open_file(const struct stint_options *options, const struct shape *sh
                      struct memory *memory) {
     for (;;) {
         struct header header;
-        size_t size;
+        size_t size = 0; /* set where there is no error */
         int error = stint_memory_file_open(memory, options->path, false, &size);
         if (error == 0) {
             error = stint_memory_file_read(memory, size, &header, sizeof(header));
@@ -582,7 +582,7 @@ int stint_open(const struct stint_options *options, struct stint_limiter **opene
 static int attach_file(struct stint_options *options, struct shape *shape, struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     struct header header;
-    size_t size;
+    size_t size = 0; /* likewise */
     int error = stint_memory_file_open(memory, options->path, read_only, &size);
 
     if (error == -ENOENT)
