@@ -45,6 +45,15 @@ static NOINLINE bool decide_charge(struct stint_limiter *limiter,
     return decide_as(limiter, request, now, verdict, known);
 }
 
+/* A reservation by a policy that carries tokens over, and does nothing else. */
+static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    const struct known known = {
+        .traits = TRAIT_EXISTS | TRAIT_CARRIES, .flags = true, .of_request = STINT_RESERVE};
+    return decide_as(limiter, request, now, verdict, known);
+}
+
 /* Tokens by any policy of one slot a key. */
 bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
                          uint64_t now, struct stint_verdict *verdict) {
@@ -67,6 +76,8 @@ bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request
         if (request->flags == STINT_CHARGE)
             return decide_charge(limiter, request, now, verdict);
     }
+    if (traits == (TRAIT_EXISTS | TRAIT_CARRIES) && request->flags == STINT_RESERVE)
+        return decide_reserve(limiter, request, now, verdict);
     return decide_any(limiter, request, now, verdict);
 }
 
