@@ -276,15 +276,21 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                   : stint_decide_policy(limiter, &same, now, verdict);
 }
 
-/* One token by a policy that the hot path is not for, or whose hint is of another window. A striped
- * one leaves first, with its arguments in their registers. */
+/* One token by a policy of one slot a key, which the hot path is not for, or whose hint is of
+ * another window. */
+static NOINLINE bool take_one(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                              uint64_t now, struct stint_verdict *verdict, uint64_t word) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
+    return take_tokens(limiter, &request, now, verdict, word);
+}
+
+/* Likewise, by any such policy. All arguments stay in their registers. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     const uint64_t word = policy_traits(&limiter->policies[policy_id]);
-    if (traits_striped((uint32_t)word))
-        return stint_stripe_take(limiter, policy_id, key, 1, now, verdict);
-    return take_tokens(limiter, &request, now, verdict, word);
+    return traits_striped((uint32_t)word)
+               ? stint_stripe_take(limiter, policy_id, key, 1, now, verdict)
+               : take_one(limiter, policy_id, key, now, verdict, word);
 }
 
 static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
