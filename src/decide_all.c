@@ -5,6 +5,10 @@
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one add or swap, if all fit
  *
+ * decide_group is these steps for the commonest group: one token each by plain policies. It keeps
+ * no more of a part than its slot and state. What is not so simple begins anew in group_any, and a
+ * lost race goes on in group_raced.
+ *
  * Every part is judged by a state that was loaded, before any is charged. Then each is charged by
  * an add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
  * nothing, or does not fit, is confirmed when it is judged.
@@ -138,43 +142,62 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     return true;
 }
 
-/* Judges one token by a plain policy, by the steps of take() in take.c. Returns false if it does
- * not fit, its slot is an earlier part's, or anything else is not that simple. */
-static ALWAYS_INLINE bool part_judge_plain(struct stint_limiter *limiter,
-                                           const struct stint_request *request, uint64_t now,
-                                           struct part *parts, size_t n,
-                                           struct stint_verdict *verdict) {
+/* What is seen of the slot of one token by a plain policy. */
+struct plain {
+    struct slot *slot;
+    uint64_t state;
+    uint64_t capacity;
+    tick_t end;
+};
+
+/* Sees such a part by the steps of take() in take.c. Returns false if it is not that simple, or
+ * does not fit. */
+static ALWAYS_INLINE bool plain_see(const struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct plain *plain) {
+    if (UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
+        UNLIKELY(request->cost != 1) || UNLIKELY(request->policy >= limiter->deciding))
+        return false;
     const struct policy *policy = &limiter->policies[request->policy];
     /* Hints (I7): another window, or a policy that is not hot, leaves. */
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    const uint64_t left = tick_ns(end) - now, window = state_of(end, 0);
+    const uint64_t left = tick_ns(end) - now;
     const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
 
     /* M10: a limit by which it is charged was raised before. */
     if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left))))
         return false;
     struct slot *slot = slot_near(&limiter->table, request->key, tag);
-    if (UNLIKELY(slot == NULL) || UNLIKELY(part_of_slot(parts, n, slot) != NULL))
+    if (UNLIKELY(slot == NULL))
         return false;
     /* M10. The state, then the tag again (M1), then the add (M2). */
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
-    uint64_t state = atomic_load_acquire(&slot->state), used = state - window + 1; /* M1 */
-    if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
-        UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag))))
-        return false;
-    /* As in take(): an overshoot of one is harmless where one token is asked for, by the policy's
-     * own limit. */
-    parts[n] = (struct part){.slot = slot,
-                             .tag = tag,
-                             .state = state,
-                             .seen = state,
-                             .next = state + 1,
-                             .how = PART_ADD};
-    struct decision plain = plain_decision(limiter, request->policy, now, end, capacity);
-    plain.charge = (struct charge){used, used, used, 1, true};
-    plain.terms.part = PART_SILENT; /* counted when all are charged */
-    (void)decision_end(&plain, verdict);
-    return true;
+    const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
+    *plain = (struct plain){slot, state, capacity, end};
+    return !UNLIKELY(GUARD(TAKE_ROOM, state - state_of(end, 0) >= capacity)) &&
+           !UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag)));
+}
+
+/* The verdict on such a part, if the add finds the state that was seen. */
+static ALWAYS_INLINE void plain_tell(struct stint_limiter *limiter, uint32_t policy_id,
+                                     uint64_t now, const struct plain *plain,
+                                     struct stint_verdict *verdict) {
+    const uint64_t used = plain->state - state_of(plain->end, 0) + 1;
+    struct decision decision = plain_decision(limiter, policy_id, now, plain->end, plain->capacity);
+    decision.charge = (struct charge){used, used, used, 1, true};
+    decision.terms.part = PART_SILENT; /* counted when all are charged */
+    (void)decision_end(&decision, verdict);
+}
+
+/* As in take(): an overshoot of one is harmless where one token is asked for, by the policy's own
+ * limit. */
+static ALWAYS_INLINE struct part plain_part(const struct plain *plain, uint64_t tag) {
+    return (struct part){.slot = plain->slot,
+                         .tag = tag,
+                         .state = plain->state,
+                         .seen = plain->state,
+                         .next = plain->state + 1,
+                         .how = PART_ADD};
 }
 
 /* Judges request n of a group by what is loaded of its slot. Returns false if it is not that
@@ -184,11 +207,13 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
     struct part *part = &parts[n];
     struct decision decision;
+    struct plain plain;
 
-    if (LIKELY(request->cost == 1 && (request->flags | request->limit | request->reserved) == 0) &&
-        LIKELY(request->policy < limiter->deciding) &&
-        LIKELY(part_judge_plain(limiter, request, now, parts, n, verdict)))
+    if (plain_see(limiter, request, now, &plain) && part_of_slot(parts, n, plain.slot) == NULL) {
+        *part = plain_part(&plain, table_tag(&limiter->table, request->key, request->policy));
+        plain_tell(limiter, request->policy, now, &plain, verdict);
         return true;
+    }
     *part = (struct part){.how = PART_LONG};
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
         return false;
@@ -333,7 +358,45 @@ static enum again group_by_replacements(struct stint_limiter *limiter,
                                         const struct stint_request *requests, size_t n,
                                         uint64_t now, struct stint_verdict *verdicts);
 
-static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
+/* Counts the parts of a group that was allowed. */
+static bool all_count(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
+                      const struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < n; i++)
+        if (counts(&requests[i]))
+            decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
+    return true;
+}
+
+/* Where a group of plain parts has lost a race. */
+struct lost {
+    const struct plain *plain;
+    size_t part;
+    uint64_t added; /* what its add returned */
+};
+
+/* The parts before that one were charged as they were judged; the others are now, as those of any
+ * group. */
+static NOINLINE bool group_raced(struct stint_limiter *limiter,
+                                 const struct stint_request *requests, size_t n, uint64_t now,
+                                 struct stint_verdict *verdicts, const struct lost *lost) {
+    struct stint_verdict own[STINT_ALL_MAX];
+
+    if (verdicts == NULL)
+        verdicts = own;
+    for (size_t i = verdicts == own ? 0 : lost->part; i < n; i++)
+        plain_tell(limiter, requests[i].policy, now, &lost->plain[i], &verdicts[i]);
+    for (size_t i = lost->part; i < n; i++) {
+        const struct stint_request *request = &requests[i];
+        const struct part part =
+            plain_part(&lost->plain[i], table_tag(&limiter->table, request->key, request->policy));
+        if (!(i == lost->part ? part_added(limiter, request, &part, now, lost->added, &verdicts[i])
+                              : part_charge(limiter, request, &part, now, &verdicts[i])))
+            return all_give_back(limiter, requests, n, (UINT64_C(1) << i) - 1, verdicts);
+    }
+    return all_count(limiter, requests, n, verdicts);
+}
+
+static ALWAYS_INLINE bool group_decide(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
     struct stint_verdict own[STINT_ALL_MAX];
@@ -341,10 +404,6 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
     uint64_t taken = 0; /* a bit for each request */
     bool fit = true, last = false;
 
-    if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
-        return stint_decide(limiter, requests, now, verdicts);
-    if (UNLIKELY(n > STINT_ALL_MAX))
-        return too_many(limiter, n, verdicts);
     if (verdicts == NULL)
         verdicts = own;
     for (size_t i = 0; i < n; i++) {
@@ -378,12 +437,7 @@ static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
             return all_give_back(limiter, requests, n, taken, verdicts);
         taken |= UINT64_C(1) << i;
     }
-    for (size_t i = 0; i < n; i++)
-        if (LIKELY((requests[i].flags | verdicts[i].flags) == 0))
-            limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
-        else if (counts(&requests[i]))
-            decision_count(limiter, requests[i].policy, verdicts[i].flags, true);
-    return true;
+    return all_count(limiter, requests, n, verdicts);
 }
 
 /* A part's policy has no decisions. If it was replaced, asks anew by the policies that are there
@@ -405,7 +459,47 @@ static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
     }
     if (!replaced)
         return NOT_REPLACED;
-    return decide_group(limiter, by_now, n, now, verdicts) ? AGAIN_ALLOWED : AGAIN_REFUSED;
+    return group_decide(limiter, by_now, n, now, verdicts) ? AGAIN_ALLOWED : AGAIN_REFUSED;
+}
+
+/* Any group, from the beginning. */
+static NOINLINE bool group_any(struct stint_limiter *limiter, const struct stint_request *requests,
+                               size_t n, uint64_t now, struct stint_verdict *verdicts) {
+    return UNLIKELY(n > STINT_ALL_MAX) ? too_many(limiter, n, verdicts)
+                                       : group_decide(limiter, requests, n, now, verdicts);
+}
+
+/* A group of plain parts that fit, of slots that differ, is charged from what was seen; any other
+ * is decided from the beginning. */
+static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
+                                       const struct stint_request *requests, size_t n, uint64_t now,
+                                       struct stint_verdict *verdicts) {
+    struct plain plain[STINT_ALL_MAX];
+
+    if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
+        return stint_decide(limiter, requests, now, verdicts);
+    if (UNLIKELY(n > STINT_ALL_MAX))
+        return group_any(limiter, requests, n, now, verdicts);
+    for (size_t i = 0; i < n; i++) {
+        if (UNLIKELY(!plain_see(limiter, &requests[i], now, &plain[i])))
+            return group_any(limiter, requests, n, now, verdicts);
+        for (size_t j = 0; j < i; j++)
+            if (UNLIKELY(plain[j].slot == plain[i].slot))
+                return group_any(limiter, requests, n, now, verdicts);
+    }
+    for (size_t i = 0; i < n; i++) {
+        INSTANT(INSTANT_LOADED);
+        uint64_t added = atomic_fetch_add_seq(&plain[i].slot->state, 1); /* M2, M3 */
+        if (UNLIKELY(added != plain[i].state)) {
+            const struct lost lost = {plain, i, added};
+            return group_raced(limiter, requests, n, now, verdicts, &lost);
+        }
+        plain_tell(limiter, requests[i].policy, now, &plain[i],
+                   verdicts == NULL ? NULL : &verdicts[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
+    return true;
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
