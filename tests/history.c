@@ -74,6 +74,7 @@ enum {
     READINGS_MAX = 8,
     STRIPES_OF_TEST = 2,
     LINES_MAX = 3,
+    LIMITS_MAX = 3,      /* the policy's, one above it (pick_request), and a charge's */
     NODES_MAX = 1 << 15, /* of one search */
 };
 
@@ -596,9 +597,11 @@ static struct {
     uint64_t
         latest[THREADS_MAX * CALLS_MAX]; /* time of any call that began before this one's end */
     uint64_t latest_taker[THREADS_MAX * CALLS_MAX]; /* likewise of one that may take the slot */
-    uint64_t largest[THREADS_MAX * CALLS_MAX][2]; /* limit of calls before its beginning, its end */
-    uint32_t before[THREADS_MAX * CALLS_MAX];     /* calls that ended before it began */
-    uint32_t must;                                /* calls that have ended */
+    uint64_t largest[THREADS_MAX * CALLS_MAX][LIMITS_MAX]; /* limits of which each may be the
+                            * largest that it sees, growing */
+    unsigned largest_count[THREADS_MAX * CALLS_MAX];
+    uint32_t before[THREADS_MAX * CALLS_MAX]; /* calls that ended before it began */
+    uint32_t must;                            /* calls that have ended */
     unsigned strays_most;
     unsigned deepest; /* most calls that found a place */
     uint32_t deepest_done;
@@ -857,11 +860,10 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
     uint32_t bit = UINT32_C(1) << index;
     uint64_t shows = from->count.window > now ? from->count.used : 0;
 
-    for (unsigned choice = 0; choice < 2; choice++) {
+    for (unsigned choice = 0; choice < v.largest_count[index]; choice++) {
         struct node next = *from;
         uint64_t largest = v.largest[index][choice];
-        if (choice == 1 && (!is_cut() || largest == v.largest[index][0] ||
-                            from->count.used <= v.largest[index][0]))
+        if (choice > 0 && (!is_cut() || from->count.used <= v.largest[index][choice - 1]))
             break;
         if (is_cut() && next.count.used > largest)
             next.count.used = (uint32_t)largest;
@@ -937,7 +939,7 @@ static void refund_known(unsigned index, const struct node *from, struct nexts *
     bool now = call->window == from->count.window;
     bool before = is_smooth(v.policy) && call->window + v.policy->window == from->count.window;
 
-    for (unsigned choice = 0; choice < 2; choice++) {
+    for (unsigned choice = 0; choice < v.largest_count[index]; choice++) {
         struct node next = *from;
         uint32_t *count = before ? &next.count.previous : &next.count.used;
         uint64_t held = *count;
@@ -949,8 +951,6 @@ static void refund_known(unsigned index, const struct node *from, struct nexts *
         next.done |= UINT32_C(1) << index;
         if (call->ended == NEVER || back == call->given_back)
             add_next(nexts, &next);
-        if (v.largest[index][0] == v.largest[index][1])
-            break;
     }
 }
 
@@ -1092,6 +1092,39 @@ static bool overlaps_own(const struct call *call) {
     return false;
 }
 
+/* To which limit a decision raises the largest of its policy, or (not surely) may. */
+static uint64_t raises_largest(const struct call *call, bool surely) {
+    if (charges(call) && (call->verdict.granted != 0 || !surely))
+        return STINT_LIMIT_MAX;
+    return call->request.limit;
+}
+
+/* Notes which limit may be the largest that there was when call `index` looked. Requests with a
+ * limit of their own raise it, and charges do. Those that ended before have; any of those that were
+ * under way may have, and not the others yet. A charge of nothing may have. */
+static void note_largest(unsigned index) {
+    const struct call *call = v.calls[index];
+    uint64_t *largest = v.largest[index], least = capacity_of(v.policy), last;
+
+    for (unsigned j = 0; j < all_count; j++) {
+        const struct call *other = all_calls[j];
+        bool sure = other->ended < call->began || other == call;
+        if (decides(other) && other->policy == v.policy_id && sure)
+            least = max_of(least, raises_largest(other, true));
+    }
+    for (uint64_t next = least; next != UINT64_MAX && v.largest_count[index] < LIMITS_MAX;) {
+        largest[v.largest_count[index]++] = last = next;
+        next = UINT64_MAX;
+        for (unsigned j = 0; j < all_count; j++) {
+            const struct call *other = all_calls[j];
+            uint64_t raised = raises_largest(other, false);
+            if (decides(other) && other->policy == v.policy_id && other->began < call->ended &&
+                raised > last && raised < next)
+                next = raised;
+        }
+    }
+}
+
 static void note_calls(unsigned key, unsigned policy) {
     memset(&v, 0, sizeof(v));
     v.key = key;
@@ -1111,7 +1144,7 @@ static void note_calls(unsigned key, unsigned policy) {
         const struct call *call = v.calls[i];
         v.latest[i] = h.shown;
         v.latest_taker[i] = 0;
-        v.largest[i][0] = v.largest[i][1] = capacity_of(v.policy);
+        note_largest(i);
         if (call->ended != NEVER)
             v.must |= UINT32_C(1) << i;
         for (unsigned j = 0; j < all_count; j++) {
@@ -1119,16 +1152,6 @@ static void note_calls(unsigned key, unsigned policy) {
             bool own = other->key == key && other->policy == policy;
             if (!decides(other) || other->began > call->ended)
                 continue;
-            if (other->policy == policy && charges(other)) {
-                if (other->ended < call->began && other->verdict.granted != 0)
-                    v.largest[i][0] = STINT_LIMIT_MAX;
-                v.largest[i][1] = STINT_LIMIT_MAX;
-            }
-            if (other->policy == policy && other->request.limit != 0) {
-                if (other->ended < call->began || other == call)
-                    v.largest[i][0] = max_of(v.largest[i][0], other->request.limit);
-                v.largest[i][1] = max_of(v.largest[i][1], other->request.limit);
-            }
             if (only_looks(other))
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
