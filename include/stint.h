@@ -692,8 +692,8 @@ struct stint_verdict {
  *            It may be late. If the key is in a newer window, the caller joins that; but if that
  *            began more than 60 s after `now`, he is decided at the time that the clock says. So he
  *            is if the key has no slot, and some window of the table began more than 60 s after
- *            `now`. If none did, because nobody has asked since, say, the key gets the window of
- *            `now`.
+ *            `now` (or 30 s: that is known to half a minute). If none did, because nobody has asked
+ *            since, say, the key gets the window of `now`.
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
  *            next decision on a full table slow, once; and a full table may then be called full
  *            although a slot that this caller opened could be taken

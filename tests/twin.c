@@ -6,6 +6,7 @@
  *
  *     STINT_TEST_SEED=7      repeat the run of this seed
  *     STINT_TEST_ROUNDS=100  how many limiters are tried, ROUND_OPERATIONS operations each
+ *     STINT_TEST_FIRST=42    leave out those before: to repeat the round that a failure tells
  * */
 #include "twin.h"
 
@@ -26,8 +27,9 @@ uint64_t below(uint64_t n) {
 TEST(test_twin) {
     m.seed = environment_number("STINT_TEST_SEED", 1);
     uint64_t rounds = environment_number("STINT_TEST_ROUNDS", 2000);
+    uint64_t first = environment_number("STINT_TEST_FIRST", 0);
     print_message("STINT_TEST_SEED=%" PRIu64 " STINT_TEST_ROUNDS=%" PRIu64 "\n", m.seed, rounds);
-    for (m.round = 0; m.round < rounds; m.round++) {
+    for (m.round = first; m.round < rounds; m.round++) {
         draws.state = m.seed * 1000003 + m.round;
         start_round();
         for (m.operation = 0; m.operation < ROUND_OPERATIONS; m.operation++)
@@ -36,7 +38,8 @@ TEST(test_twin) {
     }
     print_message("%" PRIu64 " verdicts compared\n", m.compared);
     /* Most operations must be ones whose answer the contract gives. */
-    assert_true(m.compared > rounds * ROUND_OPERATIONS / 2);
+    if (first == 0)
+        assert_true(m.compared > rounds * ROUND_OPERATIONS / 2);
 }
 
 int main(void) {

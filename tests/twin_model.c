@@ -11,7 +11,8 @@
  *    never in the one that was lost (promise A); a look takes nothing, and may see it as new.
  *  - A late caller that starts a key may be put into any window from its own to that of the latest
  *    time shown.
- *  - A caller who is later than the allowance may be decided at the clock's time instead of his.
+ *  - A caller who is later than the allowance may be decided at the clock's time instead of his, if
+ *    a time was shown that is half a minute less than the allowance ahead of his.
  *  - A refund does not look at the time. It works as long as the slot holds the window, so once
  *    the window is over it gives back all or nothing.
  *  - A granted request of a striped policy may say of the remainder what its own stripe knows. For
@@ -199,8 +200,11 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair, now);
 }
 
+/* The latest begin of a window is known to half a minute only. */
+#define LATEST_KNOWN_TO (MINUTE / 2)
+
 bool is_very_late(uint64_t now) {
-    return now + ALLOWANCE < m.highest_yet;
+    return now + ALLOWANCE < m.highest_yet + LATEST_KNOWN_TO;
 }
 
 bool is_decided(const struct stint_request *request, uint32_t key, uint64_t now, uint64_t more) {
@@ -500,6 +504,8 @@ void compare(const struct stint_request *request, uint32_t key, uint64_t now,
     if (same_verdict(got, &expected))
         return;
     explain(request, now, what);
+    print_error("highest_yet %" PRIu64 ", highest %" PRIu64 ", very late %d\n", m.highest_yet,
+                m.highest, is_very_late(now));
     print_error("before: known %d, unsure %d, may_have_gone %d, refused %d, used %" PRIu32
                 ", previous %" PRIu32 ", window %" PRIu64 "\n",
                 before.known, before.unsure, before.may_have_gone, before.refused, before.used,
