@@ -227,8 +227,12 @@ static bool pick_whole(struct whole *whole, size_t more) {
             again |=
                 whole->keys[j] == whole->keys[i] && whole->requests[j].policy == request->policy;
         struct subject s = subject_of(whole->keys[i], request->policy);
+        /* A late caller looks at a key without a slot in the window of his time, but the first
+         * refusal that is marked may put it into a later one. */
+        bool late_to_lost = test_time < m.highest_yet && (!s.pair->known || may_be_lost(&s));
         if (!is_decided(request, whole->keys[i], test_time, more) ||
-            (whole->same && (s.pair->may_have_gone || refusal_takes)) || (!whole->same && again))
+            (whole->same && (s.pair->may_have_gone || late_to_lost || refusal_takes)) ||
+            (!whole->same && again))
             return false;
     }
     return true;
@@ -273,16 +277,10 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
     m.compared++;
 }
 
-/* Whether the contract says what a group gets. After a step back a key that lost its slot is looked
- * at in the window of now, and then gets a slot in one of before the step, perhaps. */
-static bool groups_decided(void) {
-    return test_time >= m.highest_yet;
-}
-
 static void do_all(void) {
     struct whole whole;
     struct stint_verdict got[WHOLE];
-    if (!groups_decided() || !pick_whole(&whole, WHOLE))
+    if (!pick_whole(&whole, WHOLE))
         return;
     memset(got, 0xa5, sizeof got);
     bool all = stint_decide_all(m.limiter, whole.requests, whole.n,
@@ -297,8 +295,6 @@ static void do_groups(void) {
     struct stint_request requests[GROUPS * WHOLE];
     struct stint_verdict got[GROUPS * WHOLE];
     size_t ends[GROUPS], groups = below(GROUPS + 1), n = 0;
-    if (!groups_decided())
-        return;
     for (size_t g = 0; g < groups; g++) {
         if (!pick_whole(&wholes[g], GROUPS * WHOLE))
             return;
@@ -652,9 +648,12 @@ void start_round(void) {
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
     }
+    m.highest_yet = test_time;
     test_time =
         window_end_at(&m.policies[0], 0, test_time) - below(longest_window(&m.policies[0])) / 8 - 1;
-    m.round_start = m.highest = m.highest_yet = test_time;
+    m.round_start = m.highest = test_time;
+    if (m.highest_yet < test_time)
+        m.highest_yet = test_time;
     for (uint32_t p = 0; p < m.policy_count; p++)
         for (uint32_t k = 0; k < m.key_count && (m.policies[p].flags & STINT_START_PER_KEY); k++)
             learn_phase(k, p);
