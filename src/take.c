@@ -296,8 +296,8 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
 static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
     now = now_fetching(limiter, home_of(&limiter->table, key), now);
+    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
     if (traits_striped((uint32_t)word))
         return stint_stripe_take(limiter, policy_id, key, cost, now, verdict);
     return take_tokens(limiter, &request, now, verdict, word);
