@@ -249,7 +249,10 @@ class Install(Case):
             nginx = []
         # The command, its completion, its page.
         tool = (["stint", "stint", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
-        self.assertEqual(names, sorted(nginx + tool + [
+        pages = call("python3", SOURCE / "doc" / "man3.py", "--list",
+                     SOURCE / "include" / "stint.h").split()
+        self.assertIn("stint_take.3", pages)
+        self.assertEqual(names, sorted(nginx + tool + pages + [
             "stint.h", "stint.pc", "libstint.a", "libstint.so",
             f"libstint.so.{interface()}", f"libstint.so.{version}"]))
         [installed] = self.destination.rglob("stint.h")
@@ -408,7 +411,7 @@ class Subproject(Case):
         self.write("main.c", PROGRAM)
         self.write("meson.build", project)
         inside = self.directory / "subprojects" / "stint"
-        for name in "include", "src", "tests", "bench":
+        for name in "include", "src", "doc", "tests", "bench":
             shutil.copytree(SOURCE / name, inside / name)
         for name in "meson.build", "meson_options.txt":
             shutil.copy(SOURCE / name, inside)

@@ -9,7 +9,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -843,12 +842,6 @@ class Documents(Tool):
             for option in self.options(command):
                 self.assertIn("-" + option, page.replace("\\-", "-"), command)
         self.assertLessEqual(max(map(len, page.splitlines())), 80)
-
-    @unittest.skipUnless(shutil.which("mandoc"), "needs mandoc")
-    def test_man_page_is_clean(self):
-        done = subprocess.run(["mandoc", "-T", "lint", SOURCE / "src" / "tool" / "stint.1"],
-                              capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual((done.stdout, done.stderr, done.returncode), ("", "", 0))
 
     def complete(self, *words):
         script = f'. "{SOURCE}/src/tool/stint.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ' \
