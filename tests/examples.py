@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The examples of tests/examples, compiled as their readers do it, and run.
+
+    examples.py SOURCE BUILD MESON CC [TEST...]
+"""
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import project
+from project import STRICT, call
+
+PATIENCE = 20  # s; for what takes milliseconds unless the machine is busy
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"  # Debian's, with its cffi
+YEAR = "366d"  # no window ends while a test runs
+
+
+def until(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE} s for {what}")
+        time.sleep(0.01)
+    return result
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Example(project.Case):
+    @classmethod
+    def setUpClass(cls):
+        """The library as it is installed, once for all tests of the class."""
+        directory = tempfile.TemporaryDirectory(prefix="stint-examples-")
+        cls.addClassCleanup(directory.cleanup)
+        installer = project.Case()
+        installer.directory = Path(directory.name)
+        cls.pkg_config_environment = installer.install()
+        cls.destination, cls.libraries = installer.destination, installer.libraries
+
+    def compile(self, name, *options, compiler=None):
+        """The example with the installed library, as pkg-config says. Returns the program."""
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+        program = self.directory / Path(name).stem
+        source = project.SOURCE / "tests" / "examples" / name
+        call(*shlex.split(compiler or project.CC), *options, "-O2", *STRICT, source, "-o", program,
+             *self.pkg_config(self.pkg_config_environment, "--cflags", "--libs"), "-pthread")
+        return program
+
+    def start(self, *command):
+        """A server, which is ended with the test. What it says goes to a file."""
+        self.said = self.directory / "said"
+        with self.said.open("a") as said:
+            process = subprocess.Popen(list(map(str, command)), stderr=said, env=self.environment,
+                                       stdin=subprocess.DEVNULL, start_new_session=True)
+
+        def end():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a server that has taken over, too
+            process.wait()
+        self.addCleanup(end)
+        return process
+
+    def says(self, pattern, times=1):
+        return until(lambda: (found := re.findall(pattern, self.said.read_text()))[times - 1:] and found, pattern)
+
+
+class Server(Example):
+    NETWORKS = "127.0.0.0/8", "10.0.0.0/8"
+
+    def serve(self, *policies, options=("-std=gnu11", "-D_GNU_SOURCE")):
+        self.program = self.compile("server.c", *options)
+        self.policies = self.directory / "policies"
+        self.policies.write_text("\n".join(policies))
+        self.port = free_port()
+        process = self.start(self.program, "127.0.0.1", self.port, self.directory / "table", self.policies,
+                             *self.NETWORKS)
+        self.says("is ready")
+        return process
+
+    def ask(self, *requests, fields=()):
+        """Sends requests at once by one connection, the last with Connection: close. Returns what came
+        back, each answer as its status, its fields, and its bytes."""
+        text = ""
+        for number, path in enumerate(requests, 1):
+            last = ["Connection: close"] if number == len(requests) else []
+            text += "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *fields, *last, "", ""])
+        return self.ask_raw(text)
+
+    def ask_raw(self, text):
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
+            connection.sendall(text.encode())
+            got = b""
+            while part := connection.recv(65536):
+                got += part
+        answers, rest = [], got.decode()
+        while rest:
+            head, _, body = rest.partition("\r\n\r\n")
+            found = dict(re.findall(r"^([\w-]+): (.*)$", head.replace("\r", ""), re.MULTILINE))
+            length = int(found["Content-Length"])
+            answers.append((int(head.split()[1]), found, len(head) + 4 + length, body[:length]))
+            rest = body[length:]
+        return answers
+
+    def statuses(self, *requests, **more):
+        return [answer[0] for answer in self.ask(*requests, **more)]
+
+    def metric(self, name, policy):
+        [(_, _, _, text)] = self.ask("/metrics")
+        return int(re.search(rf'^{name}\{{policy="{policy}"[^}}]*\}} (\d+)$', text, re.MULTILINE)[1])
+
+    def wrk(self, *fields, seconds=2):
+        """Returns a function that waits for its end, and returns how many answers were 200."""
+        if shutil.which("wrk") is None:
+            self.skipTest("there is no wrk")
+        fields = [word for field in fields for word in ("-H", field)]
+        process = subprocess.Popen(["wrk", "-t2", "-c64", f"-d{seconds}s", *fields,
+                                    f"http://127.0.0.1:{self.port}/"], stdout=subprocess.PIPE, text=True)
+
+        def done():
+            out, _ = process.communicate(timeout=100)
+            self.assertEqual(process.returncode, 0)
+            self.assertNotIn("Socket errors", out)
+            total = int(re.search(r"(\d+) requests in", out)[1])
+            refused = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+            # The tokens were gone before the end. On a machine too slow for that it goes on.
+            return total - int(refused[1]) if refused else total + self.wrk(*fields[1::2])()
+        return done
+
+    def test_exact_under_load_and_restart(self):
+        first = self.serve(f"5000/{YEAR} name=client", f"200M/{YEAR} name=traffic", f"3000/{YEAR} name=free",
+                           f"100K/{YEAR} name=paid # by who pays")
+        client = "X-Forwarded-For: 203.0.113.9, 198.51.100.7, 10.0.0.1"
+        self.assertEqual(self.wrk(client, "X-API-Key: free-ann")(), 3000)
+        charged = self.metric("stint_charged_tokens_total", "traffic")
+        self.assertGreater(charged, 3000 * 100)
+
+        # What the plan refused cost the client nothing. In the middle another process takes over.
+        done = self.wrk(client, seconds=3)
+        time.sleep(1)
+        first.send_signal(signal.SIGUSR2)
+        self.says("is ready", times=2)
+        self.assertEqual(done(), 2000)
+        self.assertEqual(first.wait(PATIENCE), 0)
+        self.assertEqual(self.statuses("/", fields=[client]), [429])
+        self.assertEqual(len(self.says("refused, limit")), 2)  # once for each key
+
+    def test_addresses(self):
+        """Of X-Forwarded-For counts what stands right of the first that is not trusted, and that."""
+        self.serve(f"2/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
+                   f"10/{YEAR} name=paid")
+        forwarded = "X-Forwarded-For: "
+        self.assertEqual(self.statuses("/", "/", "/", fields=[forwarded + "198.51.100.7"]), [200, 200, 429])
+        for same in ("198.51.100.7, 10.1.2.3,127.0.0.1", "192.0.2.1, 198.51.100.7", "192.0.2.1,, 198.51.100.7 ",
+                     "192.0.2.1\r\nx-forwarded-for: 198.51.100.7", "::ffff:198.51.100.7"):
+            self.assertEqual(self.statuses("/", fields=[forwarded + same]), [429], same)
+        self.assertEqual(self.statuses("/", fields=[forwarded + "192.0.2.1, 198.51.100.8"]), [200])
+        self.assertEqual(self.statuses("/", "/", fields=[forwarded + "2001:db8::1"]), [200, 200])
+        self.assertEqual(self.statuses("/", fields=[forwarded + "2001:db8::ffff"]), [429])  # its /64
+        # Who sends nonsense is the proxy that sent it.
+        self.assertEqual(self.statuses("/", "/", fields=[forwarded + "192.0.2.1, nonsense"]), [200, 200])
+        self.assertEqual(self.statuses("/", fields=[forwarded + "192.0.2.1, other nonsense"]), [429])
+        self.assertEqual(self.statuses("/"), [429])
+        self.assertEqual(self.statuses("/metrics", fields=[forwarded + "192.0.2.1"]), [404])
+        self.assertEqual(self.statuses("/metrics"), [200])
+
+    def test_fields_and_charge(self):
+        self.serve(f"3/{YEAR} name=client", f"1000/{YEAR} name=traffic", f"10/{YEAR} name=free",
+                   f"1/{YEAR} name=paid")
+        one, two, three = self.ask("/", "/", "/", fields=["X-API-Key: free-ann"])
+        for number, answer in enumerate((one, two, three), 1):
+            self.assertEqual(answer[0], 200)
+            self.assertRegex(answer[1]["RateLimit"], rf'^"client";r={3 - number};.*"free";r={10 - number};')
+            self.assertIn('"traffic";q=1000;', answer[1]["RateLimit-Policy"])
+        left = int(re.search(r'"traffic";r=(\d+)', two[1]["RateLimit"])[1])
+        self.assertEqual(left, 1000 - one[2])
+        [four] = self.ask("/", fields=["X-API-Key: free-ann"])
+        self.assertEqual((four[0], four[1]["RateLimit"][:12]), (429, '"client";r=0'))
+        self.assertGreater(int(four[1]["Retry-After"]), 0)
+        self.assertEqual(self.metric("stint_charged_tokens_total", "traffic"), one[2] + two[2] + three[2])
+
+        # Many in one turn, and one that its plan refuses: the client's two tokens are another's.
+        other = ["X-Forwarded-For: 192.0.2.9"]
+        self.assertEqual(self.statuses("/", "/", "/", fields=[*other, "X-API-Key: paid-eve"]), [200, 429, 429])
+        self.assertEqual(self.statuses("/", "/", "/", fields=other), [200, 200, 429])
+
+    def test_policies_change_while_it_runs(self):
+        process = self.serve(f"2/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
+                             f"10/{YEAR} name=paid")
+        self.assertEqual(self.statuses("/", "/", "/"), [200, 200, 429])
+        self.policies.write_text(f"5/{YEAR} name=client\n")
+        process.send_signal(signal.SIGHUP)
+        self.says("policies applied")
+        self.assertEqual(self.statuses(*["/"] * 4), [200, 200, 200, 429])
+        self.policies.write_text(f"9/{YEAR} name=client\n9/fortnight\n")
+        process.send_signal(signal.SIGHUP)
+        self.says("line 2")
+        self.assertEqual(self.statuses("/"), [429])
+
+        # The counts survive an end and a start.
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 0)
+        self.policies.write_text(f"6/{YEAR} name=client\n")
+        self.start(self.program, "127.0.0.1", self.port, self.directory / "table", self.policies)
+        self.says("is ready", times=2)
+        self.assertEqual(self.statuses("/", "/"), [200, 429])
+
+    def test_requests_that_are_none(self):
+        """By the sanitizers' build of the server, with the library as it is installed."""
+        self.serve(f"1K/{YEAR} name=client", f"1M/{YEAR} name=traffic", f"10/{YEAR} name=free",
+                   f"10/{YEAR} name=paid",
+                   options=("-std=gnu11", "-D_GNU_SOURCE", "-g", "-fsanitize=address,undefined",
+                            "-fno-sanitize-recover=all"))
+        for text in ("nonsense\r\n\r\n", "GET /\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+                     "GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "GET / HTTP/1.1\r\na:\nb: c\r\n\r\n",
+                     "GET / HTTP/1.1\r\na: \0\r\n\r\n", "GET / HTTP/1.1\r\na: ".ljust(8192, "x")):
+            [answer] = self.ask_raw(text)
+            self.assertEqual((answer[0], answer[1]["Connection"]), (400, "close"), text[:50])
+        self.assertEqual(self.ask_raw("POST / HTTP/1.0\r\n\r\n")[0][0], 501)
+        everything = ["X-API-Key:  free-a \t", "X-Forwarded-For:", "X-Forwarded-For: " + "1, " * 2000]
+        self.assertEqual(self.statuses(*["/"] * 12, fields=everything), [200] * 10 + [429] * 2)
+        for number in range(5):  # gone before the answer
+            with socket.create_connection(("127.0.0.1", self.port)) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n" * 20 * number + b"GET /")
+        self.assertEqual(self.statuses("/metrics"), [200])
+        self.assertNotIn("ERROR", self.said.read_text())
+
+
+class Cxx(Example):
+    def test_limiter(self):
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        out = call(self.compile("limiter.cc", "-std=c++17", compiler=cxx), env=self.environment)
+        self.assertRegex(out, r"^1000 done, 3000 not\nexpected ms, s, m, ")
+
+
+class Processes(Example):
+    def test_prefork(self):
+        port = free_port()
+        process = self.start(self.compile("prefork.c", "-std=gnu11"), port, 3, f"60/{YEAR}")
+
+        def ask():
+            with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
+                with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
+                    return connection.makefile().read() or None
+        answers = [until(ask, "an answer")]
+        killed = set()
+        while len(answers) < 80:
+            answers.append(until(ask, "an answer"))
+            worker = int(re.search(r"by (\d+)", answers[-1])[1])
+            if len(answers) % 20 == 0:  # another takes its place
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
+        self.assertEqual([answer.split()[0] for answer in answers], ["granted"] * 60 + ["refused"] * 20)
+        self.assertEqual(len(killed), 4)
+        self.assertGreater(len({answer.split()[2].strip(",") for answer in answers}), 3)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(PATIENCE), 0)
+
+    def test_python(self):
+        if subprocess.run([PYTHON, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("there is no python3-cffi")
+        [header] = self.destination.rglob("stint.h")
+        table = self.directory / "table"
+        command = [PYTHON, project.SOURCE / "tests" / "examples" / "processes.py", header,
+                   self.libraries / "libstint.so", table, f"30000/{YEAR} name=shared"]
+        self.assertEqual(call(*command), "granted: 30000\n")
+        self.assertEqual(call(*command), "granted: 0\n")
+
+
+class Documents(unittest.TestCase):
+    def test_each_is_told_of(self):
+        """By the page beside them; and each says what it shows, and what it leaves out."""
+        folder = project.SOURCE / "tests" / "examples"
+        page = (folder / "README.md").read_text()
+        examples = [path for path in folder.iterdir() if path.name != "README.md"]
+        self.assertEqual(len(examples), 5)
+        for example in examples:
+            self.assertIn(f"]({example.name})", page)
+            head = example.read_text()[:2000]
+            self.assertIn("shows", head, example)
+            self.assertRegex(head, r"leaves\s+(//|#)?\s*out", example)
+
+
+if __name__ == "__main__":
+    project.SOURCE, project.BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    project.MESON, project.CC = sys.argv[3], sys.argv[4]
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
