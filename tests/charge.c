@@ -603,7 +603,8 @@ TEST(test_groups_are_wholes) {
         stint_close(silent);
     }
     print_message("%" PRIu64 " allowed, %" PRIu64 " refused\n", whole, refused);
-    assert_true(whole > refused / 10 && refused > whole / 10);
+    /* Requests by no policy alone refuse 1 group in 50. */
+    assert_true(whole > refused && refused > whole / 100);
 }
 
 TEST(test_no_groups) {
