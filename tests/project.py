@@ -42,6 +42,135 @@ int main(void) {
 }
 """
 
+# The same, by a function that decides in one place, as servers have it.
+INLINED = PROGRAM.replace("int main(void) {", """
+int decide(struct stint_limiter *limiter, const char *name);
+int decide(struct stint_limiter *limiter, const char *name) {
+    return stint_take(limiter, 0, stint_key_of(limiter, name, 16), 1, 86400000000000, NULL);
+}
+
+int main(void) {
+    int (*volatile function)(struct stint_limiter *, const char *) = decide; /* of which nothing is known */
+""", 1).replace("stint_take(limiter, 0, 7, 1, 86400000000000, NULL);",
+                'function(limiter, "0123456789abcdef");')
+
+# The library is loaded and unloaded by a program whose threads go on; and one forks without it.
+UNLOADED = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(truth) \
+    if (!(truth)) \
+        return printf("%d: %s\n", __LINE__, #truth), 1
+#define LOAD(name) \
+    __typeof__(stint_##name) *name = (__typeof__(stint_##name) *)dlsym(library, "stint_" #name)
+
+static pthread_barrier_t barrier;
+static struct stint_limiter *limiter;
+static __typeof__(stint_take) *volatile taker;
+static int granted;
+
+static void *decide(void *unused) {
+    (void)unused;
+    granted = taker(limiter, 0, 7, 1, STINT_NOW, NULL);
+    pthread_barrier_wait(&barrier); /* meanwhile the library goes */
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2 && pthread_barrier_init(&barrier, NULL, 2) == 0);
+    for (int round = 0; round < 100; round++) {
+        struct stint_options options = STINT_OPTIONS_INIT;
+        struct stint_policy policy = STINT_POLICY_INIT;
+        pthread_t thread;
+        int status;
+        void *library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+        CHECK(library != NULL);
+        LOAD(open);
+        LOAD(close);
+        LOAD(policy_parse);
+        LOAD(policy_add);
+        LOAD(take);
+        taker = take;
+        options.max_keys = 10;
+        CHECK(open(&options, &limiter) == 0 && policy_parse("2/366d", &policy, NULL) == 0 &&
+              policy_add(limiter, &policy, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, decide, NULL) == 0);
+        CHECK(take(limiter, 0, 7, 1, STINT_NOW, NULL));
+        pthread_barrier_wait(&barrier);
+        CHECK(granted && !take(limiter, 0, 7, 1, STINT_NOW, NULL));
+        close(limiter);
+        CHECK(dlclose(library) == 0 && dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) == NULL);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        pthread_barrier_wait(&barrier);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    puts("unloaded");
+    return 0;
+}
+"""
+
+# Threads of one limiter, each with requests and verdicts on its stack and keys on its heap.
+THREADS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <stint.h>
+#include <string.h>
+
+static struct stint_limiter *limiter;
+
+static void *decide(void *granted) {
+    char *name = malloc(16);
+    memset(name, 'k', 16);
+    for (int i = 0; i < 1000; i++) {
+        struct stint_verdict verdicts[2];
+        struct stint_request requests[2] = {
+            {.key = stint_key_of(limiter, name, 16), .policy = 0, .cost = 1},
+            {.key = stint_key_join(limiter, 1, name, 5), .policy = 1, .cost = 1}};
+        *(int *)granted += stint_take(limiter, 0, requests[0].key, 1, STINT_NOW, &verdicts[0]);
+        if (stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts))
+            stint_refund_all(limiter, requests, verdicts, 2);
+    }
+    free(name);
+    return granted;
+}
+
+int main(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_stats stats = STINT_STATS_INIT;
+    int granted[4] = {0}, all = 0;
+    pthread_t threads[4];
+    char text[10000];
+    options.max_keys = 10000;
+    if (stint_open(&options, &limiter) != 0 || stint_policy_parse("9999/366d", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy, NULL) != 0 || stint_policy_parse("1/366d", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy, NULL) != 0)
+        return 1;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, decide, &granted[i]);
+    for (int i = 0; i < 100; i++)
+        if (stint_stats_get(limiter, &stats) != 0 || stint_metrics(limiter, NULL, text, sizeof(text)) < 0)
+            return 1;
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        all += granted[i];
+    }
+    stint_close(limiter);
+    printf("granted %d\n", all);
+    return 0;
+}
+"""
+
 
 def call(*command, **options):
     """Runs a command that must succeed. Returns what it printed."""
@@ -404,11 +533,12 @@ int main(void) {{
 
 class Subproject(Case):
     """Inside another project, as the README says."""
+    program = PROGRAM
 
     def outer(self, project):
-        """Its directory. Of stint it has what the library needs, and the tests and benchmark that
+        """Its files. Of stint it has what the library needs, and the tests and benchmark that
         must not be built. The system has no other -dev packages, and so no stint either."""
-        self.write("main.c", PROGRAM)
+        self.write("main.c", self.program)
         self.write("meson.build", project)
         inside = self.directory / "subprojects" / "stint"
         for name in "include", "src", "doc", "tests", "bench":
@@ -472,13 +602,20 @@ class Subproject(Case):
         call(MESON, "install", "-C", self.directory / "build", "--quiet", "--destdir", destination)
         return sorted(path.name for path in destination.rglob("*") if not path.is_dir())
 
-    def test_decisions_are_inlined(self):
-        """The parent links the static library, and link-time optimisation sees into it."""
+    def test_one_call_is_inlined(self):
+        """The parent links the static library, and link-time optimisation sees into it: a call that
+        stands in one place of the program is built into it, with all that is known there."""
+        self.program = INLINED
         self.assertEqual(self.installed("-Db_lto=true"), ["main"])  # stint is not installed with it
         main = self.directory / "build" / "main"
         self.assertNotIn("libstint", call("readelf", "-d", main))
-        functions = re.findall(r" [tT] (stint_\w+)$", call("nm", main), re.MULTILINE)
-        self.assertNotIn("stint_take", functions)
+        instructions = call("objdump", "-d", "--no-show-raw-insn", "--disassemble=decide", main)
+        if os.uname().machine == "x86_64":
+            self.assertIn("lock ", instructions)  # the token is taken right here
+        called = set(re.findall(r"\b(?:call|jmp) .*<(\w+)(?:\.[\w.]+)?>", instructions))
+        self.assertGreater(len(called), 2, instructions)
+        for name in called:  # the exceptions: another slot, a race, a full table
+            self.assertNotRegex(name, r"^(stint_take|stint_key_of|stint_decide|XXH)")
         shared = f"libstint.so.{project_version()}"
         self.assertEqual(list((self.directory / "build").rglob(shared)), [])
 
@@ -487,6 +624,48 @@ class Subproject(Case):
         self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
                              set(installed))
         self.assertIn("libstint", call("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Embedding(Case):
+    """The installed library in programs that are built in other ways than its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment = self.install()
+        self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+
+    def compile(self, text, *options):
+        source = self.write("program.c", text)
+        program = self.directory / "program"
+        call(*shlex.split(CC), *options, "-Wall", "-Wextra", "-Werror", source, "-o", program,
+             *self.pkg_config(self.environment, "--cflags", "--libs"), "-pthread")
+        return program
+
+    def test_cmake(self):
+        if shutil.which("cmake") is None:
+            self.skipTest("there is no cmake")
+        self.write("main.c", PROGRAM)
+        [text] = blocks_of("cmake")
+        self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
+                   "add_executable(server main.c)\n" + text)
+        build = self.directory / "build"
+        call("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + shlex.split(CC)[0],
+             env=self.environment)
+        call("cmake", "--build", build)
+        self.assertEqual(call(build / "server", env=self.running), ANSWER)
+
+    def test_sanitizers_of_the_program(self):
+        """They see the program, and find nothing: the library hands nothing from thread to thread."""
+        for sanitizers in "address,undefined", "thread":
+            with self.subTest(sanitizers=sanitizers):
+                program = self.compile(THREADS, f"-fsanitize={sanitizers}", "-g", "-O1")
+                halt = {name + "_OPTIONS": "halt_on_error=1" for name in ("ASAN", "UBSAN", "TSAN")}
+                self.assertEqual(call(program, env={**self.running, **halt}), "granted 4000\n")
+
+    def test_unloading(self):
+        library = self.libraries / f"libstint.so.{interface()}"
+        program = self.compile(UNLOADED, "-D_GNU_SOURCE")
+        self.assertEqual(call(program, library), "unloaded\n")
 
 
 class Builds(Case):
