@@ -267,7 +267,7 @@ def see_also(page, own, titles):
 def part_page(title, found, titles, functions):
     page = Writer(functions)
     names = [one.name for one in found if one.kind == "function"]
-    page.head(page_of(title), names, ABOUT[title])
+    page.head(page_of(title), names, ABOUT.get(title, title.lower()))
     for one in found:
         if one.kind == "function":
             page.prototype(one.text)

@@ -175,7 +175,7 @@ class Server(Example):
         self.assertEqual(self.statuses("/", "/", fields=[forwarded + "192.0.2.1, nonsense"]), [200, 200])
         self.assertEqual(self.statuses("/", fields=[forwarded + "192.0.2.1, other nonsense"]), [429])
         self.assertEqual(self.statuses("/"), [429])
-        self.assertEqual(self.statuses("/metrics", fields=[forwarded + "192.0.2.1"]), [404])
+        self.assertEqual(self.ask("/metrics", fields=[forwarded + "192.0.2.1"])[0][3], "Hello.\n")
         self.assertEqual(self.statuses("/metrics"), [200])
 
     def test_fields_and_charge(self):

@@ -14,9 +14,9 @@
  *  - SIGUSR2: another program takes over the listener and the counts (restart). SIGTERM: the end,
  *    after the answers that are under way.
  *
- * It leaves out TLS, bodies of requests, time limits for slow clients, and threads: several of
- * these servers can share one table, or one server's threads one limiter. A server with threads
- * decides the same way in each of them.
+ * It leaves out TLS, bodies of requests, time limits for slow clients, waiting for what they still
+ * send when a connection is closed, and threads: several of these servers can share the table, or
+ * one server's threads the limiter, each with a loop like this one.
  *
  * POLICIES is a file like this; the four names are needed:
  *
@@ -152,7 +152,6 @@ static struct in6_addr client_of(const struct in6_addr *peer, char *forwarded) {
 static bool policies_apply(void) {
     char text[65536];
     uint32_t ids[POLICIES];
-    const char *wrong;
     FILE *file = fopen(policies_path, "r");
     if (file == NULL) {
         perror(policies_path);
@@ -167,7 +166,7 @@ static bool policies_apply(void) {
                 sizeof(text) - 1);
         return false;
     }
-    if (stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL) != 0) {
+    if (stint_policies_apply(limiter, text, 0, NULL, NULL, NULL) != 0) {
         fprintf(stderr, "%s: %s\n", policies_path, stint_reason());
         return false;
     }
@@ -182,8 +181,9 @@ static bool policies_apply(void) {
     return true;
 }
 
+/* To others /metrics is a page like any. */
 static bool is_metrics(const struct request *request) {
-    return strcmp(request->path, "/metrics") == 0;
+    return strcmp(request->path, "/metrics") == 0 && is_trusted(&request->client);
 }
 
 /* The limits of a request, at `to`. Returns how many. */
@@ -358,13 +358,10 @@ static bool answer(struct connection *connection, const struct request *request,
     } else if (strcmp(request->method, "GET") != 0) {
         status = "501 Not Implemented";
         body = "";
-    } else if (is_metrics(request) && is_trusted(&request->client)) {
+    } else if (is_metrics(request)) {
         body = text = metrics();
         strcpy(fields, "Content-Type: application/openmetrics-text; version=1.0.0; "
                        "charset=utf-8\r\n");
-    } else if (is_metrics(request)) {
-        status = "404 Not Found";
-        body = "";
     }
     connection->closing = request->close || draining;
     connection->length -= request->length; /* the request ends here */
