@@ -801,12 +801,12 @@ class Changing(Tool):
         server.ask("load", "load", 2, 3)
         self.good("apply", self.table, "-", stdin="50/100ms name=load\n")
         time.sleep(.5)
+        self.assertEqual(self.json("top", "--policy=load", self.table)["top"][0]["policy"], "load")
         granted = server.stop()
         windows = {key: tokens for key, tokens in granted.items() if tokens <= 50}
         self.assertGreater(len(windows), 6)
         [policy] = self.json("policies", self.table)["policies"]
         self.assertEqual((policy["name"], policy["notation"]), ("load", "50/100 milliseconds"))
-        self.assertEqual(self.json("top", "--policy=load", self.table)["top"][0]["policy"], "load")
 
     def test_resize(self):
         self.make(f"20/{YEAR} name=p", keys=20000, options=("--labels=100",))
