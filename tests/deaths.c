@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "random.h"
 #include "testing.h"
 
 enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
@@ -270,7 +271,7 @@ TEST(test_death_at_each_step) {
         if (act->locks && emulated("robust mutexes"))
             continue;
         for (; dies; step++) {
-            alarm(20); /* nobody is held up: by what the dead left, it would be for ever */
+            alarm(60); /* nobody is held up: by what the dead left, it would be for ever */
             scene_begin(&scene, act->on_full);
             act->before(&scene);
             dies = die(&scene, act->act, step);
@@ -319,7 +320,7 @@ TEST(test_death_in_change) {
     unsigned changed = 0, unchanged = 0;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
-        alarm(20);
+        alarm(60);
         scene_begin(&scene, STINT_FULL_REFUSE);
         assert_int_equal(granted_after(&scene, scene.carries, scene.key), 2 * LIMIT);
         dies = die(&scene, change_policy, step);
@@ -430,7 +431,7 @@ TEST(test_death_in_apply) {
         applied = rows[i].text;
         applied_flags = rows[i].flags;
         for (; dies; step++) {
-            alarm(20);
+            alarm(60);
             scene_begin(&scene, STINT_FULL_REFUSE);
             const uint32_t ids[] = {scene.plain, scene.striped, scene.carries, UINT32_MAX};
             for (size_t p = 0; p < 3; p++)
@@ -492,20 +493,25 @@ static struct stint_limiter *open_own(void) {
     return open_with(&options);
 }
 
-/* An opener who is alone makes ids free; the next one finishes that. */
+/* An opener who is alone makes ids free; the next one finishes that. Most of his steps are alike:
+ * he looks at one slot after the other. So all are tried by the stress suite's run, some here. */
 TEST(test_death_in_freeing) {
     if (emulated("robust mutexes"))
         skip();
     char path[] = "/dev/shm/stint-deaths-XXXXXX";
     struct scene scene = {0};
+    enum { ONE_IN = 6 };
+    const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
+    const uint64_t one_in = factor < ONE_IN ? ONE_IN / factor : 1;
+    struct random random = {test_seed()};
     bool dies = true;
     uint64_t step = 0;
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
     own_path = path;
-    for (; dies; step++) {
-        alarm(20);
+    for (; dies; step += 1 + random_below(&random, 2 * one_in - 1)) {
+        alarm(60);
         unlink(path);
         scene.limiter = open_own();
         add_policies(&scene);
@@ -539,7 +545,7 @@ TEST(test_death_in_freeing) {
     }
     alarm(0);
     unlink(path);
-    print_message("%" PRIu64 " deaths\n", step - 1);
+    print_message("%" PRIu64 " steps\n", step);
     assert_true(step > 50);
 }
 
@@ -548,7 +554,7 @@ TEST(test_death_in_reset) {
     struct scene scene;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
-        alarm(20);
+        alarm(60);
         scene_begin(&scene, STINT_FULL_REFUSE);
         take_until_refused(&scene);
         dies = die(&scene, reset, step);

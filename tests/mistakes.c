@@ -14,6 +14,7 @@
 #include "slot.h"
 
 #include "naive.h"
+#include "random.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window here */
 
@@ -1125,7 +1126,8 @@ bool mistake_playable(const struct mistake *mistake) {
 #endif
 }
 
-struct outcome mistake_play(const struct mistake *mistake, uint64_t removed) {
+struct outcome mistake_play(const struct mistake *mistake, uint64_t removed, uint64_t one_in) {
+    struct random random = {one_in > 1 && mistake->stops == 3 ? test_seed() : 0};
     struct outcome outcome = {.plays = 0};
     unsigned stops[3];
 
@@ -1133,6 +1135,8 @@ struct outcome mistake_play(const struct mistake *mistake, uint64_t removed) {
         stops[i] = i < mistake->stops;
     stint_test_removed = removed;
     do {
+        if (mistake->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)
+            continue;
         play_once(mistake, stops);
         outcome.plays++;
         outcome.broken = p.broken;

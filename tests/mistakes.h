@@ -37,7 +37,8 @@ struct outcome {
     unsigned plays;     /* until then, or of all */
 };
 
-/* Plays a story with these guards taken away. */
-struct outcome mistake_play(const struct mistake *mistake, uint64_t removed);
+/* Plays a story with these guards taken away. Of the many plays of one with two threads that are
+ * stopped, one in `one_in` is drawn. */
+struct outcome mistake_play(const struct mistake *mistake, uint64_t removed, uint64_t one_in);
 
 #endif

@@ -115,7 +115,7 @@ static void run_histories(int to, const struct mutant *mutant, uint64_t seed, ui
 
 static void run_mistake(int to, const struct mistake *mistake) {
     uint64_t started = now_ns();
-    struct outcome outcome = mistake_play(mistake, mistake->guards);
+    struct outcome outcome = mistake_play(mistake, mistake->guards, 1);
     struct told told = {outcome.plays, now_ns() - started, outcome.broken};
     tell(to, &told);
 }
