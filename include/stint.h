@@ -41,7 +41,8 @@
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
  *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
  *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
- *     STINT_DRAIN ask otherwise.)
+ *     STINT_DRAIN ask otherwise.) By a policy with a ban, a first refusal also counts a strike in a
+ *     slot of its own, and refusals of a key that is banned only read.
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
  *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
  *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
@@ -213,18 +214,19 @@ typedef uint64_t stint_key;
 #define STINT_NEVER      18446744073709551615ULL /* retry_after of a cost that can never fit */
 
 /* Ranges. They are part of the interface: code may rely on them. */
-#define STINT_TICK_NS      10000000ULL          /* 10 ms: windows and starts are whole ticks */
-#define STINT_WINDOW_MIN   10000000ULL          /* ns: 10 ms */
-#define STINT_WINDOW_MAX   31622400000000000ULL /* ns: 366 days */
-#define STINT_LIMIT_MAX    268435456U           /* tokens: 2^28 */
-#define STINT_KEYS_MAX     1099511627776ULL     /* 2^40 */
-#define STINT_POLICIES_MAX 65535U
-#define STINT_SHARDS_MAX   65536U
-#define STINT_ALL_MAX      64        /* requests that stint_decide_all decides as one */
-#define STINT_SECRET_SIZE  192       /* bytes */
-#define STINT_NAME_SIZE    64        /* bytes, the terminating NUL included */
-#define STINT_LABEL_SIZE   40        /* bytes of a key's label that are kept; no NUL */
-#define STINT_LABELS_MAX   16777216U /* 2^24 */
+#define STINT_TICK_NS       10000000ULL          /* 10 ms: windows and starts are whole ticks */
+#define STINT_WINDOW_MIN    10000000ULL          /* ns: 10 ms */
+#define STINT_WINDOW_MAX    31622400000000000ULL /* ns: 366 days */
+#define STINT_LIMIT_MAX     268435456U           /* tokens: 2^28 */
+#define STINT_KEYS_MAX      1099511627776ULL     /* 2^40 */
+#define STINT_POLICIES_MAX  65535U
+#define STINT_SHARDS_MAX    65536U
+#define STINT_BAN_AFTER_MAX 65535U    /* windows */
+#define STINT_ALL_MAX       64        /* requests that stint_decide_all decides as one */
+#define STINT_SECRET_SIZE   192       /* bytes */
+#define STINT_NAME_SIZE     64        /* bytes, the terminating NUL included */
+#define STINT_LABEL_SIZE    40        /* bytes of a key's label that are kept; no NUL */
+#define STINT_LABELS_MAX    16777216U /* 2^24 */
 
 /* ---- Opening ------------------------------------------------------------------------------- */
 
@@ -371,6 +373,9 @@ enum stint_policy_flags {
      * request begins another, and no two of a key's have a tick in common, whoever is late (A; but
      * for steps of the clock). */
     STINT_START_FIRST = 1 << 4,
+    /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
+     * takes a second one of options.max_policies. Not with stripes. */
+    STINT_OVERRIDES = 1 << 6,
 };
 
 /* stint_policy.calendar: windows that are not all of one length. The end of each is its id, as ever
@@ -423,7 +428,7 @@ struct stint_policy {
                                  * the month (1 .. 28) at this time of day, years in this month,
                                  * too; 0: on the first (of January) at 00:00 there */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                 * STINT_SMOOTH | STINT_START_FIRST */
+                                 * STINT_SMOOTH | STINT_START_FIRST | STINT_OVERRIDES */
     uint32_t near_limit; /* percent of the capacity, 1 .. 100: verdicts of keys that have used
                           * more are marked STINT_NEAR_LIMIT; 0: off */
     uint32_t jitter;     /* percent of the window, 0 .. 100: retry_after of a refusal is later
@@ -431,11 +436,15 @@ struct stint_policy {
                           * do not all come back at once; 0: exact */
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
-    uint32_t reserved;   /* 0 */
+    uint32_t ban_after;  /* windows, 1 .. 65,535: a key that was refused in so many of them, within
+                          * `ban` of the first, is banned; 0: 1 */
+    uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left;
+                          * 10 ms .. 366 days, a multiple of 10 ms; 0: none is. With
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms later */
 };
 
 #define STINT_POLICY_INIT                                                                          \
-    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy), {0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the text notation:
  *
@@ -451,7 +460,11 @@ struct stint_policy {
  *     start=per-key                start=first             count-refused
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
  *     smooth                       near=80%                jitter=10%
- *     shadow
+ *     shadow                       overrides
+ *     ban=10m                      after=COUNT
+ *
+ * A ban is a number and a unit, and stands for `overrides`, too. `after` goes with it: a key that
+ * was refused in so many windows (1) is banned.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
@@ -636,6 +649,12 @@ enum stint_verdict_flags {
      * unknown to this version or do not go together, its reserved word is not 0, it is a charge in
      * a group, or one of a group of more than STINT_ALL_MAX. A bug of the caller's. */
     STINT_BAD_REQUEST = 1 << 6,
+    /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time to
+     * the end of the ban, but for a cost that can never fit. With STINT_SHADOW nobody is banned:
+     * the request was let through, and would have been refused for it. */
+    STINT_BANNED = 1 << 7,
+    /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
+    STINT_OVERRIDDEN = 1 << 8,
 };
 
 struct stint_verdict {
@@ -843,12 +862,53 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_verdict *verdicts, size_t n)
     STINT_NONNULL(1);
 
-/* Makes a key as good as new: nothing used. In the same window it still has had its first refusal.
+/* Makes a key as good as new: nothing used, not banned, no strikes. (An override that was set by
+ * stint_override stays.) In the same window it still has had its first refusal.
  * It forgets whose the tokens were. Those that were granted before it and are given back after it,
  * by stint_refund or by a call under way that gives back what it took, may be granted once more
  * (A). */
 STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
     STINT_NONNULL(1);
+
+/* ---- Keys with limits of their own ---------------------------------------------------------- */
+
+/* Gives a key another limit until an instant, in place of what it has so far: the capacity of
+ * request.limit, which it beats, and of the policy. All else of the policy stays. Of several keys
+ * that one request is judged by (stint_decide_all) it is this one's only: an override of a client
+ * never loosens the limit of its network.
+ *
+ * It holds for decisions that begin after this call, of all who share the table; it survives
+ * restarts, and is over at its time by itself. The tokens that the key has used stay used. A
+ * refusal's retry_after takes into account when the override ends.
+ *
+ * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
+ * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
+ * it was set for. After a backward step of the clock, one that would be 366 days and 60 s ahead, is
+ * void.)
+ *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
+ *           until it is given again
+ *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too; 2^28 never
+ *           refuses: what the count does not hold is not counted (as with STINT_CHARGE), and all is
+ *           granted. A smooth policy takes more than 16,383, but 2^28, as that
+ *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
+ *           up to 10 ms
+ * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live).
+ * Threads: lock-free, as decisions are.
+ * Cost: that of a key's first request. */
+STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
+                                           stint_key key, uint32_t limit, uint64_t until);
+
+/* Tells the override of a key, or its ban, which has limit 0.
+ *   limit, until  receive what they are; each may be NULL
+ * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
+ * Threads: any. Cost: that of a look. */
+STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t policy,
+                                 stint_key key, uint32_t *limit, uint64_t *until);
+
+/* Ends a key's override, or its ban, now.
+ * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
+ * Threads: lock-free. Cost: that of stint_reset. */
+STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
 /* Fetches the cache line that a decision on this key will need, while the caller does other
  * work. */
@@ -880,10 +940,13 @@ struct stint_stats {
     uint32_t processes;    /* that decide by the table and have counters of their own; those that
                             * died since the last set-up call too. 0 in private memory */
     uint32_t reserved;     /* 0 */
+    uint64_t overrides;    /* keys with an override now, set by stint_override */
+    uint64_t barred;       /* of these: refused everything */
+    uint64_t banned;       /* keys that are banned now (stint_policy.ban); by a shadow: would be */
 };
 
 #define STINT_STATS_INIT                                                                           \
-    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Counts of one policy. Every decision is in exactly one of the first three. A charge is no
  * decision, nor is a look, but for the one before a charge. */
@@ -897,10 +960,12 @@ struct stint_policy_stats {
     uint64_t near_limit;     /* of the allowed: marked STINT_NEAR_LIMIT */
     uint64_t charged;        /* tokens that STINT_CHARGE took */
     uint64_t refunded;       /* tokens given back by stint_refund and stint_refund_all */
+    uint64_t bans;           /* times that a key was banned; by a shadow: would have been */
+    uint64_t strikes_lost;   /* refusals that did not count for a ban, the table being full */
 };
 
 #define STINT_POLICY_STATS_INIT                                                                    \
-    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
  *   stats  its `size` must be set
@@ -1031,6 +1096,9 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * and after them, if a verdict refused it, Retry-After (RFC 9110):
  *
  *     Retry-After: 12
+ *
+ * Of a key that is banned, or overridden to be refused everything, t and X-RateLimit-Reset tell
+ * when that ends.
  *
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit

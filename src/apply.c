@@ -218,7 +218,7 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
         if (changes->all[i].old != POLICY_NONE)
             named[changes->all[i].old] = true;
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        if (named[id] || policy_traits(&limiter->policies[id]) == 0)
+        if (named[id] || !limiter_decides_by(limiter, id))
             continue;
         struct change *change = &changes->all[changes->count++];
         *change = (struct change){.kind = STINT_POLICY_REMOVED, .id = id};
@@ -236,13 +236,15 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
         change_plan(limiter, change);
-        if (change->id != POLICY_NONE)
-            continue;
-        if (room == 0) {
+        const bool another = change->id == POLICY_NONE;
+        const uint32_t ids =
+            another + stint_policy_needs_companion(limiter, &change->policy, change->old);
+        if (ids > room) {
             *wrong = change->at;
-            return failed_in_line(stint_failed(ENOSPC, NO_ROOM), change->line);
+            return failed_in_line(
+                stint_failed(ENOSPC, another && room == 0 ? NO_ROOM : NO_COMPANION), change->line);
         }
-        room--;
+        room -= ids;
     }
     return prune ? removals_plan(limiter, changes) : 0;
 }

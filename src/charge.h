@@ -26,7 +26,11 @@ enum part_flags {
     PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
     PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
     PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
+    /* An override of the key (slot.h): */
+    PART_BARRED = 1 << 4,  /* refuses all */
+    PART_ENDLESS = 1 << 5, /* never refuses */
 };
+#define PARTS_OF_OVERRIDE ((uint32_t)(PART_BARRED | PART_ENDLESS))
 
 /* What may change of a policy. */
 struct rule {
@@ -103,7 +107,17 @@ enum trait {
     TRAIT_NEAR = 1 << 18,     /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
     TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
+    /* Of one decision: an override of the key is in force; it is a ban. */
+    TRAIT_BANNED = 1 << 24,
+    TRAIT_OVERRIDDEN = 1 << 25,
+    /* No policy by which anything is decided: its slots are another's overrides. It is all that a
+     * companion has. */
+    TRAIT_COMPANION = 1 << 26,
 };
+#define TRAIT_TOLD 17 /* shift: the verdict's flags that tell of an override */
+static_assert(TRAIT_BANNED >> TRAIT_TOLD == STINT_BANNED &&
+                  TRAIT_OVERRIDDEN >> TRAIT_TOLD == STINT_OVERRIDDEN,
+              "what a decision knows of an override is what its verdict tells");
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
 
 /* Policies whose windows are each key's own: a slot's end is that of its key's window. */
@@ -202,12 +216,24 @@ struct charge {
     bool fits;
 };
 
+/* What a key gets that is never refused: all, of which its window counts as much as it holds. */
+static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
+                                          uint64_t used) {
+    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
+    const uint64_t left = held < terms->most ? terms->most - held : 0;
+    const uint64_t taken = terms->cost < left ? terms->cost : left;
+
+    if (is_look(terms))
+        return (struct charge){count, used, used + taken, 0, true};
+    return (struct charge){count + taken, used + taken, used + taken, (uint32_t)terms->cost, true};
+}
+
 /* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
  * the end of their window. */
 static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
     count += terms->before;
     const uint64_t used = count_total(terms, count, left);
-    const bool refused = (terms->part & PART_REFUSED) != 0;
+    const bool refused = (terms->part & (PART_REFUSED | PART_BARRED)) != 0;
     uint64_t taken = terms->cost;
 
     if (is_charge(terms)) {
@@ -216,6 +242,8 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
         taken = taken < most ? taken : most;
         return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
     }
+    if (UNLIKELY((terms->part & PART_ENDLESS) != 0) && !refused)
+        return judge_endless(terms, count, used);
     bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
     if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
         taken = terms->room - used;
@@ -229,7 +257,8 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     taken = 0;
     if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
         taken = terms->capacity - used;
-    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && !terms->counted) {
+    if ((terms->traits & (STINT_COUNT_REFUSED | TRAIT_BANNED)) == STINT_COUNT_REFUSED &&
+        !terms->counted) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;
     }
@@ -286,12 +315,31 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
         return charge->total > terms->capacity
                    ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
                    : 0;
-    if (terms->cost > terms->room)
+    if (terms->cost > terms->room || (terms->part & PART_BARRED) != 0)
         return STINT_NEVER;
     if ((rule->flags & STINT_SMOOTH) != 0)
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
+}
+
+/* Likewise of a key whose override ends in `over` ns, after which it can hold `capacity` tokens,
+ * `room` with what may be reserved. What a key has used never grows by itself, so what fits once
+ * fits from then on. */
+static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
+                                        const struct charge *charge, uint64_t left, uint64_t over,
+                                        uint64_t capacity, uint64_t room) {
+    uint64_t wait = charge_wait(terms, rule, charge, left), then = 0;
+    struct terms after = *terms;
+
+    if (wait < over)
+        return wait;
+    after.part = 0;
+    after.capacity = capacity;
+    after.room = room;
+    if ((rule->flags & STINT_SMOOTH) != 0 || charge->total + terms->cost > room)
+        then = charge_wait(&after, rule, charge, left);
+    return then > over ? then : over;
 }
 
 /* Mixes a hash and a number: the finalizer of splitmix64. */

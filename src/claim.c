@@ -202,13 +202,38 @@ static bool claim_stands(const struct decision *decision, const struct snapshot 
     return true;
 }
 
-/* Commits a claim with this request's charge, whoever claimed it: by one CAS, whatever `used` is by
- * then. A stray add into a pending slot must not hold the commit up, and is dropped.
- *
- * If the key has no slot because its policy is gone, and its slots were swept (sweep.c), the claim
- * is cancelled: what the key had used in this window is no longer known. The decision begins anew,
- * by the policy that is there now. If the policy is seen to be there after the look, the sweep had
- * not begun when the look was made. */
+/* Commits a claim as `next`, whoever claimed it: by one CAS, whatever `used` is by then. A stray
+ * add into a pending slot must not hold the commit up, and is dropped. */
+static enum progress claim_commit(const struct decision *decision, const struct snapshot *claim,
+                                  uint64_t next) {
+    uint64_t state = claim->state;
+
+    while (!slot_swap(claim->slot, decision->tag, state, next)) {
+        state = atomic_load_acquire(&claim->slot->state); /* M1 */
+        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
+         * whose claim may have the same end. */
+        if (!state_same_window(state, claim->state) ||
+            /* I2 */
+            GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
+            return STALE;
+    }
+    return DONE;
+}
+
+/* Cancels a claim whose policy is gone, so that its key may have had a slot that was swept (sweep.c):
+ * what the key had used in this window is no longer known. The decision begins anew, by the policy
+ * that is there now. If the policy is seen to be there after the look (M8), the sweep had not begun
+ * when the look was made. Returns whether it is gone. */
+static bool claim_gone(struct decision *decision, const struct snapshot *claim) {
+    if (!GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8 */
+        return false;
+    (void)claim_cancel(decision, claim->slot, claim->state);
+    decision->charge = (struct charge){0};
+    decision->flags = DECISION_GONE;
+    return true;
+}
+
+/* Commits a claim with this request's charge. */
 enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
@@ -217,13 +242,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
     if (GUARD(PENDING, !claim_stands(decision, claim)))
         return STALE;
     INSTANT(INSTANT_LOOKED);
-    /* Loaded after the look (M8). */
-    if (GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) {
-        (void)claim_cancel(decision, claim->slot, claim->state);
-        decision->charge = (struct charge){0};
-        decision->flags = DECISION_GONE;
+    if (claim_gone(decision, claim))
         return DONE;
-    }
     tick_t tick = commit_tick(decision, state_id(claim->state));
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
@@ -235,18 +255,25 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
         first_refusal = false;
     }
     uint64_t next = state_of(decision->end, (first_refusal ? STATE_REFUSED : 0) | charge->count);
-    uint64_t state = claim->state;
-    while (!slot_swap(claim->slot, decision->tag, state, next)) {
-        state = atomic_load_acquire(&claim->slot->state); /* M1 */
-        /* Another thread resolved it; or with STINT_FULL_REPLACE the slot is another key's by now,
-         * whose claim may have the same end. */
-        if (!state_same_window(state, claim->state) ||
-            /* I2 */
-            GUARD(COMMIT_TAG, atomic_load_relaxed(&claim->slot->tag) != decision->tag))
-            return STALE;
-    }
+    if (claim_commit(decision, claim, next) == STALE)
+        return STALE;
     decision->flags = flags | (first_refusal ? STINT_FIRST_REFUSAL : 0);
     return DONE;
+}
+
+/* Commits a claim of a companion's. It ends when it says, but not before the claim would (I1). No
+ * window is opened, and so none again: the watermark is not asked. */
+enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
+                                   tick_t end, uint64_t rest) {
+    const tick_t claimed = end_of(state_id(claim->state), tick_of(decision->now));
+
+    INSTANT(INSTANT_CLAIMED);
+    if (GUARD(PENDING, !claim_stands(decision, claim)))
+        return STALE;
+    INSTANT(INSTANT_LOOKED);
+    if (claim_gone(decision, claim))
+        return DONE;
+    return claim_commit(decision, claim, state_of(end > claimed ? end : claimed, rest));
 }
 
 /* Claims the slot seen at `snapshot` with one double-width CAS. */

@@ -19,4 +19,8 @@ bool stint_claim_free(struct decision *decision, struct snapshot *snapshot);
 enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags);
 
+/* Likewise of a companion's key: a state of its own, `rest` besides the end. */
+enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
+                                   tick_t end, uint64_t rest);
+
 #endif

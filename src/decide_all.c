@@ -23,6 +23,7 @@
  * stripes. They make the whole group go the long way: a look at each part, then a decision on each.
  * A part that loses its race is decided alone, the long way, too. If it is refused then, what the
  * others took is given back, each into its own window (all_give_back). */
+#include "overrides.h"
 #include "refund.h"
 #include "settle.h"
 #include "stripes.h"
@@ -38,6 +39,7 @@ struct part {
         PART_DONE, /* nothing is to be written */
         PART_ADD,
         PART_SWAP,
+        PART_STRIKE, /* likewise; it marks a first refusal, for which a strike is counted */
         /* nothing, if the slot is what earlier parts make of it: decide again after them */
         PART_AGAIN,
         PART_LONG, /* it was only looked at: decide the long way */
@@ -57,7 +59,7 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
         why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
-    decision.terms.part = part;
+    decision.terms.part |= part;
     return stint_decision_settle(&decision, request, verdict);
 }
 
@@ -125,7 +127,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     if (slot_next(decision, &sight, &next)) {
         /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
          * key's. */
-        part->how = PART_SWAP;
+        part->how = strikes(decision) ? PART_STRIKE : PART_SWAP;
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
             return false;
@@ -137,7 +139,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     part->seen = seen.state;
     part->state = state;
     part->next = next;
-    decision->terms.part = PART_SILENT; /* counted when all are charged */
+    decision->terms.part |= PART_SILENT; /* counted when all are charged */
     (void)decision_end(decision, verdict);
     return true;
 }
@@ -252,7 +254,7 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
     }
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0) /* it is gone */
         return part_decide(limiter, request, PART_QUIET, now, verdict);
-    decision.terms.part = PART_QUIET;
+    decision.terms.part |= PART_QUIET;
     stint_slot_settle_added(&decision, part->slot, window, added);
     return UNLIKELY((decision.flags & DECISION_GONE) != 0)
                ? part_decide(limiter, request, PART_QUIET, now, verdict)
@@ -278,6 +280,11 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
         if (LIKELY(slot_swap(part->slot, part->tag, part->state, part->next)))
             return true;
         break;
+    case PART_STRIKE:
+        if (!slot_swap(part->slot, part->tag, part->state, part->next))
+            break;
+        stint_strike(limiter, request->policy, request->key, now, verdict);
+        return true;
     default:
         break;
     }

@@ -26,6 +26,8 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
         return 0;
     uint64_t count = state_used(snapshot->state);
     const uint64_t traits = policy_traits(policy);
+    if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
+        return UINT64_MAX; /* an override: it is never replaced */
     if (UNLIKELY(traits == 0))
         return 0;                              /* of a policy that is gone */
     if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as smooth ones do */
@@ -121,7 +123,7 @@ enum progress stint_decide_full(struct decision *decision) {
     }
     if (is_charge(&decision->terms))
         *charge = (struct charge){.fits = true}; /* nothing to charge */
-    else if (on_full == STINT_FULL_REFUSE)
+    else if (on_full == STINT_FULL_REFUSE && (decision->terms.part & PART_ENDLESS) == 0)
         *charge = (struct charge){.fits = false};
     else if (!charge->fits)
         charge->used = 0;

@@ -66,6 +66,15 @@ static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
 }
 
+/* ns from the decision to when the key has tokens again: that of a key that is refused everything
+ * is when that ends. */
+static uint64_t reset_after(const struct stint_verdict *verdict) {
+    const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
+                        ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
+    return barred && verdict->retry_after != STINT_NEVER ? verdict->retry_after
+                                                         : verdict->reset_after;
+}
+
 /* The longest wait of the refused. A client that can never be served must not come back. */
 static void add_retry_after(struct text *text, const struct stint_verdict *verdicts, size_t n) {
     uint64_t longest = 0;
@@ -108,7 +117,7 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_text(text, told++ == 0 ? "RateLimit: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";r=", verdicts[i].remaining);
-        add_parameter(text, ";t=", seconds_up(verdicts[i].reset_after));
+        add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
     }
     add_text(text, "\r\n");
 }
@@ -154,7 +163,8 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     const struct stint_verdict *verdict = &verdicts[tightest];
     add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
     add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
-    add_field(text, "X-RateLimit-Reset: ", seconds_up(verdict->window));
+    add_field(text, "X-RateLimit-Reset: ",
+              seconds_up(verdict->window - verdict->reset_after + reset_after(verdict)));
 }
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,

@@ -43,17 +43,10 @@ void stint_limiter_lock_mend(struct stint_limiter *limiter) {
 int stint_limiter_shards_check(const struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
-        const uint64_t *filter = table->shards[shard].filter;
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
         if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
             return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
                                      (unsigned long long)shard);
-        for (size_t i = 0; i < sizeof(table->shards->filter) / sizeof(*filter); i++)
-            if (filter[i] != 0)
-                return stint_failed_with(EPROTO,
-                                         "shard %llu of the table has a filter: " LATER_TABLE,
-                                         (unsigned long long)shard);
-    }
     return 0;
 }
 
@@ -71,8 +64,9 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
  * policies. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
-        if (policy_traits(&limiter->policies[id]) != 0)
-            return id;
+        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if (traits != 0) /* a companion is asked for by nobody */
+            return (traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
         /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
         id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
     }
@@ -103,8 +97,9 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                                    tick_t end) {
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
-        if (policy_traits(&limiter->policies[id]) != 0)
-            return id;
+        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if (traits != 0)
+            return (traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
         if (limiter_policy(limiter, id) == NULL ||
             GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
             return POLICY_NONE;

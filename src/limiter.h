@@ -57,12 +57,11 @@ struct policy_record {
     uint32_t flags;          /* enum record_flags */
     uint32_t alias; /* the policy that decides in this one's place, once this one is gone: its id +
                      * 1; 0: none */
-    /* What this version does not know yet, but for the calendar: 0. */
     uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
-                         * id + 1; 0: none */
+                         * id + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
-    uint32_t ban_after; /* windows in which a key was refused, until it is banned */
+    uint32_t ban_after; /* windows in which a key was refused, until it is banned; 0: 1 */
     uint64_t ban;       /* ns; 0: none */
     uint64_t until;     /* of a policy that is gone: no window that it decided in ended after this
                      * tick */
@@ -71,7 +70,8 @@ struct policy_record {
 static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
 
 enum record_flags {
-    RECORD_UNNAMED = 1 << 0, /* the name is the rate that the policy was added with */
+    RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
+    RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
 };
 
 /* More than any request was ever allowed to count up to. */
@@ -90,7 +90,7 @@ enum {
     COUNT_CHARGED,
     COUNT_REFUNDED,
 };
-/* Of a companion, whose slots are nobody's count: what it did for its policy. Not counted yet. */
+/* Of a companion, whose slots are nobody's count: what it did for its policy. */
 enum {
     COUNT_BANNED,
     COUNT_STRIKE_LOST,
@@ -321,6 +321,13 @@ static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
+/* Whether there is a policy of that id by which requests are decided: it exists, and is no
+ * companion. */
+static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = limiter_policy(limiter, id);
+    return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
+}
+
 /* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
  * the version on, so one that was killed in the middle holds up nobody, and a reader reads again
  * only if the version has moved. */
@@ -352,6 +359,12 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
  * count. */
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                                    tick_t end);
+
+/* The id of a policy's companion (slot.h), or POLICY_NONE. */
+static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion); /* M15 */
+    return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
+}
 
 /* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
 int stint_limiter_shards_check(const struct stint_limiter *limiter);

@@ -39,6 +39,15 @@ static const struct {
     {{"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused."},
      offsetof(struct stint_stats, live),
      true},
+    {{"stint_table_overrides", GAUGE, NULL, "Keys with a limit of their own for a while."},
+     offsetof(struct stint_stats, overrides),
+     true},
+    {{"stint_table_barred_keys", GAUGE, NULL, "Of these: refused everything."},
+     offsetof(struct stint_stats, barred),
+     true},
+    {{"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused."},
+     offsetof(struct stint_stats, banned),
+     true},
     {{"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot."},
      offsetof(struct stint_stats, placed),
      false},
@@ -101,6 +110,17 @@ static const struct {
     {{"stint_refunded_tokens", COUNTER, NULL, "Tokens given back."}, COUNT_REFUNDED},
 };
 
+/* Of policies with overrides; the counters are their companions'. */
+static const struct {
+    struct family family;
+    uint32_t counter;
+} override_families[] = {
+    {{"stint_bans", COUNTER, NULL, "Times that a key was banned."}, COUNT_BANNED},
+    {{"stint_lost_strikes", COUNTER, NULL,
+      "Refusals that did not count for a ban, the table being full."},
+     COUNT_STRIKE_LOST},
+};
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Bytes that the labels of all samples may take. */
@@ -109,7 +129,8 @@ static const struct {
 /* More than a sample takes, with the longest names, labels and numbers. So the length of any text
  * is an int. A policy has a limit and a window besides its counters. */
 #define SAMPLE_MAX (256 + LABELS_MAX)
-static_assert((STINT_POLICIES_MAX + 64) * (2 + LENGTH(outcomes) + LENGTH(policy_families)) *
+static_assert((STINT_POLICIES_MAX + 64) *
+                      (2 + LENGTH(outcomes) + LENGTH(policy_families) + LENGTH(override_families)) *
                       SAMPLE_MAX <
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
@@ -131,7 +152,7 @@ static bool is_told(const struct metrics *metrics, uint32_t id) {
 static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
                           uint32_t count) {
     for (uint32_t id = 0; id < count; id++)
-        if (policy_traits(&limiter->policies[id]) != 0)
+        if (limiter_decides_by(limiter, id))
             metrics->told[id / 64] |= UINT64_C(1) << id % 64;
     for (uint32_t id = 0; id < count; id++) {
         if (!is_told(metrics, id))
@@ -309,6 +330,22 @@ static void add_decisions(struct metrics *metrics, const struct stint_limiter *l
     }
 }
 
+static void add_overrides(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    for (size_t i = 0; i < LENGTH(override_families); i++) {
+        const struct family *family = &override_families[i].family;
+        add_family(metrics, family);
+        for (uint32_t id = 0; id < count; id++) {
+            const uint32_t companion = limiter_companion(limiter, id);
+            if (!is_told(metrics, id) || companion == POLICY_NONE)
+                continue;
+            add_sample(metrics, family, limiter->records[id].name, NULL);
+            add_value(&metrics->text,
+                      stint_limiter_counted(limiter, companion, override_families[i].counter));
+        }
+    }
+}
+
 static int options_check(const struct stint_metrics_options *options) {
     int error = stint_struct_check(options, options->size, sizeof(*options),
                                    "options.size is wrong: " WRONG_SIZE);
@@ -345,6 +382,7 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
     policies_pick(&metrics, limiter, count);
     add_policies(&metrics, limiter, count);
     add_decisions(&metrics, limiter, count);
+    add_overrides(&metrics, limiter, count);
     if ((options->flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);

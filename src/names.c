@@ -45,8 +45,11 @@ static uint64_t name_hash(const char *name) {
 
 static void insert(const struct stint_limiter *limiter, uint32_t id) {
     struct names *names = limiter->names;
-    uint64_t hash = name_hash(limiter->records[id].name);
+    const char *name = limiter->records[id].name;
+    uint64_t hash = name_hash(name);
 
+    if (*name == '\0') /* a companion's */
+        return;
     while (names->ids[hash & (names->places - 1)] != 0)
         hash++;
     names->ids[hash & (names->places - 1)] = id + 1;
@@ -100,6 +103,16 @@ uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
     while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
         names->taken++;
     return names->taken;
+}
+
+uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t found = stint_names_free_id(limiter);
+
+    if (found == id)
+        found++;
+    while (found < limiter_policy_count(limiter) && limiter_policy(limiter, found) != NULL)
+        found++;
+    return found;
 }
 
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {

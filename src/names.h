@@ -16,6 +16,9 @@ int stint_names_find(const struct stint_limiter *limiter, const char *name);
  * max_policies. Under the table's lock. */
 uint32_t stint_names_free_id(const struct stint_limiter *limiter);
 
+/* Likewise, but not this id. */
+uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id);
+
 /* How many such ids there are. */
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter);
 

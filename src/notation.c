@@ -144,13 +144,17 @@ static const char *const calendar_words[] = {
     [STINT_CALENDAR_YEAR] = "year",
 };
 
-static bool read_window(struct reader *reader, struct stint_policy *policy) {
-    uint64_t *window = &policy->window;
+/* Reads [N] UNIT, or a unit of the calendar, as a window; or NUNIT, as a ban. */
+static bool read_time(struct reader *reader, bool ban, struct stint_policy *policy) {
+    uint64_t *window = ban ? &policy->ban : &policy->window;
     const char *start = reader->at;
     uint64_t number = 1;
+    if (ban && !is_digit(*start))
+        return refuse(reader, start, "expected a time such as 10m");
     if (is_digit(*start)) {
         number = read_digits(reader);
-        skip_spaces(reader);
+        if (!ban)
+            skip_spaces(reader);
     }
     const char *word = reader->at;
     while (is_letter(*reader->at))
@@ -174,10 +178,14 @@ static bool read_window(struct reader *reader, struct stint_policy *policy) {
         return refuse(reader, word,
                       "expected ms, s, m, h, d, w or a longer form of these, month or year");
     if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
-        return refuse(reader, start, "the window must be 10 ms to 366 days");
+        return refuse(reader, start,
+                      ban ? "the ban must be 10 ms to 366 days"
+                          : "the window must be 10 ms to 366 days");
     *window = number * unit->ns;
     if (*window % STINT_TICK_NS != 0)
-        return refuse(reader, start, "the window must be a multiple of 10 ms");
+        return refuse(reader, start,
+                      ban ? "the ban must be a multiple of 10 ms"
+                          : "the window must be a multiple of 10 ms");
     return true;
 }
 
@@ -342,15 +350,20 @@ enum option {
     OPTION_SHADOW,
     OPTION_SMOOTH,
     OPTION_COUNT_REFUSED,
+    OPTION_OVERRIDES,
+    OPTION_BAN,
+    OPTION_AFTER,
     OPTIONS
 };
 
 static const char *const option_words[OPTIONS] = {
-    [OPTION_NAME] = "name=",         [OPTION_START] = "start=",
-    [OPTION_CAPACITY] = "capacity=", [OPTION_RESERVE] = "reserve=",
-    [OPTION_STRIPES] = "stripes=",   [OPTION_NEAR] = "near=",
-    [OPTION_JITTER] = "jitter=",     [OPTION_SHADOW] = "shadow",
-    [OPTION_SMOOTH] = "smooth",      [OPTION_COUNT_REFUSED] = "count-refused",
+    [OPTION_NAME] = "name=",          [OPTION_START] = "start=",
+    [OPTION_CAPACITY] = "capacity=",  [OPTION_RESERVE] = "reserve=",
+    [OPTION_STRIPES] = "stripes=",    [OPTION_NEAR] = "near=",
+    [OPTION_JITTER] = "jitter=",      [OPTION_SHADOW] = "shadow",
+    [OPTION_SMOOTH] = "smooth",       [OPTION_COUNT_REFUSED] = "count-refused",
+    [OPTION_OVERRIDES] = "overrides", [OPTION_BAN] = "ban=",
+    [OPTION_AFTER] = "after=",
 };
 
 static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
@@ -386,6 +399,15 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
     case OPTION_SMOOTH:
         policy->flags |= STINT_SMOOTH;
         return true;
+    case OPTION_OVERRIDES:
+        policy->flags |= STINT_OVERRIDES;
+        return true;
+    case OPTION_BAN:
+        policy->flags |= STINT_OVERRIDES;
+        return read_time(reader, true, policy);
+    case OPTION_AFTER:
+        return read_number(reader, STINT_BAN_AFTER_MAX, "the windows must be 1 to 65,535",
+                           &policy->ban_after);
     default:
         policy->flags |= STINT_COUNT_REFUSED;
         return true;
@@ -401,7 +423,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy, unsi
     if (option == OPTIONS)
         return refuse(reader, start,
                       "expected name=, start=, capacity=, reserve=, stripes=, near=, "
-                      "jitter=, shadow, smooth or count-refused");
+                      "jitter=, ban=, after=, shadow, smooth, overrides or count-refused");
     if (!read_value(reader, option, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
@@ -416,7 +438,8 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     unsigned seen = 0;
 
     skip_spaces(reader);
-    if (!read_count(reader, &policy->limit) || !read_per(reader) || !read_window(reader, policy))
+    if (!read_count(reader, &policy->limit) || !read_per(reader) ||
+        !read_time(reader, false, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
         return refuse(reader, reader->at, "expected a space or the end");
@@ -502,6 +525,24 @@ static void add_start(struct text *text, int64_t start, int32_t offset) {
     add_text(text, piece);
 }
 
+/* As short as it can be read. */
+static void add_ban(struct text *text, uint64_t ban) {
+    static const char letters[] = "wdhms";
+    static const uint64_t ns[] = {604800 * SECOND, 86400 * SECOND, 3600 * SECOND, 60 * SECOND,
+                                  SECOND};
+    size_t unit = 0;
+    while (unit < sizeof(ns) / sizeof(ns[0]) && ban % ns[unit] != 0)
+        unit++;
+    add_text(text, " ban=");
+    if (unit < sizeof(ns) / sizeof(ns[0])) {
+        add_number(text, ban / ns[unit]);
+        add_letter(text, letters[unit]);
+    } else {
+        add_number(text, ban / (SECOND / 1000));
+        add_text(text, "ms");
+    }
+}
+
 int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size) {
     struct text text = {.buffer = buffer, .size = size};
     char piece[64];
@@ -534,5 +575,10 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
         add_text(&text, " shadow");
     if ((policy->flags & STINT_COUNT_REFUSED) != 0)
         add_text(&text, " count-refused");
+    if (policy->ban != 0)
+        add_ban(&text, policy->ban);
+    else if ((policy->flags & STINT_OVERRIDES) != 0)
+        add_text(&text, " overrides");
+    add_option(&text, " after=", policy->ban_after, "");
     return end_text(&text);
 }

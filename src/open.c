@@ -359,6 +359,39 @@ static void latest_lower(struct stint_limiter *limiter) {
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
+/* Takes the bits of keys that no slot of a companion needs any more out of the filters. Nobody else
+ * uses the table. */
+static void filters_clean(struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+    const tick_t clock = tick_of(limiter_now(limiter));
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
+        uint64_t *filter = table->shards[shard].filter, needed[FILTER_ANY + FILTER_FAR] = {0};
+        uint64_t any = 0;
+        for (size_t i = 0; i < FILTER_ANY; i++)
+            any |= filter[i];
+        if (any == 0)
+            continue;
+        const struct slot *slot = table->lines[shard * table->shard_lines].slots;
+        const struct slot *last = slot + table->shard_lines * LINE_SLOTS;
+        for (; slot < last; slot++) {
+            /* Nobody else writes: I6, and M15. */
+            uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
+            const struct policy *policy = limiter_tag_policy(limiter, tag);
+            uint64_t state = atomic_load_relaxed(&slot->state); /* I6 */
+            if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0 &&
+                end_of(state_id(state), clock) > clock)
+                for (int far = 0; far < 2; far++) {
+                    struct filter_bit bit =
+                        far == 0 ? filter_any(table, hash) : filter_far(table, hash);
+                    needed[bit.word - table_shard_of(table, hash)->filter] |= bit.bit;
+                }
+        }
+        for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
+            atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */
+    }
+}
+
 /* Looks at what decisions trust. */
 static int table_check(const struct stint_limiter *limiter) {
     int error = stint_limiter_shards_check(limiter);
@@ -383,8 +416,10 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         stint_limiter_lanes_reclaim(limiter, alone);
         if (alone && stint_sweep(limiter)) /* nobody has their ids any more */
             stint_policies_free(limiter);
-        if (alone && limiter->memory.shared)
+        if (alone && limiter->memory.shared) {
             latest_lower(limiter);
+            filters_clean(limiter);
+        }
     }
     if (!alone)
         stint_limiter_unlock(limiter);

@@ -83,7 +83,9 @@ static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
-    hot_write(policy, hot ? policy->window : 0, hot ? rule->capacity : 0);
+    /* A capacity without a window: for keys alone that have no override (overridden.c). */
+    const bool all = (rule->flags & STINT_OVERRIDES) == 0;
+    hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
 }
 
 /* Writes a rule. The store of the version makes a new policy known, and changes one that exists, at
@@ -155,7 +157,10 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .jitter = rule.jitter,
         .calendar = record->calendar,
         .offset = record->offset,
+        .ban = atomic_load_relaxed(&record->ban), /* M15 */
     };
+    if (read.ban != 0) /* else somebody may be about to set it */
+        read.ban_after = (uint32_t)atomic_load_relaxed_32(&record->ban_after); /* M15 */
     memcpy(read.name, record->name, sizeof(read.name));
     return read;
 }
@@ -169,6 +174,11 @@ struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint3
     if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
+}
+
+/* In how many windows a key is refused until it is banned. */
+static uint32_t ban_after(const struct stint_policy *policy) {
+    return policy->ban_after == 0 ? 1 : policy->ban_after;
 }
 
 const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
@@ -187,6 +197,8 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
            : rule.flags != old_rule.flags               ? "flags"
            : rule.near_limit != old_rule.near_limit     ? "near_limit"
            : rule.jitter != old_rule.jitter             ? "jitter"
+           : policy->ban != old.ban                     ? "ban"
+           : ban_after(policy) != ban_after(&old)       ? "ban_after"
                                                         : NULL;
 }
 
@@ -221,12 +233,132 @@ int stint_policies_begin(struct stint_limiter *limiter) {
     return error;
 }
 
-void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id) {
+/* ---- Companions ------------------------------------------------------------------------------ */
+
+/* A policy with overrides has a companion (slot.h): a hidden policy without a name. The records of
+ * the two name each other. Once given, it stays the policy's, and that of the policy which replaces
+ * this one, until there is none with overrides.
+ *
+ * Deaths (companions_mend): a companion that nobody names yet is its policy's, or if that is not
+ * there, its id is free. One whose policy is gone goes, too. */
+
+#define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
+
+static bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
+    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
+}
+
+/* Makes the companion of a policy under an id that is free. No decision is made by it: it has none
+ * of the traits that ask for that, and nothing in its slots is ever given back, as nothing was
+ * ever granted by it. */
+static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
+    struct policy *made = &limiter->policies[id];
+    const struct rule none = {.stripes = 1};
+    uint64_t words[RULE_WORDS];
+
+    INSTANT(INSTANT_SET_UP);
+    limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
+    made->start = 0;
+    made->length = COMPANION_TICKS;
+    made->window = STINT_WINDOW_MAX;
+    made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
+    made->largest = 0;
+    made->reserved = 0;
+    INSTANT(INSTANT_SET_UP);
+    made->current_end = stint_limiter_hint_first(limiter, made);
+    limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
+    (void)policy_raise(limiter, id, &none);
+    rule_pack(&none, words);
+    words[RULE_TRAITS] = TRAIT_COMPANION;
+    words_write(made, words);
+}
+
+/* Gives a policy the companion that it has already or takes over, its id plus one. If that is 0,
+ * and the policy is to have overrides, it is given a new one. */
+static void companion_give(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_policy *policy, uint32_t has) {
+    if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
+        const uint32_t made = stint_names_free_id_but(limiter, id);
+        companion_make(limiter, made, id);
+        has = made + 1;
+        INSTANT(INSTANT_SET_UP);
+        if (made == limiter_policy_count(limiter))
+            atomic_store_release(&limiter->header->policy_count, has); /* M12 */
+    }
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
+}
+
+/* Whether what a table says of companions is what is written here. */
+static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const bool is_one = is_companion(limiter, id);
+    /* A reader may see them being written (M12; open.c, table_look). */
+    const uint32_t other = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1;
+
+    if (!is_one) {
+        if (other == UINT32_MAX)
+            return (policy_traits(policy) & STINT_OVERRIDES) == 0;
+        return policy_gone(policy) || /* its companion's id may be another's by now */
+               (other < count && is_companion(limiter, other));
+    }
+    return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
+           policy->length == COMPANION_TICKS && policy->start == 0 &&
+           policy->window == STINT_WINDOW_MAX && policy->largest == 0 &&
+           policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
+           (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
+}
+
+/* Finishes or takes back what somebody left half done with a companion. Its policies were mended. */
+static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
+    const uint32_t of = limiter->records[id].companion - 1;
+    const uint32_t now = stint_limiter_policy_now(limiter, of);
+
+    if (policy_gone(&limiter->policies[id]))
+        return;
+    const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
+
+    if (has == id + 1)
+        atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
+    else if (now != POLICY_NONE && has == 0 && now == of)
+        atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
+    else
+        policy_end(limiter, id);
+}
+
+
+/* ---- Add, change, replace, remove ------------------------------------------------------------ */
+
+/* Writes a rule and what goes with it. A ban is never without STINT_OVERRIDES, at any instant. */
+static void rule_write_all(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_policy *policy) {
+    struct policy_record *record = &limiter->records[id];
+    const struct rule rule = rule_of(policy);
+
+    if (policy->ban == 0) {
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_relaxed(&record->ban, 0); /* M12 */
+    }
+    rule_write(limiter, id, &rule);
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(&record->ban_after, policy->ban_after); /* M12 */
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&record->ban, policy->ban); /* M12 */
+}
+
+bool stint_policy_needs_companion(const struct stint_limiter *limiter,
+                                  const struct stint_policy *policy, uint32_t old) {
+    return (policy->flags & STINT_OVERRIDES) != 0 &&
+           (old == POLICY_NONE || limiter->records[old].companion == 0);
+}
+
+/* Adds a policy; `has`: the companion that it is to have, its id plus one. */
+static void create(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t id,
+                   uint32_t has) {
     const uint32_t count = limiter_policy_count(limiter);
     struct policy *added = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];
-    const struct rule rule = rule_of(policy);
 
     INSTANT(INSTANT_SET_UP);
     *record = (struct policy_record){0}; /* whoever died here may have left something */
@@ -245,32 +377,49 @@ void stint_policy_create(struct stint_limiter *limiter, const struct stint_polic
     added->reserved = 0;
     added->current_end = stint_limiter_hint_first(limiter, added);
     limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
-    rule_write(limiter, id, &rule);
+    companion_give(limiter, id, policy, has);
+    rule_write_all(limiter, id, policy);
     INSTANT(INSTANT_SET_UP);
-    if (id == count)
-        atomic_store_release(&limiter->header->policy_count, id + 1); /* M12 */
-    else
+    if (id != count)
         stint_names_refilled(limiter, id);
+    else /* a companion that was made for it has the next id */
+        atomic_store_release(&limiter->header->policy_count, /* M12 */
+                             record->companion == id + 2 ? id + 2 : id + 1);
+}
+
+void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
+                         uint32_t id) {
+    create(limiter, policy, id, 0);
 }
 
 void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
                           const struct stint_policy *policy) {
-    const struct rule rule = rule_of(policy);
-    rule_write(limiter, id, &rule);
+    companion_give(limiter, id, policy, limiter->records[id].companion);
+    rule_write_all(limiter, id, policy);
 }
 
 /* In this order, so that a death leaves the old policy, or the new one for both ids (policy_mend).
- * Until the last step decisions are made by the old one, which its name finds, too. */
+ * Until the old one's end decisions are made by it, which its name finds, too. Both have the same
+ * companion, so no override is missed. */
 void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
                           const struct stint_policy *policy, uint32_t id) {
+    const uint32_t companion = limiter->records[old].companion;
+    const bool stays = (policy->flags & STINT_OVERRIDES) != 0;
+
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
-    stint_policy_create(limiter, policy, id);
+    create(limiter, policy, id, stays ? companion : 0);
     policy_end(limiter, old);
+    if (companion != 0)
+        companion_mend(limiter, companion - 1);
 }
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
+    const uint32_t companion = limiter->records[id].companion;
+
     policy_end(limiter, id);
+    if (companion != 0)
+        policy_end(limiter, companion - 1);
 }
 
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -292,6 +441,9 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     uint32_t id = stint_names_free_id(limiter);
     if (id == limiter->max_policies)
         return stint_failed(ENOSPC, NO_ROOM);
+    if (stint_policy_needs_companion(limiter, policy, POLICY_NONE) &&
+        stint_names_free_ids(limiter) == 1)
+        return stint_failed(ENOSPC, NO_COMPANION);
     stint_policy_create(limiter, policy, id);
     *added_id = id;
     return 0;
@@ -323,6 +475,8 @@ static int change_locked(struct stint_limiter *limiter, uint32_t id,
     const char *stays = stint_policy_stays(limiter, id, policy);
     if (stays != NULL)
         return stint_failed(EINVAL, stays);
+    if (stint_policy_needs_companion(limiter, policy, id) && stint_names_free_ids(limiter) == 0)
+        return stint_failed(ENOSPC, NO_COMPANION);
     if (!only_check)
         stint_policy_rewrite(limiter, id, policy);
     return 0;
@@ -389,8 +543,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = limiter->policies[id].reserved |
-                       (record->flags & ~(uint32_t)RECORD_UNNAMED) | record->companion |
-                       record->ban_after | record->ban | (record->calendar > STINT_CALENDAR_YEAR);
+                       (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
+                       (record->calendar > STINT_CALENDAR_YEAR);
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
         unknown |= record->reserved[i];
@@ -411,7 +565,8 @@ int stint_policies_check(const struct stint_limiter *limiter) {
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
         const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if (!policy_whole(limiter, id) || alias > limiter->max_policies)
+        if (!companion_whole(limiter, id, count) || alias > limiter->max_policies ||
+            !(is_companion(limiter, id) || policy_whole(limiter, id)))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }
@@ -454,8 +609,11 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
     }
     for (uint32_t id = 0; id < count; id++)
-        if (limiter_policy(limiter, id) != NULL)
+        if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
             policy_mend(limiter, id);
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
+            companion_mend(limiter, id);
 }
 
 void stint_policies_free(struct stint_limiter *limiter) {

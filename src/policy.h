@@ -38,7 +38,13 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy);
 
-/* Each under the lock, with a policy that was checked. */
+/* Whether a policy that is added, or comes in the place of an old one (POLICY_NONE: of none), takes
+ * another id for its companion (slot.h). */
+bool stint_policy_needs_companion(const struct stint_limiter *limiter,
+                                  const struct stint_policy *policy, uint32_t old);
+
+/* Each under the lock, with a policy that was checked, and with a free id for a companion that it
+ * needs. */
 
 /* Adds one, under an id of stint_names_free_id. */
 void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
@@ -59,6 +65,9 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
     "options.max_policies policies have been added (the ids of removed and replaced ones are "     \
     "free "                                                                                        \
     "again when a process opens the table's file and nobody else has it open)"
+
+#define NO_COMPANION                                                                               \
+    "STINT_OVERRIDES takes a second one of options.max_policies, and there is none left"
 
 /* A policy that exists, as clients are told of it. One that was given no name has its present rate
  * for a name. */

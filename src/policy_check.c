@@ -21,6 +21,8 @@ enum feature {
     PER_KEY,
     FIRST,
     CALENDAR,
+    OVERRIDES,
+    BAN,
     FEATURES
 };
 
@@ -45,6 +47,8 @@ static const struct {
                                         BIT(SMOOTH) | BIT(START) | BIT(PER_KEY)},
     [CALENDAR] = {"policy.calendar", BIT(CAPACITY_ABOVE) | BIT(MAX_RESERVED) | BIT(STRIPES) |
                                          BIT(SMOOTH) | BIT(PER_KEY) | BIT(FIRST)},
+    [OVERRIDES] = {"STINT_OVERRIDES", BIT(STRIPES)},
+    [BAN] = {"policy.ban", BIT(STRIPES)},
 };
 
 static uint32_t features_of(const struct stint_policy *policy) {
@@ -61,6 +65,8 @@ static uint32_t features_of(const struct stint_policy *policy) {
         [PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
         [FIRST] = (flags & STINT_START_FIRST) != 0,
         [CALENDAR] = policy->calendar != 0,
+        [OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
+        [BAN] = policy->ban != 0,
     };
     uint32_t bits = 0;
 
@@ -123,6 +129,23 @@ static int check_window(const struct stint_policy *policy) {
     return 0;
 }
 
+/* Checks a ban. */
+static int check_ban(const struct stint_policy *policy) {
+    if (policy->ban == 0)
+        return policy->ban_after == 0
+                   ? 0
+                   : stint_failed(EINVAL, "policy.ban_after needs policy.ban, the time");
+    if ((policy->flags & STINT_OVERRIDES) == 0)
+        return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
+    if (policy->ban < STINT_WINDOW_MIN || policy->ban > STINT_WINDOW_MAX)
+        return stint_failed(EINVAL, "policy.ban must be 10 ms to 366 days");
+    if (policy->ban % STINT_TICK_NS != 0)
+        return stint_failed(EINVAL, "policy.ban must be a multiple of 10 ms");
+    if (policy->ban_after > STINT_BAN_AFTER_MAX)
+        return stint_failed(EINVAL, "policy.ban_after must be at most 65,535 windows");
+    return 0;
+}
+
 int stint_policy_check(const struct stint_policy *policy) {
     if (policy == NULL)
         return stint_failed(EINVAL, "policy is NULL");
@@ -142,13 +165,12 @@ int stint_policy_check(const struct stint_policy *policy) {
     if (error != 0)
         return error;
     if ((policy->flags & ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                     STINT_SMOOTH | STINT_START_FIRST)) != 0)
+                                     STINT_SMOOTH | STINT_START_FIRST | STINT_OVERRIDES)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)
         return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
-    if (policy->reserved != 0)
-        return stint_failed(EINVAL, "policy.reserved must be 0");
-    return check_together(policy);
+    error = check_ban(policy);
+    return error != 0 ? error : check_together(policy);
 }

@@ -3,6 +3,7 @@
  * read. */
 #include "refund.h"
 
+#include "overrides.h"
 #include "search.h"
 
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
@@ -33,7 +34,8 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     if (policy_id == POLICY_NONE)
         return 0;
     uint64_t traits = policy_traits(&limiter->policies[policy_id]);
-    uint32_t stripes = traits == 0 ? 0 : traits_stripes((uint32_t)traits), back = 0;
+    bool exists = (traits & TRAIT_EXISTS) != 0;
+    uint32_t stripes = exists ? traits_stripes((uint32_t)traits) : 0, back = 0;
 
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
         back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
@@ -111,7 +113,7 @@ void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
     if (policy_id >= limiter->deciding) /* POLICY_NONE, too */
         return;
     uint32_t stripes = policy_rule(&limiter->policies[policy_id]).stripes;
-    bool found = false;
+    bool found = stint_strikes_reset(limiter, policy_id, key);
 
     for (uint32_t stripe = 0; stripe < stripes; stripe++) {
         stint_key hash = stripe_key(key, stripe);

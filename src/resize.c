@@ -108,6 +108,13 @@ static bool slot_counts(const struct move *move, const struct slot *slot) {
                               slot_carries(policy, slot->state, move->now));
 }
 
+/* Says in the filter of the new table that a key may have an override, wherever its slot is. */
+static void filter_tell(const struct table *table, uint64_t hash) {
+    const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
+    *any.word |= any.bit;
+    *far.word |= far.bit;
+}
+
 /* Moves what stands in a slot of the old table, if it still counts for something. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
@@ -120,6 +127,9 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
             EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
             (unsigned long long)line);
     struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
+    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
+    if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
+        filter_tell(to, hash);
     move->live++;
     move->lost += !slot_place(to, hash, &placed);
     return 0;

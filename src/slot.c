@@ -96,6 +96,69 @@ uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limite
     return why;
 }
 
+/* ---- 1  Policy: a key's override ------------------------------------------------------------- */
+
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
+                          uint64_t now) {
+    const struct policy_record *record = &limiter->records[policy_id];
+    const bool set = (state & STATE_REFUSED) != 0; /* by hand */
+    const uint64_t longest = set ? STINT_WINDOW_MAX : record->ban;
+    const tick_t most = (tick_t)(longest / STINT_TICK_NS) + 1 + ALLOWANCE_TICKS;
+    tick_t tick = tick_of(now);
+
+    if (!set && !override_banned(state)) /* strikes */
+        return false;
+    tick_t left = end_of(state_id(state), tick) - tick;
+    if (LIKELY(left <= most))
+        return left > 0;
+    tick = tick_of(limiter_now(limiter)); /* as stint_beyond_clock: a thread may be late */
+    return end_of(state_id(state), tick) - tick <= most;
+}
+
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                             uint64_t now) {
+    const struct table *table = &limiter->table;
+    const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
+    const uint64_t reach = filter_bit_set(filter_far(table, hash))
+                               ? atomic_load_acquire(&table_shard_of(table, hash)->reach) /* I6 */
+                               : 1;
+    struct line *line = home_of(table, hash);
+
+    for (uint64_t i = 0; i <= reach && i < table->probe_lines; i++) {
+        for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
+            uint64_t state = override_in(line_slot(line, match), tag);
+            if (state != 0 && stint_override_holds(limiter, policy_id, state, now))
+                return state;
+        }
+        line = table_next(table, hash, line);
+    }
+    return 0;
+}
+
+bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                         uint64_t now, struct override_told *told) {
+    const struct policy *policy = limiter_tag_policy(limiter, tag);
+    const tick_t end = end_of(state_id(state), tick_of(now));
+
+    if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0 || state_pending(state) ||
+        end <= tick_of(now))
+        return false;
+    const uint32_t of = limiter_companion(limiter, tag_policy(&limiter->table, tag));
+    const uint32_t id = stint_limiter_policy_now(limiter, of); /* it may have been replaced */
+    if (id == POLICY_NONE || (policy_traits(&limiter->policies[id]) & STINT_OVERRIDES) == 0)
+        return false;
+    const bool holds = stint_override_holds(limiter, id, state, now);
+    const bool set = (state & STATE_REFUSED) != 0;
+    *told = (struct override_told){
+        .policy_id = id,
+        .limit = holds ? override_limit(state) : 0,
+        .strikes = set || holds ? 0 : (uint32_t)state_used(state),
+        .set = set,
+        .until = tick_ns(end),
+    };
+    return holds || told->strikes != 0;
+}
+
 /* ---- 5  Charge: what a fetch-add was that met something else --------------------------------- */
 
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
@@ -137,9 +200,27 @@ static uint64_t waiting_window(const struct waiting *waiting) {
 
 uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct rule rule = policy_rule(waiting->policy);
-    uint64_t wait = charge_wait(&waiting->terms, &rule, &waiting->charge, waiting->left);
+    const struct terms *terms = &waiting->terms;
+    const struct charge *charge = &waiting->charge;
+    uint64_t wait;
 
-    if (waiting->charge.fits)
+    if (UNLIKELY((terms->traits & TRAIT_OVERRIDDEN) != 0) && !charge->fits) {
+        const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
+        const uint64_t over = waiting->left + tick_ns(end_of(state_id(waiting->override), now)) -
+                              tick_ns(waiting->end);
+        const uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+        uint64_t capacity = waiting->without != 0 ? waiting->without : rule.capacity;
+        if (capacity > most)
+            capacity = most;
+        const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
+        wait = charge_wait_over(terms, &rule, charge, waiting->left, over, capacity,
+                                capacity + reserved);
+        if (wait == over) /* exact: there is no window for whose end all wait */
+            return wait;
+    } else {
+        wait = charge_wait(terms, &rule, charge, waiting->left);
+    }
+    if (charge->fits)
         return wait;
     if (waiting->untracked && wait < waiting->left)
         wait = waiting->left; /* of nothing that this key could be given */

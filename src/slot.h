@@ -51,6 +51,8 @@
  *                                  Same window: used or refused change.
  *                                  Or it is over: a new window of the same key.
  *                                  refund: slot_give_back. reset: refund.c, slot_reset.
+ *                                  Of a companion: overrides.c, companion_write.
+ *     COMMITTED   TOMBSTONE   D    Of a companion: overrides.c, companion_clear
  *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
@@ -59,13 +61,15 @@
  * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
+ *       (Of companions it may fall, to the clock's next tick at the least: overrides.c.)
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund or a reset; or by tokens that were
  *       never granted (count_granted).
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
  *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim
- *       that was ever made: it is raised before the claim. A search may stop behind it.
+ *       that was ever made: it is raised before the claim. A search may stop behind it. Likewise
+ *       the shard's filter has the bits of each key for which a companion's slot was claimed.
  *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
  *       slot: it is raised before, by 30 s at a time. But it is lowered, too, and then only windows
  *       count that begin within 60 s of the clock (search.c, latest_sweep).
@@ -145,8 +149,10 @@ struct decision {
     uint64_t now; /* ns since the epoch */
     tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
-    uint32_t stripe; /* of a striped policy's key: the hash is that stripe's */
-    tick_t only_end; /* PART_SAME_WINDOW: the end of the only window to do anything in */
+    uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
+    tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
+    uint64_t override; /* TRAIT_OVERRIDDEN: the state of its slot */
+    uint64_t without;  /* likewise: the capacity, if it were not there */
     struct terms terms;
     /* What came of it, in the window that ends at `end`. */
     struct charge charge;
@@ -203,6 +209,69 @@ static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
 
 /* ---- 1  Policy ------------------------------------------------------------------------------- */
 
+/* Overrides. A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no
+ * counts (overrides.c). Such a slot says until when a key has another limit: its end, and that
+ * limit for `used`. The refused bit says that somebody set it; else the library did.
+ *
+ *     refused 1   used < 2^28            the limit
+ *                 2^28 <= used < BARRED  never refused
+ *                 BARRED <= used         refused everything
+ *     refused 0   used < 2^28            refused in so many windows: strikes, no override
+ *                 2^28 <= used           banned
+ *
+ * So a stray token in it adds at most one to a limit, or to strikes. */
+#define OVERRIDE_ENDLESS ((uint64_t)STINT_LIMIT_MAX)
+#define OVERRIDE_BARRED  (OVERRIDE_ENDLESS + OVERRIDE_ENDLESS / 2)
+
+/* Overrides can be set as far ahead as the longest window reaches. */
+#define COMPANION_LENGTH (STINT_WINDOW_MAX / STINT_TICK_NS) /* ticks */
+
+static inline bool override_banned(uint64_t state) {
+    return (state & STATE_REFUSED) == 0 && state_used(state) >= OVERRIDE_ENDLESS;
+}
+
+/* The limit that an override sets. */
+static inline uint32_t override_limit(uint64_t state) {
+    const uint64_t used = state_used(state);
+    return used >= OVERRIDE_BARRED || override_banned(state) ? 0
+           : used < OVERRIDE_ENDLESS                         ? (uint32_t)used
+                                                             : STINT_LIMIT_MAX;
+}
+
+/* Whether a companion's slot of this state sets a limit, and does so at `now`. One that is further
+ * ahead than it can have been set is void: the clock was stepped back (H). */
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
+                          uint64_t now);
+
+/* What a companion's slot says. */
+struct override_told {
+    uint32_t policy_id; /* whose key it is */
+    uint32_t limit;     /* 0: refused everything; STINT_LIMIT_MAX: never refused */
+    uint32_t strikes;   /* of one that sets no limit (yet) */
+    bool set;           /* it was set by hand */
+    uint64_t until;     /* ns */
+};
+
+/* Reads a slot that was seen with this tag and state. Returns false if it is no companion's, or
+ * says nothing at `now`. */
+bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                         uint64_t now, struct override_told *told);
+
+static ALWAYS_INLINE bool filter_bit_set(struct filter_bit asked) {
+    return (atomic_load_acquire(asked.word) & asked.bit) != 0; /* I6 */
+}
+
+/* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
+ * and are there as long as it is (I6). */
+static ALWAYS_INLINE bool override_possible(const struct table *table, uint64_t hash) {
+    return filter_bit_set(filter_any(table, hash));
+}
+
+/* Looks for the override that is in force of a key that may have one. Returns the state of its
+ * slot; 0: there is none. */
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
+                             uint64_t now);
+
 /* What a request of known flags must not combine. */
 static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
     return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
@@ -217,9 +286,26 @@ struct known {
     uint32_t traits; /* all that the policy has; 0: not known */
     bool flags;      /* those of the request are `of_request` */
     uint32_t of_request;
+    bool no_overrides; /* the policy had none a moment ago */
 };
 
 static const struct known nothing_known = {0};
+
+/* Decides by an override, whose limit is the capacity by now. `limit`: the request's own. */
+static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t override,
+                                            uint32_t limit) {
+    struct terms *terms = &decision->terms;
+
+    decision->override = override;
+    decision->without = limit;
+    terms->traits |= TRAIT_OVERRIDDEN | (override_banned(override) ? TRAIT_BANNED : 0);
+    if (override_limit(override) == 0)
+        terms->part = PART_BARRED;
+    if (override_limit(override) == STINT_LIMIT_MAX) {
+        terms->part = PART_ENDLESS;
+        terms->capacity = terms->room = STINT_LIMIT_MAX; /* smooth: more than the count holds */
+    }
+}
 
 /* Reads what a decision must know of its policy and of the request. Returns 0; else there is no
  * decision, and the verdict's flag that says why is returned. That is STINT_UNKNOWN_POLICY, too,
@@ -237,18 +323,24 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     struct policy *policy = &limiter->policies[request->policy];
     const uint64_t word = policy_traits(policy);
     const uint32_t traits = known.traits != 0 ? known.traits : (uint32_t)word;
-    if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : word == 0))
+    if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0))
         return STINT_UNKNOWN_POLICY;
     uint64_t capacity = word >> 32;
+    const uint64_t override = !known.no_overrides && (traits & STINT_OVERRIDES) != 0 &&
+                                      override_possible(&limiter->table, request->key)
+                                  ? stint_override_seen(limiter, request->policy, request->key, now)
+                                  : 0;
+    const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
+    const bool unlike = request->limit != 0 || override != 0;
     bool own = false;
 
-    if (request->limit != 0) {
+    if (unlike) {
         uint64_t most = (traits & STINT_SMOOTH) != 0  ? SMOOTH_MAX
                         : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
                                                       : capacity;
         /* Of a striped policy, other requests would not know of larger shares. */
-        own = request->limit < capacity;
-        capacity = request->limit < most ? request->limit : most;
+        own = limit < capacity;
+        capacity = limit < most ? limit : most;
     }
     *decision = (struct decision){
         .limiter = limiter,
@@ -265,20 +357,23 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                   .room = capacity,
                   .most = capacity,
                   .own = own,
-                  .unlike = request->limit != 0,
+                  .unlike = unlike,
                   .flags = flags},
     };
-    if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0) {
+    if (UNLIKELY(override != 0))
+        decision_override(decision, override, request->limit);
+    const bool endless = (decision->terms.part & PART_ENDLESS) != 0;
+    if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) {
         const struct rule rule = policy_rule(policy); /* all that counts is of this one */
-        if (request->limit == 0)
+        if (!unlike)
             decision->terms.capacity = capacity = rule.capacity;
         uint64_t room = capacity + ((flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
         decision->terms.room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
         decision->terms.most =
-            is_charge(&decision->terms) ? charge_most(&rule) : decision->terms.room;
+            is_charge(&decision->terms) || endless ? charge_most(&rule) : decision->terms.room;
     }
     /* Before it is charged (M10). A read-only handle charges nothing. */
-    if ((request->limit != 0 || (flags & (STINT_RESERVE | STINT_CHARGE)) != 0) &&
+    if ((unlike || (flags & (STINT_RESERVE | STINT_CHARGE)) != 0) &&
         UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)) &&
         !limiter->memory.read_only) /* M10 */
         atomic_raise(&policy->largest, decision->terms.most);
@@ -348,6 +443,42 @@ static ALWAYS_INLINE struct slot *slot_near_home(const struct table *table, uint
 static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
                                             uint64_t tag) {
     return slot_near_home(table, hash, home_of(table, hash), tag);
+}
+
+/* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
+ * nobody may count on it yet.
+ *
+ * As in slot_look: the tag was seen, then the state s is loaded, then the tag again. If it is still
+ * the companion's, s may be another occupant's all the same, before the slot came back. So the
+ * state is loaded once more. If it has the end of s, s is the companion's: whoever the slot came
+ * back from had a window that was over, and no end falls to what is over (I1). */
+static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
+    for (;;) {
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
+        if (GUARD(OVERRIDE_TAG, atomic_load_acquire(&slot->tag) != tag) || state_pending(state))
+            return 0;
+        uint64_t again = atomic_load_acquire(&slot->state); /* I1, M2 */
+        if (!GUARD(OVERRIDE_STATE, !state_same_window(state, again)))
+            return again;
+    }
+}
+
+/* The override that is in force of a key that may have one, which is mostly in its home line: the
+ * state of its slot; 0: there is none. */
+static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
+                                          uint64_t hash, struct line *home, uint64_t now) {
+    const uint64_t tag =
+        table_tag(&limiter->table, hash, limiter_companion(limiter, policy_id));
+    const struct slot *slot = line_find(home, tag);
+
+    if (LIKELY(slot != NULL)) {
+        const tick_t tick = tick_of(now);
+        const uint64_t state = override_in(slot, tag);
+        const uint64_t left = (state_id(state) - id_of(tick)) & ID_MASK;
+        if (LIKELY((state & STATE_REFUSED) != 0) && LIKELY(left - 1 < COMPANION_LENGTH))
+            return state;
+    }
+    return stint_override_seen(limiter, policy_id, hash, now);
 }
 
 /* Fetches the line after a home line, whose miss would stop the processor. It goes to the
@@ -490,9 +621,9 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
 
 /* ---- 5  Charge ------------------------------------------------------------------------------- */
 
-/* Whether a refusal sets the refused bit. */
+/* Whether a refusal sets the refused bit. That of a key that is banned writes nothing. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
-    return is_decision(terms) &&
+    return is_decision(terms) && (terms->traits & TRAIT_BANNED) == 0 &&
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
 }
 
@@ -566,6 +697,8 @@ struct waiting {
     uint64_t hash;
     uint64_t left; /* ns to the end of the window */
     tick_t end;
+    uint64_t override; /* as in the decision */
+    uint64_t without;
     bool untracked;
 };
 uint64_t stint_decision_wait(const struct waiting *waiting);
@@ -592,7 +725,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const bool allowed = charge->fits || shadowed;
     const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
     const uint64_t end = tick_ns(decision->end), left = end - decision->now;
-    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0);
+    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) |
+                     (terms->traits & (TRAIT_BANNED | TRAIT_OVERRIDDEN)) >> TRAIT_TOLD;
     uint64_t wait = 0;
 
     if ((terms->traits & TRAIT_NEAR) != 0 &&
@@ -608,7 +742,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
         return allowed;
     /* What fits without a reservation is not above the capacity, unless it is charged. */
     const bool within = charge->fits && terms->room == terms->capacity;
-    if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0) {
+    if (!within && !charge->fits &&
+        (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER | TRAIT_OVERRIDDEN)) == 0) {
         wait = terms->cost > terms->room ? STINT_NEVER : left;
     } else if (!within &&
                !(charge->fits &&
@@ -617,7 +752,9 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
         const struct waiting waiting = {
             .limiter = decision->limiter,
             .policy = decision->policy,
-            .terms = {.cost = terms->cost,
+            .terms = {.traits = terms->traits,
+                      .part = terms->part,
+                      .cost = terms->cost,
                       .capacity = terms->capacity,
                       .room = terms->room,
                       .window = terms->window,
@@ -626,6 +763,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
             .hash = decision->hash,
             .left = left,
             .end = decision->end,
+            .override = decision->override,
+            .without = decision->without,
             .untracked = untracked,
         };
         wait = stint_decision_wait(&waiting);

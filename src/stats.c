@@ -23,19 +23,26 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .processes = stint_limiter_processes(limiter),
     };
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        stats->policies += policy_traits(&limiter->policies[id]) != 0;
+        stats->policies += limiter_decides_by(limiter, id);
         stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
     }
     if (!scan)
         return;
-    tick_t now = tick_of(limiter_now(limiter));
+    const uint64_t clock = limiter_now(limiter);
+    const tick_t now = tick_of(clock);
     for (uint64_t line = 0; line < table->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
             struct slot *slot = &table->lines[line].slots[i];
             uint64_t tag = atomic_load_acquire(&slot->tag);
             uint64_t state = atomic_load_relaxed(&slot->state);
+            struct override_told told;
             stats->used += tag != 0;
             stats->live += stint_slot_live(limiter, tag, state, now);
+            if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
+                continue;
+            stats->overrides += told.set;
+            stats->barred += told.set && told.limit == 0;
+            stats->banned += !told.set;
         }
     }
 }
@@ -75,6 +82,11 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         .charged = stint_limiter_counted(limiter, id, COUNT_CHARGED),
         .refunded = stint_limiter_counted(limiter, id, COUNT_REFUNDED),
     };
+    const uint32_t companion = limiter_companion(limiter, id);
+    if (companion != POLICY_NONE) {
+        seen.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
+        seen.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
+    }
     stint_struct_write(stats, stats->size, &seen, sizeof(seen));
     return 0;
 }

@@ -4,6 +4,7 @@
  * refusal. */
 #include "stripes.h"
 
+#include "overrides.h"
 #include "refund.h"
 #include "settle.h"
 
@@ -362,6 +363,15 @@ static void stripes_decide(struct decision *whole) {
 
 /* ---- Any request: the long way --------------------------------------------------------------- */
 
+/* Ends a decision that was settled, and counts a strike if it is one. */
+static bool settled_end(struct decision *decision, struct stint_verdict *verdict) {
+    const bool allowed = decision_end(decision, verdict);
+    if (strikes(decision))
+        stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now,
+                     verdict);
+    return allowed;
+}
+
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
                            struct stint_verdict *verdict) {
     for (;;) {
@@ -370,13 +380,13 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
         else
             stint_slot_settle(decision);
         if (LIKELY((decision->flags & DECISION_GONE) == 0))
-            return decision_end(decision, verdict);
+            return settled_end(decision, verdict);
         const struct terms asked = decision->terms;
         uint32_t why = stint_decision_begin_now(decision, decision->limiter, request, decision->now,
                                                 STINT_UNKNOWN_POLICY);
         if (why != 0)
             return stint_decision_void(decision->limiter, why, verdict);
-        decision->terms.part = asked.part;
+        decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
         decision->terms.flags = asked.flags;
         decision->terms.before = asked.before;
     }

@@ -64,8 +64,7 @@ struct shard {
     /* How many lines from home the farthest claim of the shard ever was. Whoever claims beyond it
      * raises it first. So a search may stop there: it reads these lines, not all PROBE_LINES. */
     uint64_t reach;
-    /* Bits by hash: which keys of the shard may have a slot of a companion. This version makes
-     * none, and they are 0. */
+    /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
     uint64_t filter[6];
 };
 static_assert(sizeof(struct shard) == CACHE_LINE, "a shard's filter fills its line");
@@ -97,6 +96,29 @@ static inline struct shard *table_shard_of(const struct table *table, uint64_t h
     return &table->shards[table_shard(table, hash)];
 }
 
+/* The bits of a key in its shard's filter. They come from the low bits of the hash, which a tag has
+ * whole (tag_hash). One says that the key may have a slot of a companion; the other, that this may
+ * be in a line behind its first two. Few slots are, so a filter that is full says so of few
+ * keys. */
+#define FILTER_ANY 4 /* words; those behind them are for the other bit */
+#define FILTER_FAR 2
+
+struct filter_bit {
+    uint64_t *word;
+    uint64_t bit;
+};
+
+static inline struct filter_bit filter_any(const struct table *table, uint64_t hash) {
+    return (struct filter_bit){&table_shard_of(table, hash)->filter[hash >> 6 & (FILTER_ANY - 1)],
+                               UINT64_C(1) << (hash & 63)};
+}
+
+static inline struct filter_bit filter_far(const struct table *table, uint64_t hash) {
+    uint64_t *words = &table_shard_of(table, hash)->filter[FILTER_ANY];
+    return (struct filter_bit){&words[hash >> 14 & (FILTER_FAR - 1)], UINT64_C(1)
+                                                                          << (hash >> 8 & 63)};
+}
+
 /* The line after one of a key's lines: they go round in the shard. */
 static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
     struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
@@ -110,6 +132,11 @@ static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint3
 /* The policy of a tag that is neither never used nor a tombstone. */
 static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
     return (uint32_t)(tag & (table->tag_unit - 1)) - 1;
+}
+
+/* The bits of the hash that a tag has: all but the table's log2(tag_unit) highest. */
+static inline uint64_t tag_hash(const struct table *table, uint64_t tag) {
+    return (tag - tag_policy(table, tag) - 1) / table->tag_unit;
 }
 
 /* Tag of a slot whose claim was cancelled: no key's, and not 0, because a used slot never becomes

@@ -23,6 +23,7 @@
  * first two lines to stint_slot_decide, the long way (stripes.c, settle.c). Striped policies are
  * stripes.c's, several requests as one decide_all.c's. */
 #include "decide.h"
+#include "overrides.h"
 #include "settle.h"
 #include "slot.h"
 #include "stripes.h"
@@ -39,6 +40,10 @@ static bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 static bool window_hot(const struct policy *policy, uint64_t now, tick_t *end);
 static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, struct found found);
+static bool take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                          uint64_t now, struct stint_verdict *verdict);
+static bool take_unhindered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                            uint64_t now, struct stint_verdict *verdict, tick_t end);
 static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, tick_t end);
 static bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -179,7 +184,30 @@ static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id
 
     now = now_fetching(limiter, found.home, now);
     if (UNLIKELY(!window_hot(&limiter->policies[policy_id], now, &found.end)))
+        return take_filtered(limiter, policy_id, key, now, verdict);
+    return take_home(limiter, policy_id, key, now, verdict, found);
+}
+
+/* One token by a policy with overrides. It has a capacity for the hot path, but no window, so that
+ * the filter is asked first. Short, as all other policies that the hot path is not for come by. */
+static NOINLINE bool take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                                   uint64_t now, struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+
+    if (atomic_load_relaxed(&policy->hot_capacity) == 0 || /* M10 */
+        GUARD(TAKE_WINDOW, tick_ns(end) - now - 1 >= policy->window))
         return take_other(limiter, policy_id, key, now, verdict);
+    if (GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key)))
+        return stint_take_overridden(limiter, policy_id, key, now, verdict, end);
+    return take_unhindered(limiter, policy_id, key, now, verdict, end);
+}
+
+/* A key that has no override, in the window that ends at `end`. */
+static NOINLINE bool take_unhindered(struct stint_limiter *limiter, uint32_t policy_id,
+                                     stint_key key, uint64_t now, struct stint_verdict *verdict,
+                                     tick_t end) {
+    const struct found found = {.home = home_of(&limiter->table, key), .end = end};
     return take_home(limiter, policy_id, key, now, verdict, found);
 }
 
@@ -227,9 +255,12 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
     if (decision_begin(&decision, limiter, &request, now, nothing_known) != 0)
         return stint_slot_decide(limiter, &request, now, verdict); /* the policy is gone */
     stint_slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
-    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
-               ? stint_slot_decide(limiter, &request, now, verdict)
-               : decision_end(&decision, verdict);
+    if (UNLIKELY((decision.flags & DECISION_GONE) != 0))
+        return stint_slot_decide(limiter, &request, now, verdict);
+    bool allowed = decision_end(&decision, verdict);
+    if (strikes(&decision))
+        stint_strike(limiter, policy_id, key, decision.now, verdict);
+    return allowed;
 }
 
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */
@@ -272,8 +303,9 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                        .policy = request->policy,
                                        .cost = request->cost,
                                        .limit = request->limit};
-    return traits_striped(traits) ? stint_slot_decide(limiter, &same, now, verdict)
-                                  : stint_decide_policy(limiter, &same, now, verdict);
+    return traits_striped(traits)            ? stint_slot_decide(limiter, &same, now, verdict)
+           : (traits & STINT_OVERRIDES) != 0 ? stint_decide_overrides(limiter, &same, now, verdict)
+                                             : stint_decide_policy(limiter, &same, now, verdict);
 }
 
 /* One token by a policy of one slot a key, which the hot path is not for, or whose hint is of

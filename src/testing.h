@@ -56,6 +56,11 @@ enum stint_test_instant {
     X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
     X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
     X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
+    /* Overrides: slot.c, overrides.c */                                                           \
+    X(OVERRIDE_TAG, "no second look at the tag of an override after its state")                    \
+    X(OVERRIDE_STATE, "no second look at the state of an override")                                \
+    X(OVERRIDE_SEEN, "a token without a look at the overrides")                                    \
+    X(OVERRIDE_FILTER, "an override is claimed before the filter says so")                         \
     /* Claim and resolve */                                                                        \
     X(PENDING, "a claim is committed without a look at the other slots")                           \
     X(WATERMARK_RAISE, "the watermark is not raised before a used slot is taken")                  \

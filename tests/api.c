@@ -281,6 +281,8 @@ TEST(test_policy_errors) {
     for (uint32_t bit = 5; bit < 32; bit++) {
         policy = good;
         policy.flags = UINT32_C(1) << bit;
+        if (policy.flags == STINT_OVERRIDES)
+            continue;
         assert_not_added(limiter, &policy, "flags");
     }
     static const size_t sizes[] = {0, 8, sizeof policy - 1};

@@ -566,6 +566,135 @@ TEST(test_death_in_reset) {
     alarm(0);
 }
 
+/* ---- Overrides and bans ---------------------------------------------------------------------- */
+
+/* A policy of 2, with a ban after 2 refusals; what is done to the key before, and by the dead. */
+static uint32_t ruled;
+
+static void override_set(const struct scene *scene) {
+    if (stint_override(scene->limiter, ruled, scene->key, LIMIT, test_time + HOUR) != 0)
+        _exit(1);
+}
+
+static void override_shorten(const struct scene *scene) {
+    if (stint_override(scene->limiter, ruled, scene->key, LIMIT, test_time + MINUTE) != 0)
+        _exit(1);
+}
+
+static void override_clear(const struct scene *scene) {
+    (void)stint_override_clear(scene->limiter, ruled, scene->key);
+}
+
+static void strike(const struct scene *scene) {
+    (void)stint_take(scene->limiter, ruled, scene->key, 100, STINT_NOW, NULL);
+}
+
+static void strike_before(const struct scene *scene) {
+    strike(scene);
+    test_time += MINUTE;
+}
+
+static void ban_before(const struct scene *scene) {
+    strike_before(scene);
+    strike(scene);
+}
+
+static void reset_ruled(const struct scene *scene) {
+    stint_reset(scene->limiter, ruled, scene->key);
+}
+
+/* Whoever dies while he sets, lifts or strikes: the key has the one limit or the other, and the
+ * next one does the same without being held up. */
+TEST(test_death_in_override) {
+    static const struct {
+        void (*before)(const struct scene *scene);
+        void (*act)(const struct scene *scene);
+        uint32_t limits[2]; /* before it, and after it */
+    } cases[] = {
+        {nothing, override_set, {2, LIMIT}},
+        {override_set, override_shorten, {LIMIT, LIMIT}},
+        {stale_table, override_set, {2, LIMIT}},
+        {override_set, override_clear, {LIMIT, 2}},
+        {nothing, strike, {2, 2}},
+        {strike_before, strike, {2, 0}},
+        {ban_before, override_set, {0, LIMIT}},
+        {ban_before, reset_ruled, {0, 2}},
+        {ban_before, override_clear, {0, 2}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scene scene;
+        bool dies = true;
+        uint64_t step = 0;
+        for (; dies; step++) {
+            alarm(20);
+            scene_begin(&scene, STINT_FULL_REFUSE);
+            struct stint_policy policy = make_policy("ruled", 2, MINUTE, 0, STINT_OVERRIDES);
+            policy.ban = HOUR;
+            policy.ban_after = 2;
+            ruled = add_made(scene.limiter, &policy);
+            cases[i].before(&scene);
+            dies = die(&scene, cases[i].act, step);
+            struct stint_verdict verdict = ask(scene.limiter, ruled, scene.key, 0, STINT_PEEK);
+            if (verdict.capacity != cases[i].limits[1] &&
+                (!dies || verdict.capacity != cases[i].limits[0]))
+                fail_msg("case %zu, step %" PRIu64 ": limit %" PRIu32, i, step, verdict.capacity);
+            test_time += STINT_TICK_NS;
+            assert_int_equal(stint_override(scene.limiter, ruled, scene.key, 3, test_time + MINUTE),
+                             0);
+            assert_int_equal(ask(scene.limiter, ruled, scene.key, 0, STINT_PEEK).capacity, 3);
+            assert_int_equal(stint_override_clear(scene.limiter, ruled, scene.key), 0);
+            assert_int_equal(ask(scene.limiter, ruled, scene.key, 0, STINT_PEEK).capacity, 2);
+            assert_int_equal(granted_after(&scene, scene.plain, number_key(scene.limiter, 8)),
+                             LIMIT);
+            stint_close(scene.limiter);
+            stint_close(attach(STINT_FULL_REFUSE));
+        }
+        assert_true(step > 3);
+    }
+    alarm(0);
+}
+
+static void flag_given(const struct scene *scene) {
+    struct stint_policy policy = make_policy("plain", LIMIT, MINUTE, 0, STINT_OVERRIDES);
+    policy.ban = HOUR;
+    (void)stint_policy_change(scene->limiter, scene->plain, &policy);
+}
+
+static void flag_added(const struct scene *scene) {
+    struct stint_policy policy = make_policy("ruled", LIMIT, MINUTE, 0, STINT_OVERRIDES);
+    policy.ban = HOUR;
+    (void)policy_added(scene->limiter, &policy);
+}
+
+/* Whoever dies while a policy gets its companion: the next one finds a whole table, and gives
+ * it. */
+TEST(test_death_in_companion) {
+    if (emulated("robust mutexes"))
+        skip();
+    for (int added = 0; added < 2; added++) {
+        struct scene scene;
+        bool dies = true;
+        for (uint64_t step = 0; dies; step++) {
+            alarm(20);
+            scene_begin(&scene, STINT_FULL_REFUSE);
+            void (*act)(const struct scene *) = added ? flag_added : flag_given;
+            const uint32_t policies = get_stats(scene.limiter).policies + (uint32_t)added;
+            dies = die(&scene, act, step);
+            stint_close(attach(STINT_FULL_REFUSE));
+            act(&scene);
+            uint32_t id = (uint32_t)policy_found(scene.limiter, added ? "ruled" : "plain");
+            assert_int_equal(stint_override(scene.limiter, id, scene.key, 3, T0 + HOUR), 0);
+            assert_int_equal(ask(scene.limiter, id, scene.key, 4, 0).capacity, 3);
+            assert_int_equal(get_stats(scene.limiter).policies, policies);
+            assert_int_equal(atomic_load_relaxed(&scene.limiter->header->policy_count),
+                             policies + 1);
+            stint_close(scene.limiter);
+            stint_close(attach(STINT_FULL_REFUSE));
+        }
+    }
+    alarm(0);
+}
+
 static bool wait_less; /* whoever is waited for will not move */
 
 int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
@@ -683,7 +812,8 @@ int main(void) {
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
-        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_making),
+        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_override),
+        cmocka_unit_test(test_death_in_companion), cmocka_unit_test(test_death_in_making),
         cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
         cmocka_unit_test(test_death_in_freeing),
     };

@@ -595,7 +595,8 @@ TEST(test_any_verdicts_read_back) {
             chosen_ids[i] = ids[chosen[i]];
             verdicts[i] = (struct stint_verdict){
                 .allowed = random_below(&random, 3) != 0,
-                .flags = (uint32_t)random_next(&random),
+                .flags = (uint32_t)random_next(&random) &
+                         ~(uint32_t)(STINT_BANNED | STINT_OVERRIDDEN), /* tests/overrides.c */
                 .capacity = 1 + (uint32_t)random_below(&random, STINT_LIMIT_MAX),
                 .used = (uint32_t)random_next(&random),
                 .remaining = (uint32_t)(random_next(&random) >> random_below(&random, 64)),

@@ -30,7 +30,22 @@ enum {
 enum { KEY = 77, OTHER = 78, THIRD = 79, HOLDER = 100 };
 
 /* Policies. */
-enum { ONE, TWO, NEAR, STRIPED, DEBT, LATER_END, HALF, ONCE, LONG, OWN, BY_FIRST, MONTH, POLICIES };
+enum {
+    ONE,
+    TWO,
+    NEAR,
+    STRIPED,
+    DEBT,
+    LATER_END,
+    HALF,
+    ONCE,
+    LONG,
+    OWN,
+    BY_FIRST,
+    MONTH,
+    RULED,
+    POLICIES
+};
 
 static const struct stint_policy policies[POLICIES] = {
     [ONE] = {.name = "one", .limit = 1, .window = WINDOW * STINT_TICK_NS},
@@ -51,6 +66,11 @@ static const struct stint_policy policies[POLICIES] = {
                   .window = WINDOW * STINT_TICK_NS,
                   .flags = STINT_START_FIRST},
     [MONTH] = {.name = "month", .limit = 1, .calendar = STINT_CALENDAR_MONTH},
+    /* The last one: its companion has the id behind it. */
+    [RULED] = {.name = "ruled",
+               .limit = 2,
+               .window = 1000 * WINDOW * STINT_TICK_NS,
+               .flags = STINT_OVERRIDES},
 };
 
 /* 2024-02-01, by the clock of all. */
@@ -199,7 +219,7 @@ static void expect(bool held, const char *promise) {
 static void open_table(enum stint_on_full on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 2;
-    options.max_policies = POLICIES + 1; /* one is replaced */
+    options.max_policies = POLICIES + 2; /* one is replaced, and one has a companion */
     options.on_full = on_full;
     options.clock = play_clock;
     p.time = EPOCH;
@@ -482,6 +502,40 @@ static void refund_of_replaced(void) {
         ;
     (void)stint_refund(p.limiter, TWO, KEY, 1, end);
     expect(!take_of_two(end), "A: more than the limit in one window");
+}
+
+static void override(stint_key key, uint32_t limit, unsigned until) {
+    if (stint_override(p.limiter, RULED, key, limit, EPOCH + until * STINT_TICK_NS) != 0)
+        abort();
+}
+
+/* An override that takes nothing away, until tick 5; and what else the line holds. */
+static void overridden_a_while(void) {
+    take(RULED, KEY);
+    hold(2);
+    override(KEY, 2, 5);
+}
+
+/* It is over, and another key that is refused all gets its slot. */
+static void another_overridden(void) {
+    turn_to(6);
+    override(OTHER, 0, 900);
+}
+
+/* The long way: the short one looks again before it refuses. */
+static void take_ruled(void) {
+    const bool allowed = decide(RULED, KEY, 1, 0, STINT_PARTIAL, p.time).allowed;
+    expect(allowed, "B: refused by another key's override");
+}
+
+/* What is set holds for whoever comes after. */
+static void override_and_take(void) {
+    take(RULED, KEY);
+    override(KEY, 1, 900);
+    const bool allowed = decide(RULED, KEY, 1, 0, 0, p.time).allowed;
+    expect(!allowed, "A: more than the key's own limit");
+    if (!allowed)
+        (void)stint_override_clear(p.limiter, RULED, KEY);
 }
 
 /* Those who hold slots hold 8 tokens more. */
@@ -908,6 +962,15 @@ static const struct play stripes_here = {
     .before = ACTS(takes(2, STRIPED, KEY)), .thread = striped_once,
     .meanwhile = ACTS(turn(WINDOW), takes(3, STRIPED, KEY)),
     .later = ACTS(take(STRIPED, KEY), turn(2 * WINDOW), take(STRIPED, KEY))};
+
+/* ---- Overrides ------------------------------------------------------------------------------- */
+
+static const struct play overridden = {.thread = ACTS(call(override_and_take))};
+
+/* Whoever looks at the key's override sleeps, and finds another key's in its slot. */
+static const struct play override_gone = {
+    .before = ACTS(call(overridden_a_while)), .thread = ACTS(call(take_ruled)),
+    .meanwhile = ACTS(call(another_overridden))};
 /* clang-format on */
 
 /* ---- All of them ----------------------------------------------------------------------------- */
@@ -986,6 +1049,10 @@ const struct mistake mistakes[] = {
     {"two threads and one token, a group", WITHOUT(PARTS_ADDED), 1, &parts_added},
     {"group keeps what it took", WITHOUT(PARTS_BACK), 1, &parts_back},
     {"token of the next window, given back", PATCHED("stripes-same-window"), 2, &stripes_here},
+    {"token that asks nobody", WITHOUT(OVERRIDE_SEEN), 0, &overridden},
+    {"override that no filter tells of", WITHOUT(OVERRIDE_FILTER), 0, &overridden},
+    {"another key's override", WITHOUT(OVERRIDE_TAG), 1, &override_gone},
+    {"another key's override, late", WITHOUT(OVERRIDE_STATE), 1, &override_gone},
     {"stripes keep what they gave", WITHOUT(STRIPES_BACK), 1, &stripes_back},
 };
 const unsigned mistake_count = sizeof(mistakes) / sizeof(mistakes[0]);

@@ -246,6 +246,41 @@ TEST(test_options_of_features) {
                   per_key | shadow, 3, 2);
 }
 
+static void assert_ban(const char *text, uint64_t ban, uint32_t after, const char *written) {
+    struct stint_policy got = parse(text), expected = make_policy("", 100, MINUTE, 0, 0);
+    char buffer[200];
+    expected.flags = STINT_OVERRIDES;
+    expected.ban = ban;
+    expected.ban_after = after;
+    assert_memory_equal(&got, &expected, sizeof got);
+    assert_true(stint_policy_format(&got, buffer, sizeof buffer) > 0);
+    assert_string_equal(buffer, written);
+}
+
+TEST(test_overrides_and_bans) {
+    assert_ban("100/minute overrides", 0, 0, "100/minute overrides");
+    assert_ban("100/minute ban=10m after=3", 10 * MINUTE, 3, "100/minute ban=10m after=3");
+    assert_ban("100/minute after=3 overrides ban=10minutes", 10 * MINUTE, 3,
+               "100/minute ban=10m after=3");
+    assert_ban("100/minute ban=1w", 7 * DAY, 0, "100/minute ban=1w");
+    assert_ban("100/minute ban=36H", 36 * HOUR, 0, "100/minute ban=36h");
+    assert_ban("100/minute ban=366d after=65535", 366 * DAY, 65535,
+               "100/minute ban=366d after=65535");
+    assert_ban("100/minute ban=90s after=1", 90 * SECOND, 1, "100/minute ban=90s after=1");
+    assert_ban("100/minute ban=1010ms", 1010 * MS, 0, "100/minute ban=1010ms");
+    assert_wrong("100/minute ban=10", 17);
+    assert_wrong("100/minute ban=m", 15);
+    assert_wrong("100/minute ban=10 m", 17);
+    assert_wrong("100/minute ban=0m", 15);
+    assert_wrong("100/minute ban=367d", 15);
+    assert_wrong("100/minute ban=15ms", 15);
+    assert_wrong("100/minute ban=1m after=0", 24);
+    assert_wrong("100/minute ban=1m after=65536", 24);
+    assert_wrong("100/minute after=2", 0);
+    assert_wrong("100/minute overrides stripes=4", 0);
+    assert_wrong("100/minute ban=1m ban=1m", 18);
+}
+
 TEST(test_options_of_features_wrong) {
     static const struct {
         const char *options;
@@ -805,6 +840,7 @@ int main(void) {
         cmocka_unit_test(test_limits_of_numbers),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_options_of_features),
+        cmocka_unit_test(test_overrides_and_bans),
         cmocka_unit_test(test_options_of_features_wrong),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_starts),

@@ -83,6 +83,18 @@ void play_step(struct play *play, const struct step *step) {
     case RESET:
         stint_reset(play->limiter, play->id, play->key);
         break;
+    case OVERRIDE:
+    case CLEAR: {
+        if (test_time < T0) /* nobody has asked yet */
+            test_time = T0;
+        int error = step->action == CLEAR ? stint_override_clear(play->limiter, play->id, play->key)
+                                          : stint_override(play->limiter, play->id, play->key,
+                                                           step->limit, step->window);
+        if (error != -(int)step->granted)
+            fail_msg("\"%s\", step %u: error %d, not %" PRIu32, play->name, play->steps, -error,
+                     step->granted);
+        break;
+    }
     }
     play->steps++;
 }

@@ -15,6 +15,8 @@ enum action {
     FLAGS,  /* of the policy: flags */
     REFUND, /* cost tokens of a window; granted is what it must return */
     RESET,
+    OVERRIDE, /* of the key: limit, until the end `window`; granted is the error it must return */
+    CLEAR,    /* granted likewise */
 };
 
 /* One row. Of a verdict `remaining` and `reset_after` follow from the other fields. */
@@ -49,6 +51,8 @@ struct script {
 #define refund(tokens, end, back) \
     {.action = REFUND, .cost = tokens, .window = end, .granted = back}
 #define reset()                      {.action = RESET}
+#define override(limit_, until) {.action = OVERRIDE, .limit = limit_, .window = until}
+#define clear(error)                 {.action = CLEAR, .granted = error}
 #define policy(length, ...) \
     {.size = sizeof(struct stint_policy), .name = "p", .window = length, __VA_ARGS__}
 /* clang-format on */
@@ -61,6 +65,8 @@ enum {
     FIRST = STINT_FIRST_REFUSAL,
     SHADOWED = STINT_SHADOWED,
     NEAR = STINT_NEAR_LIMIT,
+    OVER = STINT_OVERRIDDEN,
+    BANNED = STINT_BANNED,
     PEEK = STINT_PEEK,
     PARTIAL = STINT_PARTIAL,
     DRAIN = STINT_DRAIN,

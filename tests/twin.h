@@ -37,6 +37,7 @@ struct pair {
     bool lowered;      /* striped: the limit was lowered in this window, or changed after more was
                         * charged: some stripes may be above their share, others below */
     uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
+    uint32_t taken;    /* of the last request's tokens: as many as the count held */
     uint32_t previous; /* smooth: tokens of the window before */
     uint64_t window;   /* its end, ns */
     uint64_t doubt_end; /* unsure: until when, ns */
@@ -47,6 +48,13 @@ struct lesson {
     uint64_t phase;         /* STINT_START_PER_KEY: how much later its windows start, ns */
     uint64_t jitter_window; /* end of the window of the last jitter seen; 0: none yet */
     uint64_t jitter;        /* that jitter, ns */
+};
+
+/* An override that was set by hand. */
+struct ruled {
+    uint32_t limit;
+    uint64_t until; /* ns; 0: none */
+    bool open;      /* it was void after a step back, and may have lost its slot */
 };
 
 struct twin {
@@ -60,6 +68,8 @@ struct twin {
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     struct lesson lessons[KEYS][POLICIES];
+    struct ruled ruled[KEYS][POLICIES];
+    bool ruled_is_placed; /* there is room for an override of each pair */
     uint32_t key_count, policy_count;
     uint32_t on_full;
     uint64_t certain;     /* live slots that are placed for certain */
@@ -81,6 +91,9 @@ struct subject {
     struct pair *pair;
     struct lesson *lesson;
 };
+
+/* The override of a key that is in force; NULL: none is. */
+const struct ruled *ruled_at(uint32_t key, uint32_t id, uint64_t now);
 
 void note_capacity(uint32_t id, uint32_t capacity);
 struct subject subject_of(uint32_t key, uint32_t id);

@@ -38,6 +38,21 @@ struct subject subject_of(uint32_t key, uint32_t id) {
     return (struct subject){key, id, &m.policies[id], &m.pairs[key][id], &m.lessons[key][id]};
 }
 
+const struct ruled *ruled_at(uint32_t key, uint32_t id, uint64_t now) {
+    const struct ruled *ruled = &m.ruled[key][id];
+    bool on = (m.policies[id].flags & STINT_OVERRIDES) && now < ruled->until;
+    return on ? ruled : NULL;
+}
+
+/* The key of a request. */
+static uint32_t key_of(const struct stint_request *request) {
+    for (uint32_t k = 0; k < m.key_count; k++)
+        if (m.keys[k] == request->key)
+            return k;
+    fail();
+    return 0;
+}
+
 void note_request(const struct stint_request *request, const struct stint_verdict *v) {
     if (makes_charge(request)) {
         if (v->granted > 0)
@@ -48,6 +63,9 @@ void note_request(const struct stint_request *request, const struct stint_verdic
     }
     bool reserves = (request->flags & STINT_RESERVE) != 0;
     uint64_t room = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
+    if (v->flags & STINT_OVERRIDDEN)
+        room =
+            v->capacity == STINT_LIMIT_MAX ? count_most(&m.policies[request->policy]) : v->capacity;
     room += reserves ? m.policies[request->policy].max_reserved : 0;
     note_capacity(request->policy, room < STINT_LIMIT_MAX ? (uint32_t)room : STINT_LIMIT_MAX);
 }
@@ -164,15 +182,29 @@ static struct pair *fewest_used(const struct pair *self, uint64_t now) {
     return unique ? fewest : NULL;
 }
 
-static uint32_t request_capacity(const struct stint_request *request) {
+/* The capacity without an override. */
+static uint32_t own_capacity(const struct stint_request *request) {
     uint32_t capacity = request->limit ? request->limit : capacity_of(&m.policies[request->policy]);
     return capacity < STINT_LIMIT_MAX ? capacity : STINT_LIMIT_MAX;
+}
+
+static uint32_t request_capacity(const struct stint_request *request, uint64_t now) {
+    const struct ruled *ruled = NULL;
+    if (m.policies[request->policy].flags & STINT_OVERRIDES)
+        ruled = ruled_at(key_of(request), request->policy, now);
+    return ruled ? ruled->limit : own_capacity(request);
 }
 
 static bool is_decided_at(const struct stint_request *request, uint32_t key, uint64_t now,
                           uint64_t more) {
     struct subject s = subject_of(key, request->policy);
-    uint32_t capacity = request_capacity(request);
+    uint32_t capacity = request_capacity(request, now);
+    const struct ruled *ruled = &m.ruled[key][request->policy];
+    /* An override that is over may have lost its slot; one that is far ahead may be void. */
+    if ((s.policy->flags & STINT_OVERRIDES) && ruled->until > now &&
+        (ruled->open || ruled->until <= m.highest_yet || ruled->until <= test_time ||
+         ruled->until > now + 366 * DAY || ruled->until > test_time + 366 * DAY))
+        return false;
     /* The stripes of a key may be in different windows for a late caller, and are not kept even
      * for each call's own limit. */
     if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
@@ -181,7 +213,12 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     /* A count of a smooth window has 14 bits. */
     if (is_smooth(s.policy) && capacity > 16383)
         return false;
-    if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && request->limit)
+    if ((uint64_t)own_capacity(request) + s.policy->max_reserved > STINT_LIMIT_MAX &&
+        request->limit)
+        return false;
+    if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && capacity < STINT_LIMIT_MAX)
+        return false;
+    if (is_smooth(s.policy) && own_capacity(request) > 16383)
         return false;
     if (s.pair->known) {
         bool anew = starts_anew(&s, now);
@@ -309,7 +346,7 @@ static void take_over_own_charge(struct stint_verdict *v, const struct stint_ver
 static struct stint_verdict expect_full(const struct subject *s,
                                         const struct stint_request *request, uint64_t now,
                                         const struct stint_verdict *got) {
-    struct stint_verdict v = {.capacity = request_capacity(request), .flags = STINT_UNTRACKED};
+    struct stint_verdict v = {.capacity = request_capacity(request, now), .flags = STINT_UNTRACKED};
     v.allowed = m.on_full == STINT_FULL_ADMIT || makes_charge(request);
     v.granted = v.allowed && !takes_nothing(request) && !makes_charge(request) ? request->cost : 0;
     v.used = v.granted;
@@ -325,6 +362,18 @@ static struct stint_verdict expect_full(const struct subject *s,
     return v;
 }
 
+/* The time until a cost fits, of which `sum` is used now. */
+static uint64_t wait_in(const struct subject *s, const struct pair *next, uint32_t cost,
+                        uint32_t capacity, uint64_t room, uint64_t sum, uint64_t now) {
+    if (cost > room)
+        return STINT_NEVER;
+    if (sum + cost <= room)
+        return 0;
+    return is_smooth(s->policy)
+               ? count_smooth_fits_at(s->policy, count_of(next), cost, capacity) - now
+               : count_wait(s->policy, count_of(next), cost, room, now);
+}
+
 /* What a request gets of a key in the state `next`, and its effect on that. */
 static struct stint_verdict expect_in(const struct subject *s, const struct stint_request *request,
                                       uint64_t now, const struct stint_verdict *got,
@@ -332,28 +381,38 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     const struct stint_policy *policy = s->policy;
     bool peek = takes_nothing(request), charge = makes_charge(request);
     uint32_t cost = request->cost;
-    struct stint_verdict v = {.capacity = request_capacity(request)};
+    const struct ruled *ruled = NULL;
+    if (policy->flags & STINT_OVERRIDES)
+        ruled = ruled_at(s->key, s->id, now);
+    const bool endless = ruled && ruled->limit == STINT_LIMIT_MAX;
+    struct stint_verdict v = {.capacity = request_capacity(request, now)};
     uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
     uint64_t sum = count_sum(policy, count_of(next), now);
-    bool fits = sum + cost <= room;
+    next->taken = 0;
+    bool fits = (sum + cost <= room && !(ruled && ruled->limit == 0)) || endless;
 
+    if (ruled)
+        v.flags |= STINT_OVERRIDDEN;
     if (charge) { /* all of it, as far as the count of this window holds it */
         uint32_t most = count_most(policy), left = next->used < most ? most - next->used : 0;
         cost = cost < left ? cost : left;
         fits = true;
     }
-    if (!fits && (request->flags & STINT_PARTIAL) && sum < room) {
+    if (!fits && (request->flags & STINT_PARTIAL) && sum < room && !(ruled && !ruled->limit)) {
         cost = (uint32_t)(room - sum);
         fits = true;
     }
     v.allowed = fits;
-    if (fits && !charge && sum + cost > v.capacity) { /* a reservation */
+    if (fits && !charge && !endless && sum + cost > v.capacity) { /* a reservation */
         v.retry_after = count_wait(policy, count_of(next), cost, v.capacity, now);
         take_over_long_wait(s, &v, got);
     }
     if (fits && !peek) {
-        next->used += cost;
-        sum += cost;
+        uint32_t most = count_most(policy), left = next->used < most ? most - next->used : 0;
+        uint32_t counted = endless && cost > left ? left : cost; /* as many as the count holds */
+        next->taken = counted;
+        next->used += counted;
+        sum += counted;
         v.granted = cost;
     }
     if (!fits && !merely_looks(request)) {
@@ -381,12 +440,21 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     else if (fits && !peek && is_striped(policy))
         take_over_own_stripe(s, &v, got);
     if (!fits) {
-        v.retry_after = cost > room ? STINT_NEVER
-                        : is_smooth(policy)
-                            ? count_smooth_fits_at(policy, count_of(next), cost, v.capacity) - now
-                            : count_wait(policy, count_of(next), cost, room, now);
-        add_jitter(s, &v, got);
-        if (cost <= room)
+        const bool barred = ruled && ruled->limit == 0;
+        bool never = cost > room;
+        v.retry_after = wait_in(s, next, barred ? UINT32_MAX : cost, v.capacity, room, sum, now);
+        uint64_t over = ruled ? ruled->until - now : UINT64_MAX;
+        if (v.retry_after >= over) { /* then by what the request would get without it */
+            uint32_t own = own_capacity(request);
+            uint64_t reserved = request->flags & STINT_RESERVE ? policy->max_reserved : 0;
+            v.retry_after = wait_in(s, next, cost, own, own + reserved, sum, now);
+            never = cost > own + reserved;
+            if (v.retry_after <= over)
+                v.retry_after = over;
+        }
+        if (v.retry_after != over)
+            add_jitter(s, &v, got);
+        if (!never)
             take_over_long_wait(s, &v, got);
         if (policy->flags & STINT_SHADOW) {
             v.allowed = true;
@@ -437,7 +505,7 @@ struct stint_verdict expect(const struct stint_request *request, uint32_t key, u
     }
     if (has_none && !(has_slot && same_verdict(&v, got))) {
         *s.lesson = before;
-        bool marks = !merely_looks(request) && request->cost > request_capacity(request);
+        bool marks = !merely_looks(request) && request->cost > request_capacity(request, now);
         bool takes = (!peek && request->cost > 0) || marks;
         uint64_t lost = !has_slot || !takes     ? 0
                         : s.pair->may_have_gone ? s.pair->window
@@ -452,7 +520,10 @@ struct stint_verdict expect(const struct stint_request *request, uint32_t key, u
         }
     }
     bool refused = !v.allowed || (v.flags & STINT_SHADOWED);
-    bool takes = makes_charge(request) ? v.granted > 0 : !peek && request->cost > 0;
+    bool whole = (v.flags & STINT_OVERRIDDEN) && v.capacity == STINT_LIMIT_MAX; /* never refused */
+    bool takes = makes_charge(request) ? v.granted > 0
+                 : whole               ? !peek && next.taken > 0
+                                       : !peek && request->cost > 0;
     if (takes || (refused && !merely_looks(request))) {
         next.may_have_gone = next.unsure = false;
         next.doubt_end = 0;

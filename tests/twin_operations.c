@@ -405,6 +405,37 @@ static void do_reset(void) {
         make_unsure(&s, end);
 }
 
+/* Sets an override of a key, or clears it. */
+static void do_override(void) {
+    uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
+    const struct stint_policy *policy = &m.policies[id];
+    struct ruled *ruled = &m.ruled[key][id];
+    if (!(policy->flags & STINT_OVERRIDES) || ruled->until > test_time + 366 * DAY)
+        return;
+    if (once_in(3)) {
+        int error = stint_override_clear(m.limiter, id, m.keys[key]);
+        /* One that was over before a step back may be there again. */
+        if (!ruled->open && (ruled->until <= test_time || ruled->until > m.highest_yet))
+            assert_int_equal(error, ruled->until > test_time ? 0 : -ENOENT);
+        if (error == 0)
+            ruled->until = 0;
+        return;
+    }
+    uint64_t length = below(once_in(2) ? 3 * longest_window(policy) : 366 * DAY) + 1;
+    if (length > 366 * DAY)
+        length = 366 * DAY;
+    ruled->limit = once_in(4)   ? 0
+                   : once_in(4) ? STINT_LIMIT_MAX
+                                : (uint32_t)below(2 * (uint64_t)capacity_of(policy)) + 1;
+    if (ruled->limit > STINT_LIMIT_MAX)
+        ruled->limit = STINT_LIMIT_MAX;
+    assert_int_equal(stint_override(m.limiter, id, m.keys[key], ruled->limit, test_time + length),
+                     0);
+    ruled->open = false;
+    show(test_time); /* it claims by the clock */
+    ruled->until = ceil_div(test_time + length, STINT_TICK_NS) * STINT_TICK_NS;
+}
+
 static void do_change(void) {
     uint32_t id = (uint32_t)below(m.policy_count);
     struct stint_policy old = m.policies[id], policy = old;
@@ -465,6 +496,7 @@ static void step_back(uint64_t step) {
     m.stepped = true;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
+            m.ruled[k][p].open |= m.ruled[k][p].until > test_time + 366 * DAY;
             struct subject s = subject_of(k, p);
             if (s.pair->known && (may_be_lost(&s) || is_striped(s.policy) ||
                                   far_ahead(s.policy, s.pair->window, test_time - 2 * SECOND)))
@@ -631,6 +663,8 @@ void start_round(void) {
     m.policy_count = (uint32_t)below(POLICIES) + 1;
     memset(m.may_be_largest, 0, sizeof m.may_be_largest);
     m.untracked = m.replaced = m.unknown_policy = m.bad_requests = 0;
+    memset(m.ruled, 0, sizeof m.ruled);
+    m.ruled_is_placed = tables[table].certain == 5000;
     m.most_slots = 0;
     m.stepped = false;
     test_time = once_in(10) ? 2000 * DAY : T0 + below(20000 * DAY);
@@ -647,6 +681,14 @@ void start_round(void) {
         m.refusals_counted[p] = (m.policies[p].flags & STINT_COUNT_REFUSED) != 0;
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);
+    }
+    /* Last, so that companions have the ids behind. */
+    for (uint32_t p = 0; m.ruled_is_placed && p < m.policy_count; p++) {
+        if (is_striped(&m.policies[p]) || once_in(2))
+            continue;
+        m.policies[p].flags |= STINT_OVERRIDES;
+        change_made(limiter, p, &m.policies[p]);
+        m.most_slots += m.key_count;
     }
     m.highest_yet = test_time;
     test_time =
@@ -670,7 +712,7 @@ void end_round(void) {
     if (!m.stepped)
         assert_int_equal(stats.clock_steps, 0);
     if (!m.stepped && test_time >= m.highest) {
-        uint64_t least = 0, most = 0;
+        uint64_t least = 0, most = 0, overrides = 0;
         for (uint32_t k = 0; k < m.key_count; k++) {
             for (uint32_t p = 0; p < m.policy_count; p++) {
                 struct subject s = subject_of(k, p);
@@ -680,6 +722,11 @@ void end_round(void) {
                 most += live || open ? (is_striped(s.policy) ? s.policy->stripes : 1) : 0;
             }
         }
+        for (uint32_t k = 0; k < m.key_count; k++)
+            for (uint32_t p = 0; p < m.policy_count; p++)
+                overrides += m.ruled[k][p].until > test_time;
+        least += overrides;
+        most += overrides;
         assert_true(least <= stats.live && stats.live <= most);
     }
     for (uint32_t p = 0; p < m.policy_count; p++) {
@@ -715,10 +762,16 @@ void do_operation(void) {
         do_reset();
         break;
     case 6:
-        once_in(5) ? do_change() : once_in(2) ? do_unknown_policy() : do_bad_request();
+        once_in(5)                       ? do_change()
+        : m.ruled_is_placed &&once_in(2) ? do_override()
+        : once_in(2)                     ? do_unknown_policy()
+                                         : do_bad_request();
         break;
     case 13:
         do_groups();
+        break;
+    case 14:
+        do_override();
         break;
     case 7:
     case 8:

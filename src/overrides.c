@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ * Overrides and bans. Read slot.h first: an override is a slot of a companion, whose key is the
+ * key that it is for. So it is found, shared, kept in a file and bounded as every slot, and it is
+ * over at its end as a window is. But its end is what somebody said, and its count is nobody's: it
+ * is written here alone. Decisions read it (slot.c, stint_override_seen).
+ *
+ *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
+ *     lifted               stint_override_clear, stint_strikes_reset
+ *
+ * Both may bring the end of a slot down, which no other slot's ever does: to the next tick of the
+ * clock at the least. So it never falls to the end of a window that is over (I1). A slot that a
+ * search has seen live may be free by then: the table may be called full once too often.
+ *
+ * Companions take part in searches as any policy, but replace nobody and are not replaced
+ * (full.c). The filter has a key's bits before there is a claim for it; they stay until an opener
+ * who is alone sees that nobody needs them (open.c). */
+#include "overrides.h"
+
+#include <errno.h>
+
+#include "claim.h"
+#include "message.h"
+#include "search.h"
+
+/* What is to be written in a key's slot. */
+struct wish {
+    tick_t end;
+    uint64_t rest;  /* of the state; 0: it is a strike */
+    uint64_t now;   /* of the strike */
+    uint64_t after; /* strikes that are a ban */
+};
+
+/* The search and the claim for a key's slot of a companion. It is no decision: a window of its own,
+ * as with STINT_START_PER_KEY, is none that somebody computes. */
+static struct decision companion_decision(struct stint_limiter *limiter, uint32_t policy_id,
+                                          stint_key key) {
+    const uint32_t id = limiter_companion(limiter, policy_id);
+    return (struct decision){
+        .limiter = limiter,
+        .policy = &limiter->policies[id],
+        .hash = key,
+        .tag = table_tag(&limiter->table, key, id),
+        .now = limiter_now(limiter),
+        .policy_id = id,
+        .terms = {.traits = TRAIT_COMPANION | STINT_START_PER_KEY},
+    };
+}
+
+/* The state that a slot is to have; `state` is its own, 0: the key has none. 0: it stays as it
+ * is. */
+static uint64_t wished(const struct stint_limiter *limiter, uint32_t policy_id,
+                       const struct wish *wish, uint64_t state) {
+    const tick_t now = tick_of(wish->now);
+    const tick_t end = end_of(state_id(state), now);
+    uint64_t count = 0;
+
+    if (wish->rest != 0)
+        return state_of(wish->end, wish->rest);
+    if (state != 0) {
+        if (stint_override_holds(limiter, policy_id, state, wish->now))
+            return 0; /* banned, or set by hand: no strikes */
+        /* Strikes, unless their span is over, or void as that of a ban would be (H). */
+        if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->end + ALLOWANCE_TICKS)
+            count = state_used(state); /* strikes of the same span */
+    }
+    if (count + 1 >= wish->after)
+        return state_of(wish->end, OVERRIDE_ENDLESS);
+    return state_of(count == 0 ? wish->end : end, count + 1);
+}
+
+/* Before a claim in this line of the sequence (M7): who is overridden has bits in the filter. */
+static void filter_set(struct filter_bit bit) {
+    uint64_t seen;
+    do
+        seen = atomic_load_acquire(bit.word);                                         /* I6 */
+    while ((seen & bit.bit) == 0 && !atomic_cas_seq(bit.word, seen, seen | bit.bit)); /* I6, M7 */
+}
+
+static void filter_add(const struct table *table, uint64_t hash, uint32_t line) {
+    if (!GUARDED(OVERRIDE_FILTER))
+        return;
+    filter_set(filter_any(table, hash));
+    if (line > 1)
+        filter_set(filter_far(table, hash));
+}
+
+/* GONE: the companion is; the policy was removed, or replaced by one without overrides. */
+enum written { WRITTEN, KEPT, NO_ROOM, GONE };
+
+/* Writes what is wished in the key's slot, or gives it one. `state` receives what was written. */
+static enum written companion_write(struct stint_limiter *limiter, uint32_t policy_id,
+                                    stint_key key, const struct wish *wish, uint64_t *state) {
+    struct decision decision = companion_decision(limiter, policy_id, key);
+    const struct table *table = &limiter->table;
+    struct snapshot snapshot;
+
+    /* Each round that does not return saw another thread's write. */
+    for (;;) {
+        if (stint_find_committed(table, key, decision.tag, &snapshot)) {
+            *state = wished(limiter, policy_id, wish, snapshot.state);
+            if (*state == 0)
+                return KEPT;
+            if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
+                return WRITTEN;
+            continue;
+        }
+        enum found found = stint_slot_find(&decision, &snapshot);
+        if (found == FULL) { /* unless it has got the last slot meanwhile: full.c, found_again */
+            atomic_fence_acquire(); /* M9 */
+            if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
+                NULL)
+                return NO_ROOM;
+            continue;
+        }
+        if (found == FOUND) {
+            snapshot.state = atomic_load_acquire(&snapshot.slot->state); /* M6 */
+            if (!state_pending(snapshot.state))
+                continue;
+        } else {
+            filter_add(table, key, snapshot.position / LINE_SLOTS);
+            if (!stint_claim_free(&decision, &snapshot))
+                continue;
+        }
+        *state = wished(limiter, policy_id, wish, 0);
+        if (stint_claim_override(&decision, &snapshot,
+                                 end_of(state_id(*state), tick_of(decision.now)),
+                                 *state & (STATE_REFUSED | USED_MASK)) == DONE)
+            return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
+    }
+}
+
+/* Makes a tombstone of a key's slot, if it is what `set` says: set by hand, or the library's.
+ * `all`: whichever it is, as long as it is in force. Returns whether there was one. */
+static bool companion_clear(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                            bool all) {
+    struct decision decision = companion_decision(limiter, policy_id, key);
+    const struct table *table = &limiter->table;
+    struct snapshot snapshot;
+
+    while (stint_find_committed(table, key, decision.tag, &snapshot)) {
+        const bool holds = stint_override_holds(limiter, policy_id, snapshot.state, decision.now);
+        if (all ? !holds : (snapshot.state & STATE_REFUSED) != 0)
+            return false;
+        /* Free with the next tick, and not before (I1). */
+        const uint64_t seen[2] = {decision.tag, snapshot.state};
+        const uint64_t tombstone[2] = {table_tombstone(table),
+                                       state_of(tick_of(decision.now) + 1, 0)};
+        if (atomic_cas2_seq(snapshot.slot, seen, tombstone)) /* I2 */
+            return true;
+    }
+    return false;
+}
+
+/* ---- By hand --------------------------------------------------------------------------------- */
+
+/* Finds the policy of an id, which may have been replaced, and whether it has overrides. */
+static int check(const struct stint_limiter *limiter, uint32_t *policy_id) {
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    const uint32_t id = stint_limiter_policy_now(limiter, *policy_id);
+    if (id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    *policy_id = id;
+    if ((policy_traits(&limiter->policies[id]) & STINT_OVERRIDES) == 0 ||
+        limiter_companion(limiter, id) == POLICY_NONE)
+        return stint_failed(EINVAL, "the policy has no STINT_OVERRIDES: stint_policy_change gives "
+                                    "it to a policy that exists");
+    return 0;
+}
+
+int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t limit,
+                   uint64_t until) {
+    int error = check(limiter, &policy_id);
+    if (error != 0)
+        return error;
+    if (limit > STINT_LIMIT_MAX)
+        return stint_failed(EINVAL, "limit must be at most 2^28 (268,435,456) tokens");
+    const uint64_t now = limiter_now(limiter);
+    if (until <= now || until - now > STINT_WINDOW_MAX)
+        return stint_failed(EINVAL,
+                            "until must be after now, by the limiter's clock, by 366 days at most");
+    const uint64_t count = limit == 0                 ? OVERRIDE_BARRED
+                           : limit == STINT_LIMIT_MAX ? OVERRIDE_ENDLESS
+                                                      : limit;
+    const struct wish wish = {
+        .end = tick_of(until) + (until % STINT_TICK_NS != 0),
+        .rest = STATE_REFUSED | count,
+        .now = now,
+    };
+    uint64_t written;
+    switch (companion_write(limiter, policy_id, key, &wish, &written)) {
+    case NO_ROOM:
+        return stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
+                                    "window of some key over");
+    case GONE: /* a moment ago */
+        return stint_failed(ENOENT, "there is no policy of that id");
+    default:
+        return 0;
+    }
+}
+
+int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint32_t *limit, uint64_t *until) {
+    int error = check(limiter, &policy_id);
+    if (error != 0)
+        return error;
+    const uint64_t now = limiter_now(limiter);
+    const uint64_t state = override_possible(&limiter->table, key)
+                               ? stint_override_seen(limiter, policy_id, key, now)
+                               : 0;
+    if (state == 0)
+        return stint_failed(ENOENT, "the key has no override");
+    if (limit != NULL)
+        *limit = override_limit(state);
+    if (until != NULL)
+        *until = tick_ns(end_of(state_id(state), tick_of(now)));
+    return 0;
+}
+
+int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+    int error = check(limiter, &policy_id);
+    if (error != 0)
+        return error;
+    return companion_clear(limiter, policy_id, key, true)
+               ? 0
+               : stint_failed(ENOENT, "the key has no override");
+}
+
+/* ---- By the library -------------------------------------------------------------------------- */
+
+/* A key that is banned is refused by that from then on, and gives no first refusal more. So whoever
+ * dies between the mark of a refusal and this loses one strike. */
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
+                  struct stint_verdict *verdict) {
+    policy_id = stint_limiter_policy_now(limiter, policy_id);
+    if (policy_id == POLICY_NONE)
+        return;
+    const struct policy_record *record = &limiter->records[policy_id];
+    const uint32_t companion = limiter_companion(limiter, policy_id);
+    const uint64_t ban = atomic_load_relaxed(&record->ban);                      /* M15 */
+    const uint32_t after = (uint32_t)atomic_load_relaxed_32(&record->ban_after); /* M15 */
+    const uint64_t until = now + ban;
+    const struct wish wish = {
+        .end = tick_of(until) + (until % STINT_TICK_NS != 0),
+        .now = now,
+        .after = after,
+    };
+
+    uint64_t written;
+
+    if (ban == 0 || companion == POLICY_NONE) /* it was taken from the policy a moment ago */
+        return;
+    switch (companion_write(limiter, policy_id, key, &wish, &written)) {
+    case NO_ROOM:
+        limiter_count(limiter, companion, COUNT_STRIKE_LOST);
+        return;
+    case WRITTEN:
+        if (override_banned(written))
+            break;
+        return;
+    default:
+        return;
+    }
+    limiter_count(limiter, companion, COUNT_BANNED);
+    if (verdict == NULL)
+        return;
+    const uint64_t left = tick_ns(wish.end) - now;
+    verdict->flags |= STINT_BANNED;
+    if (verdict->retry_after < left)
+        verdict->retry_after = left;
+}
+
+bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+    return limiter_companion(limiter, policy_id) != POLICY_NONE &&
+           companion_clear(limiter, policy_id, key, false);
+}

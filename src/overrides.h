@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * Overrides and bans: slots that say of a key what its limit is, or how often it was refused. */
+#ifndef STINT_OVERRIDES_H
+#define STINT_OVERRIDES_H
+
+#include "slot.h"
+
+/* A decision by a policy with a ban has given a first refusal: counts a strike. If the key is
+ * banned by it, the verdict says so. */
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
+                  struct stint_verdict *verdict);
+
+/* Whether a strike is to be counted after a decision. */
+static ALWAYS_INLINE bool strikes(const struct decision *decision) {
+    return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
+           (decision->terms.traits & (STINT_OVERRIDES | TRAIT_OVERRIDDEN)) == STINT_OVERRIDES &&
+           atomic_load_relaxed(&decision->limiter->records[decision->policy_id].ban) != 0; /* M15 */
+}
+
+/* Lifts a key's ban, and forgets its strikes. Returns whether there was any. */
+bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key);
+
+#endif
