@@ -151,7 +151,7 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
     const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
-    if ((traits & TRAIT_EXISTS) == 0) /* it is gone, and was not swept yet (sweep.c); an override's */
+    if ((traits & TRAIT_EXISTS) == 0) /* gone, and not swept yet (sweep.c); or a companion */
         return GO_ON;
     slot_count(telling, policy, traits, hash, state, &entry);
     const bool striped = traits_striped(traits);

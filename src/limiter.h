@@ -362,7 +362,8 @@ uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t
 
 /* The id of a policy's companion (slot.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {
-    uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion); /* M15 */
+    /* M15 */
+    uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion);
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 

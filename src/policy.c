@@ -310,7 +310,8 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
-/* Finishes or takes back what somebody left half done with a companion. Its policies were mended. */
+/* Finishes or takes back what somebody left half done with a companion, whose policies were
+ * mended. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t of = limiter->records[id].companion - 1;
     const uint32_t now = stint_limiter_policy_now(limiter, of);
@@ -326,7 +327,6 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     else
         policy_end(limiter, id);
 }
-
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 

@@ -467,8 +467,7 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
  * state of its slot; 0: there is none. */
 static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
                                           uint64_t hash, struct line *home, uint64_t now) {
-    const uint64_t tag =
-        table_tag(&limiter->table, hash, limiter_companion(limiter, policy_id));
+    const uint64_t tag = table_tag(&limiter->table, hash, limiter_companion(limiter, policy_id));
     const struct slot *slot = line_find(home, tag);
 
     if (LIKELY(slot != NULL)) {

@@ -534,7 +534,7 @@ TEST(test_file) {
     limiter->records[1].companion = 0;
     stint_close(limiter);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-    assert_non_null(strstr(stint_reason(), "policy 0"));
+    assert_non_null(strstr(stint_reason(), "policy 1"));
     (void)remove(path);
     (void)remove(directory);
 }
