@@ -26,11 +26,17 @@ enum part_flags {
     PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
     PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
     PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
-    /* An override of the key (slot.h): */
-    PART_BARRED = 1 << 4,  /* refuses all */
-    PART_ENDLESS = 1 << 5, /* never refuses */
+    /* An override of the key (slot.h) is in force: */
+    PART_BARRED = 1 << 4,  /* it refuses all */
+    PART_ENDLESS = 1 << 5, /* it never refuses */
+    PART_BANNED = 1 << 7,  /* it is a ban */
+    PART_OVERRIDDEN = 1 << 8,
 };
-#define PARTS_OF_OVERRIDE ((uint32_t)(PART_BARRED | PART_ENDLESS))
+#define PARTS_TOLD        ((uint32_t)(PART_BANNED | PART_OVERRIDDEN))
+#define PARTS_OF_OVERRIDE (PARTS_TOLD | (uint32_t)(PART_BARRED | PART_ENDLESS))
+static_assert((int)PART_BANNED == (int)STINT_BANNED &&
+                  (int)PART_OVERRIDDEN == (int)STINT_OVERRIDDEN,
+              "what a decision knows of an override is what its verdict tells");
 
 /* What may change of a policy. */
 struct rule {
@@ -107,17 +113,10 @@ enum trait {
     TRAIT_NEAR = 1 << 18,     /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
     TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
-    /* Of one decision: an override of the key is in force; it is a ban. */
-    TRAIT_BANNED = 1 << 24,
-    TRAIT_OVERRIDDEN = 1 << 25,
     /* No policy by which anything is decided: its slots are another's overrides. It is all that a
      * companion has. */
-    TRAIT_COMPANION = 1 << 26,
+    TRAIT_COMPANION = 1 << 24,
 };
-#define TRAIT_TOLD 17 /* shift: the verdict's flags that tell of an override */
-static_assert(TRAIT_BANNED >> TRAIT_TOLD == STINT_BANNED &&
-                  TRAIT_OVERRIDDEN >> TRAIT_TOLD == STINT_OVERRIDDEN,
-              "what a decision knows of an override is what its verdict tells");
 #define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
 
 /* Policies whose windows are each key's own: a slot's end is that of its key's window. */
@@ -133,6 +132,9 @@ static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
 static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
     return (traits >> TRAIT_STRIPES & 7) != 0;
 }
+
+/* Policies that the short paths of take.c are not for, whatever the request. */
+#define TRAITS_APART ((UINT32_C(7) << TRAIT_STRIPES) | (uint32_t)STINT_OVERRIDES)
 
 /* A request, and the policy by which it is judged. */
 struct terms {
@@ -257,7 +259,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     taken = 0;
     if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
         taken = terms->capacity - used;
-    if ((terms->traits & (STINT_COUNT_REFUSED | TRAIT_BANNED)) == STINT_COUNT_REFUSED &&
+    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0 &&
         !terms->counted) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;

@@ -26,7 +26,7 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     decision.charge = judge(&decision.terms, sight.count, tick_ns(decision.end) - decision.now);
     if (UNLIKELY(!slot_finish(&decision, &sight, verdict, &allowed)))
         return stint_slot_decide(limiter, request, now, verdict);
-    if (!known.no_overrides && strikes(&decision))
+    if (known.overrides && strikes(&decision))
         stint_strike(limiter, request->policy, request->key, decision.now, verdict);
     return allowed;
 }
@@ -60,57 +60,31 @@ static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
 /* Tokens by any policy of one slot a key. */
 bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
                          uint64_t now, struct stint_verdict *verdict) {
-    const struct known known = {.flags = true, .no_overrides = true};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-bool stint_decide_overrides(struct stint_limiter *limiter, const struct stint_request *request,
-                            uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, nothing_known);
-}
-
-/* One token by a policy that is plain but for its overrides, in the window of its hint, as far as
- * it fits: the steps of take_tokens() in take.c. */
-NOINLINE bool stint_take_overridden(struct stint_limiter *limiter, uint32_t policy_id,
-                                    stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                    tick_t end) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    struct line *home = home_of(&limiter->table, key);
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    const uint64_t override = override_of(limiter, policy_id, key, home, now);
-    const uint64_t capacity = override != 0 ? override_limit(override)
-                                            : atomic_load_relaxed(&policy->hot_capacity); /* M10 */
-    struct slot *slot = slot_near_home(&limiter->table, key, home, tag);
-
-    /* Not one that never refuses; and what counts was raised before (M10). */
-    if (LIKELY(slot != NULL) && LIKELY(capacity < STINT_LIMIT_MAX) &&
-        LIKELY(capacity <= atomic_load_relaxed(&policy->largest))) {
-        const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
-        const uint64_t used = state - state_of(end, 0) + 1;
-        if (LIKELY(!GUARD(TAKE_ROOM, used - 1 >= capacity)) &&
-            LIKELY(slot_swap(slot, tag, state, state + 1))) {
-            struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
-            decision.terms.traits |= override != 0 ? TRAIT_OVERRIDDEN : 0;
-            decision.charge = (struct charge){used, used, used, 1, true};
-            return decision_end(&decision, verdict);
-        }
-    }
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return stint_decide_overrides(limiter, &request, now, verdict);
+    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
 }
 
 static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stint_request *request,
                                 uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){.no_overrides = true});
+    return decide_as(limiter, request, now, verdict, (struct known){0});
+}
+
+bool stint_decide_overrides(struct stint_limiter *limiter, const struct stint_request *request,
+                            uint64_t now, struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, (struct known){.overrides = true});
+}
+
+bool stint_decide_apart(struct stint_limiter *limiter, const struct stint_request *request,
+                        uint64_t now, struct stint_verdict *verdict) {
+    const uint64_t word = policy_traits(&limiter->policies[request->policy]);
+    return traits_striped((uint32_t)word) ? stint_slot_decide(limiter, request, now, verdict)
+                                          : stint_decide_overrides(limiter, request, now, verdict);
 }
 
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict) {
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
-    if (UNLIKELY(request->reserved != 0) || UNLIKELY(traits_striped(traits)))
-        return stint_slot_decide(limiter, request, now, verdict);
-    if ((traits & STINT_OVERRIDES) != 0)
-        return stint_decide_overrides(limiter, request, now, verdict);
+    if (UNLIKELY(request->reserved != 0) || UNLIKELY((traits & TRAITS_APART) != 0))
+        return stint_decide_apart(limiter, request, now, verdict);
     if (traits == (TRAIT_EXISTS | TRAIT_PLAIN)) {
         if (request->flags == STINT_PEEK)
             return decide_look(limiter, request, now, verdict);

@@ -8,8 +8,6 @@
 
 #include <stint.h>
 
-#include "window.h"
-
 /* Any request by a policy id that requests may not name: there is none, or the handle is read-only
  * and the request may only be a look. */
 bool stint_decide_unknown(struct stint_limiter *limiter, const struct stint_request *request,
@@ -19,18 +17,14 @@ bool stint_decide_unknown(struct stint_limiter *limiter, const struct stint_requ
 bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 
-/* Likewise, by a policy of one slot a key that may have overrides. */
+/* Likewise, by a policy that is apart: it is striped, or has overrides. */
+bool stint_decide_apart(struct stint_limiter *limiter, const struct stint_request *request,
+                        uint64_t now, struct stint_verdict *verdict);
 bool stint_decide_overrides(struct stint_limiter *limiter, const struct stint_request *request,
                             uint64_t now, struct stint_verdict *verdict);
 
-/* One token of a key that may have an override, by a policy that is plain but for those, whose
- * window of now ends at `end`. */
-NOINLINE bool stint_take_overridden(struct stint_limiter *limiter, uint32_t policy_id,
-                                    stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                    tick_t end);
-
-/* Likewise, a request without flags, and nothing in its reserved word, by a policy that has one
- * slot a key, and no overrides. */
+/* Likewise, a request without flags, and nothing in its reserved word, by a policy that is not
+ * apart. */
 bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
                          uint64_t now, struct stint_verdict *verdict);
 

@@ -13,7 +13,8 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key k
 /* Whether a strike is to be counted after a decision. */
 static ALWAYS_INLINE bool strikes(const struct decision *decision) {
     return UNLIKELY((decision->flags & STINT_FIRST_REFUSAL) != 0) &&
-           (decision->terms.traits & (STINT_OVERRIDES | TRAIT_OVERRIDDEN)) == STINT_OVERRIDES &&
+           (decision->terms.traits & STINT_OVERRIDES) != 0 &&
+           (decision->terms.part & PART_OVERRIDDEN) == 0 &&
            atomic_load_relaxed(&decision->limiter->records[decision->policy_id].ban) != 0; /* M15 */
 }
 

@@ -204,7 +204,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
     const struct charge *charge = &waiting->charge;
     uint64_t wait;
 
-    if (UNLIKELY((terms->traits & TRAIT_OVERRIDDEN) != 0) && !charge->fits) {
+    if (UNLIKELY((terms->part & PART_OVERRIDDEN) != 0) && !charge->fits) {
         const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
         const uint64_t over = waiting->left + tick_ns(end_of(state_id(waiting->override), now)) -
                               tick_ns(waiting->end);

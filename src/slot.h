@@ -151,7 +151,7 @@ struct decision {
     uint32_t policy_id;
     uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
-    uint64_t override; /* TRAIT_OVERRIDDEN: the state of its slot */
+    uint64_t override; /* PART_OVERRIDDEN: the state of its slot */
     uint64_t without;  /* likewise: the capacity, if it were not there */
     struct terms terms;
     /* What came of it, in the window that ends at `end`. */
@@ -286,10 +286,10 @@ struct known {
     uint32_t traits; /* all that the policy has; 0: not known */
     bool flags;      /* those of the request are `of_request` */
     uint32_t of_request;
-    bool no_overrides; /* the policy had none a moment ago */
+    bool overrides; /* the policy may have them */
 };
 
-static const struct known nothing_known = {0};
+static const struct known nothing_known = {.overrides = true};
 
 /* Decides by an override, whose limit is the capacity by now. `limit`: the request's own. */
 static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t override,
@@ -298,11 +298,11 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
 
     decision->override = override;
     decision->without = limit;
-    terms->traits |= TRAIT_OVERRIDDEN | (override_banned(override) ? TRAIT_BANNED : 0);
+    terms->part |= PART_OVERRIDDEN | (override_banned(override) ? PART_BANNED : 0);
     if (override_limit(override) == 0)
-        terms->part = PART_BARRED;
+        terms->part |= PART_BARRED;
     if (override_limit(override) == STINT_LIMIT_MAX) {
-        terms->part = PART_ENDLESS;
+        terms->part |= PART_ENDLESS;
         terms->capacity = terms->room = STINT_LIMIT_MAX; /* smooth: more than the count holds */
     }
 }
@@ -326,7 +326,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0))
         return STINT_UNKNOWN_POLICY;
     uint64_t capacity = word >> 32;
-    const uint64_t override = !known.no_overrides && (traits & STINT_OVERRIDES) != 0 &&
+    const uint64_t override = known.overrides && (traits & STINT_OVERRIDES) != 0 &&
                                       override_possible(&limiter->table, request->key)
                                   ? stint_override_seen(limiter, request->policy, request->key, now)
                                   : 0;
@@ -362,7 +362,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     };
     if (UNLIKELY(override != 0))
         decision_override(decision, override, request->limit);
-    const bool endless = (decision->terms.part & PART_ENDLESS) != 0;
+    const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
     if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) {
         const struct rule rule = policy_rule(policy); /* all that counts is of this one */
         if (!unlike)
@@ -622,7 +622,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
 
 /* Whether a refusal sets the refused bit. That of a key that is banned writes nothing. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
-    return is_decision(terms) && (terms->traits & TRAIT_BANNED) == 0 &&
+    return is_decision(terms) && (terms->part & PART_BANNED) == 0 &&
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
 }
 
@@ -724,8 +724,7 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     const bool allowed = charge->fits || shadowed;
     const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
     const uint64_t end = tick_ns(decision->end), left = end - decision->now;
-    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) |
-                     (terms->traits & (TRAIT_BANNED | TRAIT_OVERRIDDEN)) >> TRAIT_TOLD;
+    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->part & PARTS_TOLD);
     uint64_t wait = 0;
 
     if ((terms->traits & TRAIT_NEAR) != 0 &&
@@ -741,8 +740,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
         return allowed;
     /* What fits without a reservation is not above the capacity, unless it is charged. */
     const bool within = charge->fits && terms->room == terms->capacity;
-    if (!within && !charge->fits &&
-        (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER | TRAIT_OVERRIDDEN)) == 0) {
+    if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
+        (terms->part & PART_OVERRIDDEN) == 0) {
         wait = terms->cost > terms->room ? STINT_NEVER : left;
     } else if (!within &&
                !(charge->fits &&

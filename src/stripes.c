@@ -73,10 +73,14 @@ static NOINLINE bool own_left(struct stint_limiter *limiter, uint32_t policy_id,
     return stint_slot_decide(limiter, &request, now, verdict);
 }
 
-bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+/* Steps 2 to 6. The policy's traits and capacity are `word`. */
+static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict, uint64_t word) {
+    const uint32_t policy_id = request->policy, cost = request->cost;
+    const stint_key key = request->key;
     const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t word = policy_traits(policy), capacity = word >> 32;
+    const uint64_t capacity = word >> 32;
     const uint32_t stripes = traits_stripes((uint32_t)word);
     const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
     const uint64_t hash = stripe_key(key, stripe);
@@ -115,6 +119,18 @@ bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_
     whole.terms.traits = (uint32_t)word;
     whole.charge = (struct charge){used, used, used, cost, true};
     return decision_end(&whole, verdict);
+}
+
+bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint64_t now, struct stint_verdict *verdict, uint64_t word) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
+    return own_take(limiter, &request, now, verdict, word);
+}
+
+bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                            uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
+    return own_take(limiter, &request, now, verdict, policy_traits(&limiter->policies[policy_id]));
 }
 
 /* ---- All stripes ----------------------------------------------------------------------------- */
@@ -390,6 +406,13 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
         decision->terms.flags = asked.flags;
         decision->terms.before = asked.before;
     }
+}
+
+bool stint_decision_settled(struct decision *decision, const struct stint_request *request,
+                            struct stint_verdict *verdict) {
+    return UNLIKELY((decision->flags & DECISION_GONE) != 0)
+               ? stint_slot_decide(decision->limiter, request, decision->now, verdict)
+               : settled_end(decision, verdict);
 }
 
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,

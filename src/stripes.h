@@ -10,17 +10,25 @@
 
 #include "slot.h"
 
-/* Takes tokens of a key of a striped policy: from this thread's own stripe, by the steps of take.c,
- * if there are enough; else it goes the long way. */
+/* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of take.c,
+ * if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
 bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+                       uint64_t now, struct stint_verdict *verdict, uint64_t word);
+
+/* Likewise, tokens. */
+bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                            uint32_t cost, uint64_t now, struct stint_verdict *verdict);
 
 /* The long way of any request, striped or not, and its end. If the policy is gone on the way, the
  * request is decided by the one in its place. */
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
                            struct stint_verdict *verdict);
 
-/* Likewise, a request from its beginning to its verdict: where the path of take.c leaves. */
+/* The end of a decision that was settled by other steps. Likewise, if the policy is gone. */
+bool stint_decision_settled(struct decision *decision, const struct stint_request *request,
+                            struct stint_verdict *verdict);
+
+/* The long way of a request from its beginning to its verdict: where the path of take.c leaves. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);
 

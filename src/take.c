@@ -21,9 +21,9 @@
  *
  * What they are not for goes to the whole path (decide.c), and what finds no slot in the key's
  * first two lines to stint_slot_decide, the long way (stripes.c, settle.c). Striped policies are
- * stripes.c's, several requests as one decide_all.c's. */
+ * stripes.c's, those with overrides filtered.c's, several requests as one decide_all.c's. */
 #include "decide.h"
-#include "overrides.h"
+#include "filtered.h"
 #include "settle.h"
 #include "slot.h"
 #include "stripes.h"
@@ -40,10 +40,6 @@ static bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key ke
 static bool window_hot(const struct policy *policy, uint64_t now, tick_t *end);
 static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, struct found found);
-static bool take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                          uint64_t now, struct stint_verdict *verdict);
-static bool take_unhindered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                            uint64_t now, struct stint_verdict *verdict, tick_t end);
 static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, tick_t end);
 static bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -184,30 +180,7 @@ static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id
 
     now = now_fetching(limiter, found.home, now);
     if (UNLIKELY(!window_hot(&limiter->policies[policy_id], now, &found.end)))
-        return take_filtered(limiter, policy_id, key, now, verdict);
-    return take_home(limiter, policy_id, key, now, verdict, found);
-}
-
-/* One token by a policy with overrides. It has a capacity for the hot path, but no window, so that
- * the filter is asked first. Short, as all other policies that the hot path is not for come by. */
-static NOINLINE bool take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                   uint64_t now, struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-
-    if (atomic_load_relaxed(&policy->hot_capacity) == 0 || /* M10 */
-        GUARD(TAKE_WINDOW, tick_ns(end) - now - 1 >= policy->window))
         return take_other(limiter, policy_id, key, now, verdict);
-    if (GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key)))
-        return stint_take_overridden(limiter, policy_id, key, now, verdict, end);
-    return take_unhindered(limiter, policy_id, key, now, verdict, end);
-}
-
-/* A key that has no override, in the window that ends at `end`. */
-static NOINLINE bool take_unhindered(struct stint_limiter *limiter, uint32_t policy_id,
-                                     stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                     tick_t end) {
-    const struct found found = {.home = home_of(&limiter->table, key), .end = end};
     return take_home(limiter, policy_id, key, now, verdict, found);
 }
 
@@ -255,12 +228,7 @@ static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t polic
     if (decision_begin(&decision, limiter, &request, now, nothing_known) != 0)
         return stint_slot_decide(limiter, &request, now, verdict); /* the policy is gone */
     stint_slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
-    if (UNLIKELY((decision.flags & DECISION_GONE) != 0))
-        return stint_slot_decide(limiter, &request, now, verdict);
-    bool allowed = decision_end(&decision, verdict);
-    if (strikes(&decision))
-        stint_strike(limiter, policy_id, key, decision.now, verdict);
-    return allowed;
+    return stint_decision_settled(&decision, &request, verdict);
 }
 
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */
@@ -303,12 +271,11 @@ static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                        .policy = request->policy,
                                        .cost = request->cost,
                                        .limit = request->limit};
-    return traits_striped(traits)            ? stint_slot_decide(limiter, &same, now, verdict)
-           : (traits & STINT_OVERRIDES) != 0 ? stint_decide_overrides(limiter, &same, now, verdict)
-                                             : stint_decide_policy(limiter, &same, now, verdict);
+    return (traits & TRAITS_APART) != 0 ? stint_decide_apart(limiter, &same, now, verdict)
+                                        : stint_decide_policy(limiter, &same, now, verdict);
 }
 
-/* One token by a policy of one slot a key, which the hot path is not for, or whose hint is of
+/* One token by a policy that is not apart, which the hot path is not for, or whose hint is of
  * another window. */
 static NOINLINE bool take_one(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                               uint64_t now, struct stint_verdict *verdict, uint64_t word) {
@@ -320,9 +287,11 @@ static NOINLINE bool take_one(struct stint_limiter *limiter, uint32_t policy_id,
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                 uint64_t now, struct stint_verdict *verdict) {
     const uint64_t word = policy_traits(&limiter->policies[policy_id]);
+    if ((word & TRAITS_APART) == 0)
+        return take_one(limiter, policy_id, key, now, verdict, word);
     return traits_striped((uint32_t)word)
-               ? stint_stripe_take(limiter, policy_id, key, 1, now, verdict)
-               : take_one(limiter, policy_id, key, now, verdict, word);
+               ? stint_stripe_take(limiter, policy_id, key, now, verdict, word)
+               : stint_take_filtered(limiter, policy_id, key, now, verdict);
 }
 
 static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -331,6 +300,6 @@ static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id
     now = now_fetching(limiter, home_of(&limiter->table, key), now);
     const uint64_t word = policy_traits(&limiter->policies[policy_id]);
     if (traits_striped((uint32_t)word))
-        return stint_stripe_take(limiter, policy_id, key, cost, now, verdict);
+        return stint_stripe_take_cost(limiter, policy_id, key, cost, now, verdict);
     return take_tokens(limiter, &request, now, verdict, word);
 }
