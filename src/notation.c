@@ -341,16 +341,23 @@ enum option {
     OPTION_JITTER,
     OPTION_SHADOW,
     OPTION_SMOOTH,
+    OPTION_IN_FLIGHT,
     OPTION_COUNT_REFUSED,
     OPTIONS
 };
 
 static const char *const option_words[OPTIONS] = {
-    [OPTION_NAME] = "name=",         [OPTION_START] = "start=",
-    [OPTION_CAPACITY] = "capacity=", [OPTION_RESERVE] = "reserve=",
-    [OPTION_STRIPES] = "stripes=",   [OPTION_NEAR] = "near=",
-    [OPTION_JITTER] = "jitter=",     [OPTION_SHADOW] = "shadow",
-    [OPTION_SMOOTH] = "smooth",      [OPTION_COUNT_REFUSED] = "count-refused",
+    [OPTION_NAME] = "name=",
+    [OPTION_START] = "start=",
+    [OPTION_CAPACITY] = "capacity=",
+    [OPTION_RESERVE] = "reserve=",
+    [OPTION_STRIPES] = "stripes=",
+    [OPTION_NEAR] = "near=",
+    [OPTION_JITTER] = "jitter=",
+    [OPTION_SHADOW] = "shadow",
+    [OPTION_SMOOTH] = "smooth",
+    [OPTION_IN_FLIGHT] = "in-flight",
+    [OPTION_COUNT_REFUSED] = "count-refused",
 };
 
 static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
@@ -386,6 +393,9 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
     case OPTION_SMOOTH:
         policy->flags |= STINT_SMOOTH;
         return true;
+    case OPTION_IN_FLIGHT:
+        policy->flags |= STINT_IN_FLIGHT;
+        return true;
     default:
         policy->flags |= STINT_COUNT_REFUSED;
         return true;
@@ -401,7 +411,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy, unsi
     if (option == OPTIONS)
         return refuse(reader, start,
                       "expected name=, start=, capacity=, reserve=, stripes=, near=, "
-                      "jitter=, shadow, smooth or count-refused");
+                      "jitter=, shadow, smooth, in-flight or count-refused");
     if (!read_value(reader, option, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
@@ -530,6 +540,8 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     add_option(&text, " jitter=", policy->jitter, "%");
     if ((policy->flags & STINT_SMOOTH) != 0)
         add_text(&text, " smooth");
+    if ((policy->flags & STINT_IN_FLIGHT) != 0)
+        add_text(&text, " in-flight");
     if ((policy->flags & STINT_SHADOW) != 0)
         add_text(&text, " shadow");
     if ((policy->flags & STINT_COUNT_REFUSED) != 0)

@@ -21,6 +21,7 @@ enum feature {
     PER_KEY,
     FIRST,
     CALENDAR,
+    IN_FLIGHT,
     FEATURES
 };
 
@@ -45,6 +46,7 @@ static const struct {
                                         BIT(SMOOTH) | BIT(START) | BIT(PER_KEY)},
     [CALENDAR] = {"policy.calendar", BIT(CAPACITY_ABOVE) | BIT(MAX_RESERVED) | BIT(STRIPES) |
                                          BIT(SMOOTH) | BIT(PER_KEY) | BIT(FIRST)},
+    [IN_FLIGHT] = {"STINT_IN_FLIGHT", BIT(IN_FLIGHT) - 1}, /* none of those above */
 };
 
 static uint32_t features_of(const struct stint_policy *policy) {
@@ -61,6 +63,7 @@ static uint32_t features_of(const struct stint_policy *policy) {
         [PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
         [FIRST] = (flags & STINT_START_FIRST) != 0,
         [CALENDAR] = policy->calendar != 0,
+        [IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
     };
     uint32_t bits = 0;
 
@@ -84,6 +87,8 @@ static int check_together(const struct stint_policy *policy) {
                                          features[j].name);
     if ((policy->flags & STINT_SMOOTH) != 0 && policy->limit > SMOOTH_MAX)
         return stint_failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
+    if ((policy->flags & STINT_IN_FLIGHT) != 0 && policy->limit > SMOOTH_MAX)
+        return stint_failed(EINVAL, "policy.limit of an in-flight policy must be at most 16,383");
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
@@ -142,7 +147,7 @@ int stint_policy_check(const struct stint_policy *policy) {
     if (error != 0)
         return error;
     if ((policy->flags & ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                     STINT_SMOOTH | STINT_START_FIRST)) != 0)
+                                     STINT_SMOOTH | STINT_START_FIRST | STINT_IN_FLIGHT)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");

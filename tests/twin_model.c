@@ -65,7 +65,11 @@ bool is_valid(const struct stint_policy *policy) {
         return false;
     if (is_smooth(policy))
         return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
-               !count_refused;
+               !count_refused && !is_in_flight(policy);
+    if (is_in_flight(policy))
+        return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
+               !count_refused && !carries(policy) && !is_first(policy) && !is_calendar(policy) &&
+               !(policy->flags & STINT_START_PER_KEY) && policy->start == 0;
     if (is_striped(policy))
         return policy->stripes <= 64 && (policy->stripes & (policy->stripes - 1)) == 0 &&
                policy->stripes <= policy->limit && !count_refused &&
@@ -151,7 +155,7 @@ static struct pair *fewest_used(const struct pair *self, uint64_t now) {
             struct subject s = subject_of(k, p);
             if (s.pair == self || !s.pair->known || free_at(&s) <= now)
                 continue;
-            if (carries(s.policy) || is_smooth(s.policy))
+            if (carries(s.policy) || looks_back(s.policy))
                 return NULL;
             if (!fewest || s.pair->used < fewest->used) {
                 fewest = s.pair;
@@ -178,8 +182,8 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
                                  (s.pair->lowered && s.pair->window > now)))
         return false;
-    /* A count of a smooth window has 14 bits. */
-    if (is_smooth(s.policy) && capacity > 16383)
+    /* A count of two windows has 14 bits for each. */
+    if (looks_back(s.policy) && capacity > 16383)
         return false;
     if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && request->limit)
         return false;
@@ -382,8 +386,8 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
         take_over_own_stripe(s, &v, got);
     if (!fits) {
         v.retry_after = cost > room ? STINT_NEVER
-                        : is_smooth(policy)
-                            ? count_smooth_fits_at(policy, count_of(next), cost, v.capacity) - now
+                        : looks_back(policy)
+                            ? count_fits_at(policy, count_of(next), cost, v.capacity) - now
                             : count_wait(policy, count_of(next), cost, room, now);
         add_jitter(s, &v, got);
         if (cost <= room)
