@@ -419,8 +419,8 @@ enum stint_calendar {
  * the capacity, and debts are paid. A key that was never seen has used nothing.
  *
  * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
- * all. So do all flags of requests, but for STINT_DRAIN and STINT_CHARGE with STINT_IN_FLIGHT, which
- * goes with no other line of the table.
+ * all, and so do all flags of requests. But STINT_IN_FLIGHT goes with nothing of this table, nor
+ * with requests that are STINT_DRAIN or STINT_CHARGE.
  *
  *                          capacity
  *                        below  above  reserved  stripes  refused  smooth  start  per-key  first
@@ -855,15 +855,16 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      size_t groups, uint64_t now, struct stint_verdict *verdicts)
     STINT_NONNULL(1);
 
-/* Gives back tokens that were taken, or charged, for work that was not done; of STINT_IN_FLIGHT, what
- * is held by work that is done.
+/* Gives back tokens that were taken, or charged, for work that was not done; in flight
+ * (STINT_IN_FLIGHT) what was held by work that is done.
  *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
  *           back. If the key is in another window by now, nothing happens (but the last window of a
- *           smooth or in-flight policy still counts, and is given back to). Counted refusals of the key are
- *           forgotten, as they are none of the tokens taken (not once the policy was charged)
+ *           smooth or in-flight policy still counts, and is given back to). Counted refusals of the
+ *           key are forgotten, as they are none of the tokens taken (not once the policy was
+ *           charged)
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -1071,9 +1072,9 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
  * are no key's. Of a calendar policy, whose windows have no one length, w is left out.
  *
- * A STINT_IN_FLIGHT policy says at most how many requests at once, and what is free of that. When
- * what is held is given back nobody knows: so it has neither w nor t, and its refusal no Retry-After
- * of its own. X-RateLimit, which must tell a reset, is of the other verdicts.
+ * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
+ * begin. Nobody knows when others end. So it has neither w nor t; its refusal gives no Retry-After,
+ * but for one that can never fit, which takes it away; and X-RateLimit is of the other verdicts.
  *
  *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
  *     RateLimit: "conns";r=0

@@ -172,8 +172,9 @@ static inline uint64_t count_fade(uint32_t flags, uint64_t window) {
 }
 
 /* ceil(count * left / fade) of the previous window's count, without a division: `reciprocal` is
- * that of the window, which fades in `fade`. Where nothing fades, all of the count. The estimate is never too large, and too small by at most 1 for windows up to
- * 6 days, by 33 for the longest: 2^14 tokens times 2^55 ns of 2^64. So the rest fits in 64 bits. */
+ * that of the window. Where nothing fades (0), it is the whole count. The estimate is never too
+ * large, and too small by at most 1 for windows up to 6 days, by 33 for the longest: 2^14 tokens
+ * times 2^55 ns of 2^64. So the rest fits in 64 bits. */
 static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous, uint64_t left,
                                                               uint64_t fade, uint64_t reciprocal) {
     __extension__ typedef unsigned __int128 wide;

@@ -54,8 +54,8 @@ enum least_used { LEAST, NONE, OWN };
 static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need no
-     * closer look. */
+    /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
+     * no closer look. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;

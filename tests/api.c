@@ -405,7 +405,7 @@ TEST(test_policy_change) {
     policy = old, policy.limit = STINT_LIMIT_MAX + 1;
     assert_no_change(limiter, id, &policy);
     assert_reason("limit");
-    policy = old, policy.flags = 32;
+    policy = old, policy.flags = 1 << 13;
     assert_no_change(limiter, id, &policy);
     assert_reason("flags");
     policy = old, policy.size--;

@@ -888,7 +888,8 @@ static const struct play refund_forgotten = {
 
 /* Two are held since the window before. */
 static const struct play held_fades = {
-    .before = ACTS(takes(2, HELD, KEY), turn(WINDOW + WINDOW / 2)), .thread = ACTS(take(HELD, KEY))};
+    .before = ACTS(takes(2, HELD, KEY), turn(WINDOW + WINDOW / 2)),
+    .thread = ACTS(take(HELD, KEY))};
 
 /* ---- Policies that are replaced -------------------------------------------------------------- */
 
