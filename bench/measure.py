@@ -313,7 +313,8 @@ class Sequence(Work):
     def end(self):
         """What the sequence asked of every key is what it has used."""
         path = self.bed.path
-        # What it was filled with: half a window's share of one token is one (smooth).
+        # What it was filled with: half a window's share of one token is one (smooth),
+        # and in flight it is one, too.
         self.audit(epoch=self.span["epoch"], each=0 if path.leaves_nothing else path.cost,
                    base=path.cost * path.windows, used_up=self.bed.limit + 1)
 
@@ -385,7 +386,7 @@ def timed_fit(row):
         return 10
     if not kind.is_path:
         return LIMIT_MAX
-    return SMOOTH_LIMIT_MAX if kind.path.policy == "smooth" else PATH_FIT
+    return SMOOTH_LIMIT_MAX if kind.path.policy in ("smooth", "in-flight") else PATH_FIT
 
 
 def measure_rows(driver, rows, seconds, cache=0, beside=False, show=lambda part: None):

@@ -373,6 +373,36 @@ enum stint_policy_flags {
      * request begins another, and no two of a key's have a tick in common, whoever is late (A; but
      * for steps of the clock). */
     STINT_START_FIRST = 1 << 4,
+    /* At most `limit` held at once, instead of granted per window: requests under way, connections,
+     * workers. A take holds `cost`, until stint_refund gives it back by the verdict's window: in
+     * any order, by any thread or process. The window is a lease: what nobody gives back, as its
+     * holder died, is forgotten by itself, one to two windows after it was taken. So nothing has to
+     * be cleaned up, and the window must be longer than the work. limit at most 16,383.
+     *   - verdict.used is what is held now, with what this request took; remaining what is free.
+     *   - Work that takes longer than its lease drops out of the count when that ends, between one
+     *     and two windows after its take; its refund then gives back nothing. Until then A holds:
+     *     no more than the limit is held and not forgotten. Long work takes anew in each window,
+     *     before it gives back what it had.
+     *   - The count never falls below 0. But nobody knows whose each hold is: who gives back twice,
+     *     or more than he took, frees another's.
+     *   - retry_after is an upper bound, of one or two windows: by then what is held now is
+     *     forgotten. It is mostly given back long before, so a client may ask again sooner.
+     *   - A caller whose `now` is ahead by a window drops what is held since the window before, as
+     *     if that lease were over; by two windows, all.
+     *   - One that is refused, let through by STINT_SHADOW, or STINT_UNTRACKED holds nothing:
+     *     `granted` is what is to be given back, by the verdict's window.
+     *   - STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST: nobody would hold
+     *     what they take. Give `cost` back in parts, if you like; STINT_PARTIAL holds what is free.
+     *
+     * Ten at once and 100 a minute, for each user:
+     *
+     *     struct stint_request both[2] = {{.key = user, .policy = ten_at_once, .cost = 1},
+     *                                     {.key = user, .policy = per_minute, .cost = 1}};
+     *     if (!stint_decide_all(limiter, both, 2, STINT_NOW, verdicts))
+     *         return refuse(verdicts);     // a refused whole holds nothing
+     *     work();
+     *     stint_refund(limiter, ten_at_once, user, verdicts[0].granted, verdicts[0].window); */
+    STINT_IN_FLIGHT = 1 << 5,
     /* Keys can have limits of their own for a while (stint_override), and be banned (`ban`). It
      * takes a second one of options.max_policies. Not with stripes. */
     STINT_OVERRIDES = 1 << 6,
@@ -394,7 +424,8 @@ enum stint_calendar {
  * the capacity, and debts are paid. A key that was never seen has used nothing.
  *
  * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
- * all, and so do all flags of requests.
+ * all, and so do all flags of requests. But STINT_IN_FLIGHT goes with nothing of this table, nor
+ * with requests that are STINT_DRAIN or STINT_CHARGE.
  *
  *                          capacity
  *                        below  above  reserved  stripes  refused  smooth  start  per-key  first
@@ -428,7 +459,8 @@ struct stint_policy {
                                  * the month (1 .. 28) at this time of day, years in this month,
                                  * too; 0: on the first (of January) at 00:00 there */
     uint32_t flags;             /* STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                 * STINT_SMOOTH | STINT_START_FIRST | STINT_OVERRIDES */
+                                 * STINT_SMOOTH | STINT_START_FIRST | STINT_IN_FLIGHT |
+                                 * STINT_OVERRIDES */
     uint32_t near_limit; /* percent of the capacity, 1 .. 100: verdicts of keys that have used
                           * more are marked STINT_NEAR_LIMIT; 0: off */
     uint32_t jitter;     /* percent of the window, 0 .. 100: retry_after of a refusal is later
@@ -460,7 +492,7 @@ struct stint_policy {
  *     start=per-key                start=first             count-refused
  *     capacity=COUNT               reserve=COUNT           stripes=COUNT
  *     smooth                       near=80%                jitter=10%
- *     shadow                       overrides
+ *     shadow                       in-flight               overrides
  *     ban=10m                      after=COUNT
  *
  * A ban is a number and a unit, and stands for `overrides`, too. `after` goes with it: a key that
@@ -496,9 +528,9 @@ STINT_API STINT_CHECKED int stint_policy_add(struct stint_limiter *limiter,
  * policy is exact from the next window on: until then, a request for one token is granted by any
  * stripe that is below its new share.
  *   policy  name (or empty), window, start, calendar, offset, stripes, STINT_START_PER_KEY,
- *           STINT_START_FIRST and STINT_SMOOTH must be what they are. All else may change, but a
- *           policy that has ever counted refusals cannot come to carry tokens over. For these
- *           stint_policies_apply replaces the policy
+ *           STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT must be what they are. All else may
+ *           change, but a policy that has ever counted refusals cannot come to carry tokens over.
+ *           For these stint_policies_apply replaces the policy
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO. */
 STINT_API int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                                   const struct stint_policy *policy);
@@ -646,8 +678,9 @@ enum stint_verdict_flags {
     /* More than the policy's near_limit percent of the capacity is used. */
     STINT_NEAR_LIMIT = 1 << 5,
     /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
-     * unknown to this version or do not go together, its reserved word is not 0, it is a charge in
-     * a group, or one of a group of more than STINT_ALL_MAX. A bug of the caller's. */
+     * unknown to this version or do not go together, or not with its policy (STINT_IN_FLIGHT), its
+     * reserved word is not 0, it is a charge in a group, or one of a group of more than
+     * STINT_ALL_MAX. A bug of the caller's. */
     STINT_BAD_REQUEST = 1 << 6,
     /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time to
      * the end of the ban, but for a cost that can never fit. With STINT_SHADOW nobody is banned:
@@ -665,7 +698,7 @@ struct stint_verdict {
                          * tokens are reserved, after a charge, after the limit was lowered, where
                          * refusals are counted, and by up to one for each thread that was refused
                          * at the same instant as others, until the slot is next written. Smooth:
-                         * the sum that is compared with the limit */
+                         * the sum that is compared with the limit. In flight: what is held */
     uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
@@ -674,8 +707,9 @@ struct stint_verdict {
     uint64_t reset_after; /* ns to the end of the window */
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
-                      * (and jitter); STINT_NEVER if it is more than can ever fit. Granted: 0, but
-                      * for a reservation the ns to wait before its tokens are there */
+                      * (and jitter), or gave back; STINT_NEVER if it is more than can ever fit.
+                      * Granted: 0, but for a reservation the ns to wait before its tokens are
+                      * there */
     uint64_t reserved[2]; /* 0 */
 };
 
@@ -730,7 +764,7 @@ enum stint_request_flags {
     STINT_PEEK = 1 << 0,
     /* Take what is left if that is less than the cost; refused only if nothing is left. */
     STINT_PARTIAL = 1 << 1,
-    /* If the cost does not fit, refuse it and empty the key. */
+    /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
     /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back. Granted,
      * the caller waits verdict.retry_after before he does the work. */
@@ -749,9 +783,9 @@ enum stint_request_flags {
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
      *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
      *     STINT_UNTRACKED, and allowed.
-     *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE or a limit of the
-     *     request's own (nor does the look take these); and as a part of stint_decide_all or
-     *     stint_decide_groups (which take the look).
+     *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
+     *     request's own, or STINT_IN_FLIGHT (nor does the look take these); and as a part of
+     *     stint_decide_all or stint_decide_groups (which take the look).
      *
      * STINT_PEEK | STINT_CHARGE is the look before a charge. It takes nothing, but it is a
      * decision: it is counted as allowed or refused, and its first refusal in a window is marked
@@ -775,8 +809,8 @@ struct stint_request {
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
-                      * limits of their own: 1 .. 2^28 (smooth: 16,383; striped: the policy's); more
-                      * is taken as that. 0: the policy's */
+                      * limits of their own: 1 .. 2^28 (smooth, in flight: 16,383; striped: the
+                      * policy's); more is taken as that. 0: the policy's */
     uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
                       * others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
@@ -841,14 +875,16 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
                                      size_t groups, uint64_t now, struct stint_verdict *verdicts)
     STINT_NONNULL(1);
 
-/* Gives back tokens that were taken, or charged, for work that was not done.
+/* Gives back tokens that were taken, or charged, for work that was not done; in flight
+ * (STINT_IN_FLIGHT) what was held by work that is done.
  *   policy  the id by which they were taken. If it was replaced, see stint_policies_apply
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
  *           back. If the key is in another window by now, nothing happens (but the last window of a
- *           smooth policy still counts, and is given back to). Counted refusals of the key are
- *           forgotten, as they are none of the tokens taken (not once the policy was charged)
+ *           smooth or in-flight policy still counts, and is given back to). Counted refusals of the
+ *           key are forgotten, as they are none of the tokens taken (not once the policy was
+ *           charged)
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -1104,6 +1140,14 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit
  * unseen. A verdict that is STINT_UNTRACKED is left out of all fields but Retry-After: its numbers
  * are no key's. Of a calendar policy, whose windows have no one length, w is left out.
+ *
+ * A STINT_IN_FLIGHT policy tells how many requests may be under way at once, and how many more may
+ * begin. Nobody knows when others end. So it has neither w nor t; its refusal gives no Retry-After,
+ * but for one that can never fit, which takes it away; and X-RateLimit is of the other verdicts.
+ *
+ *     RateLimit-Policy: "conns";q=10;qu="concurrent-requests"
+ *     RateLimit: "conns";r=0
+ *
  *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
  *   policies  [policies, policies+n): their ids; verdicts likewise
  *   buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be

@@ -3,9 +3,13 @@
  * windows, fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
  *
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
- * `used`; for smooth ones it is two numbers of 14 bits:
+ * `used`; for smooth and in-flight ones (TWO_COUNTS) it is two numbers of 14 bits:
  *
- *     28 | 27 ... 14  previous window | 13 ... 0  this window */
+ *     28 | 27 ... 14  previous window | 13 ... 0  this window
+ *
+ * They differ in how much the previous window weighs. Smooth: the part of it that still overlaps.
+ * In flight: all of it, as what was taken is held until it is given back. What nobody gives back,
+ * as its holder died, is forgotten with the window after its own. */
 #ifndef STINT_CHARGE_H
 #define STINT_CHARGE_H
 
@@ -18,6 +22,9 @@
 
 #define SMOOTH_BITS 14
 #define SMOOTH_MAX  ((UINT64_C(1) << SMOOTH_BITS) - 1)
+
+/* Flags of policies whose count is two: of this window, and of the one before. */
+#define TWO_COUNTS ((uint32_t)(STINT_SMOOTH | STINT_IN_FLIGHT))
 
 /* What becomes of a decision that is a part of another. A caller's flags are never these. */
 enum part_flags {
@@ -85,7 +92,7 @@ static inline void rule_pack(const struct rule *rule, uint64_t words[RULE_WORDS]
 /* Whether a new window may begin with another count than 0. */
 static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
     return rule->capacity > rule->limit || rule->max_reserved > 0 ||
-           (rule->flags & STINT_SMOOTH) != 0;
+           (rule->flags & TWO_COUNTS) != 0;
 }
 
 /* The count with which a window begins, `windows` >= 1 after the one that ended with `count`. */
@@ -93,7 +100,7 @@ static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t coun
                                           uint64_t windows) {
     if (!rule_carries(rule))
         return 0; /* whatever it was: refused requests may have counted */
-    if ((rule->flags & STINT_SMOOTH) != 0)
+    if ((rule->flags & TWO_COUNTS) != 0)
         return windows == 1 ? (count & SMOOTH_MAX) << SMOOTH_BITS : 0;
     /* No overflow: 2^28 tokens, 2^33 windows. */
     uint64_t paid = rule->limit * windows;
@@ -141,6 +148,7 @@ struct terms {
     uint32_t traits;     /* of the policy */
     uint32_t flags;      /* of the request */
     uint64_t window;     /* ns */
+    uint64_t fade;       /* ns in which the previous window's tokens fade (count_fade) */
     uint64_t reciprocal; /* of the window (smooth_share) */
     uint64_t cost;       /* tokens */
     uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
@@ -173,17 +181,24 @@ static inline uint64_t reciprocal_of(uint64_t window) {
     return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
 }
 
-/* ceil(count * left / window) of the previous window's count, without a division: `reciprocal` is
- * that of the window. The estimate is never too large, and too small by at most 1 for windows up to
- * 6 days, by 33 for the longest: 2^14 tokens times 2^55 ns of 2^64. So the rest fits in 64 bits. */
-static NOINLINE __attribute__((unused)) uint64_t
-smooth_share(uint64_t previous, uint64_t left, uint64_t window, uint64_t reciprocal) {
+/* In how many ns, to the end of the window, the tokens of the previous one fade: with a window that
+ * slides, its length. In flight they do not: 0, so that all that may be left is more. */
+static inline uint64_t count_fade(uint32_t flags, uint64_t window) {
+    return GUARD(COUNT_FADE, (flags & STINT_IN_FLIGHT) != 0) ? 0 : window;
+}
+
+/* ceil(count * left / fade) of the previous window's count, without a division: `reciprocal` is
+ * that of the window. Where nothing fades (0), it is the whole count. The estimate is never too
+ * large, and too small by at most 1 for windows up to 6 days, by 33 for the longest: 2^14 tokens
+ * times 2^55 ns of 2^64. So the rest fits in 64 bits. */
+static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous, uint64_t left,
+                                                              uint64_t fade, uint64_t reciprocal) {
     __extension__ typedef unsigned __int128 wide;
-    if (left >= window) /* a late thread's */
+    if (left >= fade) /* a late thread's; in flight: always */
         return previous;
     uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
-    uint64_t rest = previous * left - share * window; /* mod 2^64 */
-    for (; rest >= window; rest -= window)
+    uint64_t rest = previous * left - share * fade; /* mod 2^64 */
+    for (; rest >= fade; rest -= fade)
         share++;
     return share + (rest != 0);
 }
@@ -196,9 +211,9 @@ static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, 
 /* What a count amounts to, `left` ns before the end of its window. */
 static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
                                           uint64_t left) {
-    if (LIKELY((terms->traits & STINT_SMOOTH) == 0))
+    if (LIKELY((terms->traits & TWO_COUNTS) == 0))
         return count;
-    return smooth_share(count >> SMOOTH_BITS & SMOOTH_MAX, left, terms->window, terms->reciprocal) +
+    return smooth_share(count >> SMOOTH_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
            (count & SMOOTH_MAX);
 }
 
@@ -285,16 +300,15 @@ static inline uint64_t wait_windows(const struct terms *terms, const struct rule
 
 /* ns until `room` is enough for the previous window's share, `left` ns before the end of the
  * window. */
-static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left,
-                                  uint64_t window) {
+static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left, uint64_t fade) {
     __extension__ typedef unsigned __int128 wide;
     if (previous <= room)
         return 0;
-    uint64_t enough =
-        (uint64_t)((wide)room * window / previous); /* left, when it is small enough */
+    uint64_t enough = (uint64_t)((wide)room * fade / previous); /* left, when it is small enough */
     return left > enough ? left - enough : 0;
 }
 
+/* In flight this is an upper bound: what is held may be given back before. */
 static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
     uint64_t window = terms->window;
     uint64_t previous = count >> SMOOTH_BITS & SMOOTH_MAX, current = count & SMOOTH_MAX;
@@ -303,8 +317,8 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
         window) /* a late thread's: as if the window had just begun, and what is before that */
         return left - window + wait_smooth(terms, count, window);
     if (current + terms->cost <= terms->capacity)
-        return wait_share(previous, terms->capacity - current - terms->cost, left, window);
-    return left + wait_share(current, terms->capacity - terms->cost, window, window);
+        return wait_share(previous, terms->capacity - current - terms->cost, left, terms->fade);
+    return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
 }
 
 /* The verdict's retry_after, without jitter, after a charge of a request of which `count` is
@@ -319,7 +333,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
                    : 0;
     if (terms->cost > terms->room || (terms->part & PART_BARRED) != 0)
         return STINT_NEVER;
-    if ((rule->flags & STINT_SMOOTH) != 0)
+    if ((rule->flags & TWO_COUNTS) != 0)
         return wait_smooth(terms, charge->count, left);
     /* What drained or counted refusals took has to be paid back, too. */
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));

@@ -99,7 +99,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     const tick_t now = tick_of(telling->now), end = end_of(state_id(state), now);
     const struct decision decision = {
         .policy = &telling->limiter->policies[entry->policy],
-        .terms = {.traits = traits, .window = policy->window, .reciprocal = policy->reciprocal}};
+        .terms = {.traits = traits, .fade = policy->fade, .reciprocal = policy->reciprocal}};
     uint64_t count = count_granted(&decision, state_used(state));
 
     entry->end = tick_ns(end);

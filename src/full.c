@@ -30,10 +30,10 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
         return UINT64_MAX; /* an override: it is never replaced */
     if (UNLIKELY(traits == 0))
         return 0;                              /* of a policy that is gone */
-    if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as smooth ones do */
+    if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as those of two counts do */
         return count;
     struct rule rule = policy_rule(policy);
-    return (rule.flags & STINT_SMOOTH) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
+    return (rule.flags & TWO_COUNTS) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
 }
 
 /* The pattern of the slots of a line among which none has used fewer tokens (UINT64_MAX: no slot
@@ -56,8 +56,8 @@ enum least_used { LEAST, NONE, OWN };
 static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
-    /* Without smooth policies a slot holds as many tokens as it counts. Then most lines need no
-     * closer look. */
+    /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
+     * no closer look. */
     bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;

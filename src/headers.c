@@ -75,13 +75,25 @@ static uint64_t reset_after(const struct stint_verdict *verdict) {
                                                          : verdict->reset_after;
 }
 
-/* The longest wait of the refused. A client that can never be served must not come back. */
-static void add_retry_after(struct text *text, const struct stint_verdict *verdicts, size_t n) {
+/* Whether what a policy counts is given back at times that nobody knows, instead of with a window's
+ * end. */
+static bool is_in_flight(const struct stint_policy *policy) {
+    return (policy->flags & STINT_IN_FLIGHT) != 0;
+}
+
+/* The longest wait of the refused, of which that in flight is no more than a bound. A client that
+ * can never be served must not come back. */
+static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
+                            const uint32_t *policies, const struct stint_verdict *verdicts,
+                            size_t n) {
     uint64_t longest = 0;
     bool refused = false;
 
     for (size_t i = 0; i < n; i++) {
         if (verdicts[i].allowed)
+            continue;
+        const struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        if (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER)
             continue;
         refused = true;
         if (verdicts[i].retry_after > longest)
@@ -103,7 +115,9 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
-        if (policy.calendar == 0) /* else no one length */
+        if (is_in_flight(&policy))
+            add_text(text, ";qu=\"concurrent-requests\"");
+        else if (policy.calendar == 0) /* else no one length */
             add_parameter(text, ";w=", seconds_up(policy.window));
     }
     if (told == 0)
@@ -117,7 +131,8 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
         add_text(text, told++ == 0 ? "RateLimit: " : ", ");
         add_quoted(text, policy.name);
         add_parameter(text, ";r=", verdicts[i].remaining);
-        add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
+        if (!is_in_flight(&policy))
+            add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
     }
     add_text(text, "\r\n");
 }
@@ -148,18 +163,22 @@ size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) {
     return tightest;
 }
 
-/* The X-RateLimit trio. */
+/* The X-RateLimit trio, of the verdicts whose policy has a reset to tell. */
 static void add_legacy(struct text *text, const struct stint_limiter *limiter,
                        const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
+    struct stint_policy policy = STINT_POLICY_INIT;
     size_t tightest = n; /* none yet */
 
-    for (size_t i = 0; i < n; i++)
-        if (is_told(&verdicts[i]) &&
-            (tightest == n || is_tighter(&verdicts[i], &verdicts[tightest])))
-            tightest = i;
+    for (size_t i = 0; i < n; i++) {
+        const struct stint_policy its = stint_policy_told(limiter, policies[i]);
+        if (!is_told(&verdicts[i]) || is_in_flight(&its) ||
+            (tightest != n && !is_tighter(&verdicts[i], &verdicts[tightest])))
+            continue;
+        tightest = i;
+        policy = its;
+    }
     if (tightest == n)
         return;
-    struct stint_policy policy = stint_policy_told(limiter, policies[tightest]);
     const struct stint_verdict *verdict = &verdicts[tightest];
     add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
     add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
@@ -180,6 +199,6 @@ int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uin
         add_draft(&text, limiter, policies, verdicts, n);
     if ((style & STINT_HEADERS_LEGACY) != 0)
         add_legacy(&text, limiter, policies, verdicts, n);
-    add_retry_after(&text, verdicts, n);
+    add_retry_after(&text, limiter, policies, verdicts, n);
     return end_text(&text);
 }

@@ -46,7 +46,7 @@ struct policy {
      * last. */
     _Alignas(CACHE_LINE) uint64_t version;
     uint64_t rules[2][RULE_WORDS];
-    uint64_t reserved; /* 0 */
+    uint64_t fade; /* ns; of the previous window's tokens (count_fade) */
 };
 static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
 
@@ -134,7 +134,7 @@ struct header {
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
     uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
-    uint64_t smooth;      /* a policy is smooth: counts of slots are not tokens */
+    uint64_t smooth;      /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
     uint64_t
         latest_begin; /* no window of a slot begins after this tick (limiter_raise_latest_begin) */
     /* A search of the whole table, some lines at a time, for slots that need latest_begin where it

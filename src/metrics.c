@@ -80,7 +80,7 @@ static const struct {
 };
 
 static const struct family limit_family = {"stint_policy_limit", GAUGE, NULL,
-                                           "Tokens granted per window."};
+                                           "Tokens granted per window, or held at once."};
 static const struct family window_family = {"stint_policy_window_seconds", GAUGE, "seconds",
                                             "Length of a window, where all are alike."};
 static const struct family decisions_family = {

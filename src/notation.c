@@ -349,6 +349,7 @@ enum option {
     OPTION_JITTER,
     OPTION_SHADOW,
     OPTION_SMOOTH,
+    OPTION_IN_FLIGHT,
     OPTION_COUNT_REFUSED,
     OPTION_OVERRIDES,
     OPTION_BAN,
@@ -357,12 +358,19 @@ enum option {
 };
 
 static const char *const option_words[OPTIONS] = {
-    [OPTION_NAME] = "name=",          [OPTION_START] = "start=",
-    [OPTION_CAPACITY] = "capacity=",  [OPTION_RESERVE] = "reserve=",
-    [OPTION_STRIPES] = "stripes=",    [OPTION_NEAR] = "near=",
-    [OPTION_JITTER] = "jitter=",      [OPTION_SHADOW] = "shadow",
-    [OPTION_SMOOTH] = "smooth",       [OPTION_COUNT_REFUSED] = "count-refused",
-    [OPTION_OVERRIDES] = "overrides", [OPTION_BAN] = "ban=",
+    [OPTION_NAME] = "name=",
+    [OPTION_START] = "start=",
+    [OPTION_CAPACITY] = "capacity=",
+    [OPTION_RESERVE] = "reserve=",
+    [OPTION_STRIPES] = "stripes=",
+    [OPTION_NEAR] = "near=",
+    [OPTION_JITTER] = "jitter=",
+    [OPTION_SHADOW] = "shadow",
+    [OPTION_SMOOTH] = "smooth",
+    [OPTION_IN_FLIGHT] = "in-flight",
+    [OPTION_COUNT_REFUSED] = "count-refused",
+    [OPTION_OVERRIDES] = "overrides",
+    [OPTION_BAN] = "ban=",
     [OPTION_AFTER] = "after=",
 };
 
@@ -408,6 +416,9 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
     case OPTION_AFTER:
         return read_number(reader, STINT_BAN_AFTER_MAX, "the windows must be 1 to 65,535",
                            &policy->ban_after);
+    case OPTION_IN_FLIGHT:
+        policy->flags |= STINT_IN_FLIGHT;
+        return true;
     default:
         policy->flags |= STINT_COUNT_REFUSED;
         return true;
@@ -423,7 +434,8 @@ static bool read_option(struct reader *reader, struct stint_policy *policy, unsi
     if (option == OPTIONS)
         return refuse(reader, start,
                       "expected name=, start=, capacity=, reserve=, stripes=, near=, "
-                      "jitter=, ban=, after=, shadow, smooth, overrides or count-refused");
+                      "jitter=, ban=, after=, shadow, smooth, in-flight, overrides or "
+                      "count-refused");
     if (!read_value(reader, option, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
@@ -571,6 +583,8 @@ int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t 
     add_option(&text, " jitter=", policy->jitter, "%");
     if ((policy->flags & STINT_SMOOTH) != 0)
         add_text(&text, " smooth");
+    if ((policy->flags & STINT_IN_FLIGHT) != 0)
+        add_text(&text, " in-flight");
     if ((policy->flags & STINT_SHADOW) != 0)
         add_text(&text, " shadow");
     if ((policy->flags & STINT_COUNT_REFUSED) != 0)

@@ -58,7 +58,7 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
     /* M10: all of these before the rule is stored. */
     atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
-    atomic_raise(&limiter->header->smooth, (rule->flags & STINT_SMOOTH) != 0);
+    atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
     /* M10 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
@@ -80,7 +80,7 @@ static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity)
  * capacity would be carried over, or if the verdict says more. */
 static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
-    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) == 0 &&
+    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
     /* A capacity without a window: for keys alone that have no override (overridden.c). */
@@ -216,8 +216,9 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
         return "policy.start cannot change" REPLACE_IT;
     if (rule.stripes != old_rule.stripes)
         return "policy.stripes cannot change" REPLACE_IT;
-    if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | STINT_SMOOTH)) != 0)
-        return "STINT_START_PER_KEY, STINT_START_FIRST and STINT_SMOOTH cannot change" REPLACE_IT;
+    if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
+        return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
+               "change" REPLACE_IT;
     if (record->refusals_count != 0 && rule_carries(&rule))
         return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
                "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
@@ -263,7 +264,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     made->window = STINT_WINDOW_MAX;
     made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
     made->largest = 0;
-    made->reserved = 0;
+    made->fade = count_fade(0, STINT_WINDOW_MAX);
     INSTANT(INSTANT_SET_UP);
     made->current_end = stint_limiter_hint_first(limiter, made);
     limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
@@ -374,7 +375,7 @@ static void create(struct stint_limiter *limiter, const struct stint_policy *pol
     INSTANT(INSTANT_SET_UP);
     added->reciprocal = reciprocal_of(added->window);
     added->largest = 0;
-    added->reserved = 0;
+    added->fade = count_fade(policy->flags, added->window);
     added->current_end = stint_limiter_hint_first(limiter, added);
     limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
     companion_give(limiter, id, policy, has);
@@ -521,7 +522,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
         policy->reciprocal != reciprocal_of(policy->window))
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
-    if (longest_of(&read) != policy->length)
+    if (longest_of(&read) != policy->length ||
+        policy->fade != count_fade(read.flags, policy->window))
         return false;
     /* A hint that is the end of no window (I7): stripes would never agree on one. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
@@ -542,8 +544,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
 /* Whether a policy has nothing that only later versions know. */
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
-    uint64_t unknown = limiter->policies[id].reserved |
-                       (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
+    uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
                        (record->calendar > STINT_CALENDAR_YEAR);
 
     for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)

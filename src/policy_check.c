@@ -21,6 +21,7 @@ enum feature {
     PER_KEY,
     FIRST,
     CALENDAR,
+    IN_FLIGHT,
     OVERRIDES,
     BAN,
     FEATURES
@@ -47,8 +48,9 @@ static const struct {
                                         BIT(SMOOTH) | BIT(START) | BIT(PER_KEY)},
     [CALENDAR] = {"policy.calendar", BIT(CAPACITY_ABOVE) | BIT(MAX_RESERVED) | BIT(STRIPES) |
                                          BIT(SMOOTH) | BIT(PER_KEY) | BIT(FIRST)},
-    [OVERRIDES] = {"STINT_OVERRIDES", BIT(STRIPES)},
-    [BAN] = {"policy.ban", BIT(STRIPES)},
+    [IN_FLIGHT] = {"STINT_IN_FLIGHT", BIT(IN_FLIGHT) - 1}, /* none of those above */
+    [OVERRIDES] = {"STINT_OVERRIDES", BIT(STRIPES) | BIT(IN_FLIGHT)},
+    [BAN] = {"policy.ban", BIT(STRIPES) | BIT(IN_FLIGHT)},
 };
 
 static uint32_t features_of(const struct stint_policy *policy) {
@@ -65,6 +67,7 @@ static uint32_t features_of(const struct stint_policy *policy) {
         [PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
         [FIRST] = (flags & STINT_START_FIRST) != 0,
         [CALENDAR] = policy->calendar != 0,
+        [IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
         [OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
         [BAN] = policy->ban != 0,
     };
@@ -90,6 +93,8 @@ static int check_together(const struct stint_policy *policy) {
                                          features[j].name);
     if ((policy->flags & STINT_SMOOTH) != 0 && policy->limit > SMOOTH_MAX)
         return stint_failed(EINVAL, "policy.limit of a smooth policy must be at most 16,383");
+    if ((policy->flags & STINT_IN_FLIGHT) != 0 && policy->limit > SMOOTH_MAX)
+        return stint_failed(EINVAL, "policy.limit of an in-flight policy must be at most 16,383");
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
@@ -164,8 +169,9 @@ int stint_policy_check(const struct stint_policy *policy) {
     error = check_window(policy);
     if (error != 0)
         return error;
-    if ((policy->flags & ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY |
-                                     STINT_SMOOTH | STINT_START_FIRST | STINT_OVERRIDES)) != 0)
+    if ((policy->flags &
+         ~(uint32_t)(STINT_COUNT_REFUSED | STINT_SHADOW | STINT_START_PER_KEY | STINT_SMOOTH |
+                     STINT_START_FIRST | STINT_IN_FLIGHT | STINT_OVERRIDES)) != 0)
         return stint_failed(EINVAL, "policy.flags has bits that this version does not know");
     if (policy->near_limit > 100)
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");

@@ -57,6 +57,25 @@ static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, u
                               : line_find(table_next(table, hash, home), tag);
 }
 
+/* Gives back in a slot in which the key's tag was seen, near its home. Returns false if it is not
+ * that simple. */
+static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *slot,
+                                    uint32_t *back) {
+    uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
+    return LIKELY(!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != giving->tag)) &&
+           LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
+}
+
+/* Likewise by a policy of two counts. */
+static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, uint64_t window,
+                                   struct slot *slot, uint32_t *back) {
+    const struct giving giving = {.policy = policy,
+                                  .traits = TWO_COUNTS | TRAIT_CARRIES,
+                                  .tag = tag,
+                                  .id = id_of(tick_of_end(window))};
+    return refund_in(&giving, slot, back);
+}
+
 /* The policy is gone, or was never there. */
 static NOINLINE uint32_t refund_replaced(struct stint_limiter *limiter, uint32_t policy_id,
                                          stint_key key, uint32_t tokens, uint64_t window) {
@@ -76,21 +95,22 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     uint32_t back = tokens;
 
     INSTANT(INSTANT_REFUND);
-    /* Near its home, of one slot, with one count: as ever; else the long way. */
-    if (UNLIKELY(slot == NULL) || (traits & (STINT_SMOOTH | TRAIT_EXISTS)) != TRAIT_EXISTS ||
+    /* Near its home, of one slot, with one count: as ever; with two; else the long way. */
+    if (UNLIKELY(slot == NULL) || (traits & (TWO_COUNTS | TRAIT_EXISTS)) != TRAIT_EXISTS ||
         traits_striped(traits)) {
+        uint32_t of_two = tokens;
         if ((traits & TRAIT_EXISTS) == 0)
             return refund_replaced(limiter, policy_id, key, tokens, window);
-        back = stint_key_refund(limiter, policy_id, key, tokens, window);
+        back = slot != NULL && (traits & TWO_COUNTS) != 0 &&
+                       refund_in_two(policy, tag, window, slot, &of_two)
+                   ? of_two
+                   : stint_key_refund(limiter, policy_id, key, tokens, window);
     } else {
         const struct giving giving = {.policy = policy,
                                       .traits = traits & TRAIT_CARRIES,
                                       .tag = tag,
                                       .id = id_of(tick_of_end(window))};
-        uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
-        if (UNLIKELY(GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag)) ||
-            UNLIKELY(state_pending(state)) ||
-            UNLIKELY(!slot_give_back(&giving, slot, state, &back)))
+        if (UNLIKELY(!refund_in(&giving, slot, &back)))
             back = stint_key_refund(limiter, policy_id, key, tokens, window);
     }
     if (back != 0)

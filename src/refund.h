@@ -6,7 +6,7 @@
 #include "slot.h"
 
 /* Gives tokens back to a key (of a striped policy: to that stripe of it, whose hash `hash` is)
- * while its slot is in the window `id` (smooth: or in the next one). Returns how many. */
+ * while its slot is in the window `id` (two counts: or in the next one). Returns how many. */
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
                            uint32_t stripe, uint64_t id, uint32_t tokens);
 

@@ -202,7 +202,7 @@ static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
         return (traits & TRAIT_CALENDAR) != 0 ? window_of_calendar(decision, hint) : 0;
     const tick_t end = (tick_t)hint;
     /* end > now >= end - length, or the hint is of another window. */
-    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= decision->terms.window)))
+    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= decision->policy->window)))
         return end;
     return window_anew(decision);
 }
@@ -280,6 +280,12 @@ static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
             ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
 }
 
+/* Whether a request of these flags goes with a policy. What a drain and a charge take in flight is
+ * nobody's to give back. */
+static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t traits) {
+    return (traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0;
+}
+
 /* What an instance of the path knows before it begins. These are constants, so the compiler folds
  * what is computed from them. */
 struct known {
@@ -325,6 +331,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     const uint32_t traits = known.traits != 0 ? known.traits : (uint32_t)word;
     if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0))
         return STINT_UNKNOWN_POLICY;
+    if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
+        return STINT_BAD_REQUEST;
     uint64_t capacity = word >> 32;
     const uint64_t override = known.overrides && (traits & STINT_OVERRIDES) != 0 &&
                                       override_possible(&limiter->table, request->key)
@@ -335,7 +343,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     bool own = false;
 
     if (unlike) {
-        uint64_t most = (traits & STINT_SMOOTH) != 0  ? SMOOTH_MAX
+        uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
                         : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
                                                       : capacity;
         /* Of a striped policy, other requests would not know of larger shares. */
@@ -351,6 +359,7 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         .policy_id = request->policy,
         .terms = {.traits = traits,
                   .window = policy->window,
+                  .fade = policy->fade,
                   .reciprocal = policy->reciprocal,
                   .cost = request->cost,
                   .capacity = capacity,
@@ -526,7 +535,7 @@ struct sight {
 static ALWAYS_INLINE uint64_t count_granted(const struct decision *decision, uint64_t count) {
     const struct policy *policy = decision->policy;
     const uint32_t traits = decision->terms.traits, stripes = traits_stripes(traits);
-    if (!GUARDED(COUNT_GRANTED) || (traits & STINT_SMOOTH) != 0)
+    if (!GUARDED(COUNT_GRANTED) || (traits & TWO_COUNTS) != 0)
         return count;                                         /* two counts in one */
     uint64_t largest = atomic_load_relaxed(&policy->largest); /* M11 */
     if (LIKELY(count <= largest) && stripes == 1)
@@ -755,7 +764,8 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
                       .cost = terms->cost,
                       .capacity = terms->capacity,
                       .room = terms->room,
-                      .window = terms->window,
+                      .window = decision->policy->window,
+                      .fade = decision->policy->fade,
                       .flags = terms->flags},
             .charge = {.count = charge->count, .total = charge->total, .fits = charge->fits},
             .hash = decision->hash,
@@ -825,25 +835,26 @@ struct giving {
 };
 
 /* Gives back `back` tokens in a slot of the key that was seen with this state, if that is of their
- * window (smooth: or of the next one). `back` receives how many. Returns false if the slot has
+ * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
  * changed since.
  *
  * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
- * count of that window; under a smooth policy that may be the previous one's. It takes no more than
+ * count of that window; of two counts that may be the previous one's. In flight, too: what is held
+ * since the window before is told by its end, and comes off that count. It takes no more than
  * is there and was granted. A verdict of no slot has no window (0), and nothing is given back by
  * it: by now the key may have a slot, whose tokens are others'. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
-    const bool smooth = (traits & STINT_SMOOTH) != 0;
-    const uint64_t mask = smooth ? SMOOTH_MAX : USED_MASK;
+    const bool two = (traits & TWO_COUNTS) != 0;
+    const uint64_t mask = two ? SMOOTH_MAX : USED_MASK;
     const uint32_t tokens = *back;
-    uint32_t shift = 0; /* which of the two counts of a smooth policy; the only count of others */
+    uint32_t shift = 0; /* which of the two counts; the only one */
 
     *back = 0;
     if (GUARD(REFUND_WINDOW, state_id(state) != giving->id)) {
-        if (!smooth ||
-            ((giving->id + (uint64_t)giving->policy->length) & ID_MASK) != state_id(state))
+        if (!two || GUARD(REFUND_FORGOTTEN, ((giving->id + (uint64_t)giving->policy->length) &
+                                             ID_MASK) != state_id(state)))
             return true;
         shift = SMOOTH_BITS;
     }

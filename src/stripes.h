@@ -10,8 +10,8 @@
 
 #include "slot.h"
 
-/* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of take.c,
- * if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
+/* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of
+ * take.c, if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
 bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                        uint64_t now, struct stint_verdict *verdict, uint64_t word);
 

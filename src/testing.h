@@ -48,6 +48,7 @@ enum stint_test_instant {
     X(FOUND_STATE, "no second look at the state before a refusal")                                 \
     X(KEY_PENDING, "the end of a claim is taken for that of a window of the key's own")            \
     X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
+    X(COUNT_FADE, "what is held in flight since the window before fades")                          \
     X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
     X(COUNT_GRANTED, "refused requests that a fetch-add counted stay counted")                     \
     X(OVERSHOT_CUT, "a refusal leaves what refused requests have added in the slot")               \
@@ -83,6 +84,7 @@ enum stint_test_instant {
     /* Refund */                                                                                   \
     X(REFUND_TAG, "no second look at the tag after the state of a refund")                         \
     X(REFUND_WINDOW, "a refund into another window")                                               \
+    X(REFUND_FORGOTTEN, "two counts: a refund of a window that was forgotten")                     \
     X(REFUND_MOST, "a refund without the minimum of count and limit")                              \
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \

@@ -489,6 +489,29 @@ TEST(test_retry_after) {
     }
 }
 
+/* What is held at once has no reset, and nobody knows when it is given back. */
+TEST(test_in_flight) {
+    const uint32_t policies[] = {add_policy(limiter, "conns", 10, MINUTE, 0, STINT_IN_FLIGHT),
+                                 add_policy(limiter, "permin", 50, MINUTE, 0, 0)};
+    struct stint_verdict verdicts[] = {refused(10, 30 * SECOND, 90 * SECOND),
+                                       granted(50, 8, 12 * SECOND)};
+    assert_text(headers_draft, policies, verdicts, 1,
+                "RateLimit-Policy: \"conns\";q=10;qu=\"concurrent-requests\"\r\n"
+                "RateLimit: \"conns\";r=0\r\n");
+    assert_text(headers_legacy, policies, verdicts, 1, "");
+    assert_text(headers_both, policies, verdicts, 2,
+                "RateLimit-Policy: \"conns\";q=10;qu=\"concurrent-requests\", "
+                "\"permin\";q=50;w=60\r\n"
+                "RateLimit: \"conns\";r=0, \"permin\";r=42;t=12\r\n"
+                "X-RateLimit-Limit: 50\r\nX-RateLimit-Remaining: 42\r\n"
+                "X-RateLimit-Reset: 1704067212\r\n");
+    /* Both refused: the rate tells when to come back. */
+    verdicts[1] = refused(50, 12 * SECOND, 12 * SECOND);
+    assert_text(headers_retry, policies, verdicts, 2, "Retry-After: 12\r\n");
+    verdicts[0].retry_after = STINT_NEVER; /* more than can ever be held */
+    assert_text(headers_retry, policies, verdicts, 2, "");
+}
+
 /* The verdict that the trio speaks of: refused first, then the fewest left, then the latest end. */
 TEST(test_legacy_choice) {
     const uint32_t policies[] = {add_policy(limiter, "a", 100, MINUTE, 0, 0),
@@ -751,6 +774,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_seconds_are_rounded_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_windows, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_retry_after, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_in_flight, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_legacy_choice, set_up, tear_down),
         cmocka_unit_test(test_tightest),
         cmocka_unit_test_setup_teardown(test_any_verdicts_read_back, set_up, tear_down),

@@ -317,13 +317,13 @@ static void pick_request(struct thread *thread, struct call *call) {
     if (random_below(random, 3) == 0)
         return;
     call->kind = DECIDE;
-    if (random_below(random, 3) == 0) {
+    if (random_below(random, 3) == 0 && !is_in_flight(policy)) {
         call->request.flags = STINT_CHARGE | (random_below(random, 2) == 0 ? STINT_PEEK : 0);
         if (random_below(random, 8) == 0) /* more than any count holds */
             call->request.cost = UINT32_MAX - (uint32_t)random_below(random, 2);
         return;
     }
-    call->request.flags = (uint32_t)random_below(random, 16);
+    call->request.flags = (uint32_t)random_below(random, 16) & ~unfit_flags(policy);
     if (policy->max_reserved != 0 && random_below(random, 2) == 0) {
         call->request.flags |= STINT_RESERVE;
         call->request.cost += (uint32_t)random_below(random, policy->max_reserved + 1);
@@ -475,6 +475,11 @@ static struct stint_policy pick_policy(struct random *random, unsigned number) {
     case 3:
         policy.flags |= STINT_SMOOTH;
         break;
+    case 9:
+        policy.flags |= STINT_IN_FLIGHT;
+        policy.start = 0;
+        policy.flags |= random_below(random, 10) == 0 ? STINT_SHADOW : 0;
+        return policy;
     case 4:
         policy.stripes = STRIPES_OF_TEST;
         policy.limit += STRIPES_OF_TEST;
@@ -683,7 +688,7 @@ static uint64_t decided_at(const struct call *call) {
 static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = &h.policies[call->policy];
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
-           call->request.flags == 0 && !is_smooth(policy) && !carries(policy) &&
+           call->request.flags == 0 && !looks_back(policy) && !carries(policy) &&
            policy->near_limit == 0 && !is_calendar(policy) &&
            (policy->flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0;
 }
@@ -774,11 +779,10 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
     verdict.window = node->count.window;
     verdict.reset_after = verdict.window - now;
     if (!fits) {
-        verdict.retry_after =
-            cost > room ? STINT_NEVER
-            : is_smooth(policy)
-                ? count_smooth_fits_at(policy, node->count, cost, verdict.capacity) - now
-                : count_wait(policy, node->count, cost, room, now);
+        verdict.retry_after = cost > room ? STINT_NEVER
+                              : looks_back(policy)
+                                  ? count_fits_at(policy, node->count, cost, verdict.capacity) - now
+                                  : count_wait(policy, node->count, cost, room, now);
         if ((policy->flags & STINT_SHADOW) != 0) {
             verdict.allowed = true;
             verdict.flags |= STINT_SHADOWED;
@@ -850,7 +854,7 @@ static bool answers(const struct call *call, struct stint_verdict expected, uint
 /* Counts above every limit are cut off, if nothing is carried and refusals are not meant to
  * count. */
 static bool is_cut(void) {
-    return !carries(v.policy) && !is_smooth(v.policy) &&
+    return !carries(v.policy) && !looks_back(v.policy) &&
            (v.policy->flags & STINT_COUNT_REFUSED) == 0;
 }
 
@@ -937,13 +941,13 @@ static void stint_decide_absent(unsigned index, const struct node *from, uint64_
 static void refund_known(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     bool now = call->window == from->count.window;
-    bool before = is_smooth(v.policy) && call->window + v.policy->window == from->count.window;
+    bool before = looks_back(v.policy) && call->window + v.policy->window == from->count.window;
 
     for (unsigned choice = 0; choice < v.largest_count[index]; choice++) {
         struct node next = *from;
         uint32_t *count = before ? &next.count.previous : &next.count.used;
         uint64_t held = *count;
-        if (!carries(v.policy) && !is_smooth(v.policy) && held > v.largest[index][choice])
+        if (!carries(v.policy) && !looks_back(v.policy) && held > v.largest[index][choice])
             held = v.largest[index][choice];
         uint32_t back = !now && !before ? 0 : call->tokens < held ? call->tokens : (uint32_t)held;
         if (back != 0)

@@ -43,6 +43,7 @@ enum {
     OWN,
     BY_FIRST,
     MONTH,
+    HELD,
     RULED,
     POLICIES
 };
@@ -66,6 +67,10 @@ static const struct stint_policy policies[POLICIES] = {
                   .window = WINDOW * STINT_TICK_NS,
                   .flags = STINT_START_FIRST},
     [MONTH] = {.name = "month", .limit = 1, .calendar = STINT_CALENDAR_MONTH},
+    [HELD] = {.name = "held",
+              .limit = 2,
+              .window = WINDOW * STINT_TICK_NS,
+              .flags = STINT_IN_FLIGHT},
     /* The last one: its companion has the id behind it. */
     [RULED] = {.name = "ruled",
                .limit = 2,
@@ -259,6 +264,14 @@ static int64_t tokens_in(const struct logged *which) {
     return tokens;
 }
 
+/* What counts in a window: in flight, also what has been held since the one before. */
+static int64_t counted_in(const struct logged *which) {
+    const struct stint_policy *policy = &policies[which->policy];
+    struct logged before = *which;
+    before.verdict.window -= policy->window;
+    return tokens_in(which) + (is_in_flight(policy) ? tokens_in(&before) : 0);
+}
+
 static unsigned first_refusals(const struct logged *which) {
     unsigned count = 0;
     for (unsigned i = 0; i < p.logged; i++)
@@ -315,7 +328,7 @@ static void judge_log(void) {
         expect(logged->verdict.window > logged->now, "H: a window that is over");
         if (policy->max_reserved != 0 || (stats.replaced != 0 && (replaced || logged->key != KEY)))
             continue;
-        int64_t tokens = tokens_in(logged);
+        int64_t tokens = counted_in(logged);
         expect(tokens <= policy->limit, "A: more than the limit in one window");
         if (logged->verdict.allowed || !logged->whole || stats.replaced != 0)
             continue;
@@ -908,6 +921,17 @@ static const struct play refund_window = {
 static const struct play refund_none = {
     .before = ACTS(call(take_before_wrap)), .thread = ACTS(call(refund_by_0))};
 
+/* What was held two windows ago was forgotten. It is given back, and two others are held. */
+static const struct play refund_forgotten = {
+    .before = ACTS(take(HELD, KEY), turn(WINDOW), take(HELD, KEY), turn(2 * WINDOW),
+                   take(HELD, KEY)),
+    .thread = ACTS(refund(HELD, KEY, WINDOW))};
+
+/* Two are held since the window before. */
+static const struct play held_fades = {
+    .before = ACTS(takes(2, HELD, KEY), turn(WINDOW + WINDOW / 2)),
+    .thread = ACTS(take(HELD, KEY))};
+
 /* ---- Policies that are replaced -------------------------------------------------------------- */
 
 /* A refund by the old id finds the new policy's tokens. */
@@ -1038,6 +1062,8 @@ const struct mistake mistakes[] = {
     {"refund without the minimum", WITHOUT(REFUND_MOST), 0, &refund_most},
     {"refund below zero", WITHOUT(REFUND_ZERO), 0, &refund_zero},
     {"refund into another window", WITHOUT(REFUND_WINDOW), 0, &refund_window},
+    {"refund of what was forgotten", WITHOUT(REFUND_FORGOTTEN), 0, &refund_forgotten},
+    {"what is held fades", WITHOUT(COUNT_FADE), 0, &held_fades},
     {"refund of an untracked token", WITHOUT(REFUND_NONE), 0, &refund_none},
     {"refund to the replacement", WITHOUT(REFUND_GONE), 0, &refund_gone},
     {"claim by a policy that is gone", WITHOUT(CLAIM_GONE), 2, &claim_gone},

@@ -20,6 +20,16 @@ static inline bool is_smooth(const struct stint_policy *policy) {
     return policy->flags & STINT_SMOOTH;
 }
 
+/* What was taken is held until it is given back, or until the window after its own ends. */
+static inline bool is_in_flight(const struct stint_policy *policy) {
+    return policy->flags & STINT_IN_FLIGHT;
+}
+
+/* The window before counts, too. */
+static inline bool looks_back(const struct stint_policy *policy) {
+    return is_smooth(policy) || is_in_flight(policy);
+}
+
 static inline bool is_striped(const struct stint_policy *policy) {
     return policy->stripes > 1;
 }
@@ -40,7 +50,7 @@ static inline bool carries(const struct stint_policy *policy) {
 
 /* Most tokens that the count of a key's window holds: STINT_CHARGE stops there. */
 static inline uint32_t count_most(const struct stint_policy *policy) {
-    if (is_smooth(policy))
+    if (looks_back(policy))
         return 16383;
     return carries(policy) ? capacity_of(policy) + policy->max_reserved : STINT_LIMIT_MAX;
 }
@@ -57,6 +67,11 @@ static inline uint64_t sum_or_most(uint64_t base, uint64_t n, uint64_t window) {
 /* A request that takes nothing. */
 static inline bool takes_nothing(const struct stint_request *request) {
     return request->flags & STINT_PEEK;
+}
+
+/* The flags of requests that make no sense with a policy: nobody would hold what they take. */
+static inline uint32_t unfit_flags(const struct stint_policy *policy) {
+    return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
 }
 
 /* One that marks no refusal and is not counted either, as the look before a charge is. */
@@ -136,7 +151,7 @@ static inline uint64_t window_end_at(const struct stint_policy *policy, uint64_t
     return (uint64_t)((int64_t)now - into + window);
 }
 
-/* Tokens used of a key by the end of one of its windows, and of the window before (smooth). */
+/* Tokens used of a key by the end of one of its windows, and of the window before (looks_back). */
 struct count {
     uint32_t used;
     uint32_t previous;
@@ -145,7 +160,7 @@ struct count {
 
 /* The time from which a slot says no more than its absence would. */
 static inline uint64_t count_free_at(const struct stint_policy *policy, struct count count) {
-    if (is_smooth(policy))
+    if (looks_back(policy))
         return count.window + (count.used > 0 ? policy->window : 0);
     if (!carries(policy) || count.used <= policy->limit)
         return count.window;
@@ -162,7 +177,7 @@ static inline struct count count_passed_to(const struct stint_policy *policy, st
         return count;
     return (struct count){
         .used = count.used > paid ? (uint32_t)(count.used - paid) : 0,
-        .previous = is_smooth(policy) && passed == 1 ? count.used : 0,
+        .previous = looks_back(policy) && passed == 1 ? count.used : 0,
         .window = end,
     };
 }
@@ -171,6 +186,8 @@ static inline struct count count_passed_to(const struct stint_policy *policy, st
 static inline uint64_t count_sum(const struct stint_policy *policy, struct count count,
                                  uint64_t now) {
     uint64_t window = policy->window, left = count.window - now;
+    if (is_in_flight(policy))
+        return (uint64_t)count.previous + count.used;
     if (!is_smooth(policy))
         return count.used;
     if (left > window)
@@ -178,10 +195,13 @@ static inline uint64_t count_sum(const struct stint_policy *policy, struct count
     return (uint64_t)(((wide)count.previous * left + window - 1) / window) + count.used;
 }
 
-/* Until when a smooth limit does not let `cost` through, which it can at some time. */
-static inline uint64_t count_smooth_fits_at(const struct stint_policy *policy, struct count count,
-                                            uint32_t cost, uint64_t limit) {
+/* Until when a limit by which the window before counts does not let `cost` through, which it can at
+ * some time, if nothing is given back. */
+static inline uint64_t count_fits_at(const struct stint_policy *policy, struct count count,
+                                     uint32_t cost, uint64_t limit) {
     uint64_t window = policy->window;
+    if (is_in_flight(policy)) /* when what is in the way is forgotten */
+        return count.window + (count.used + (uint64_t)cost <= limit ? 0 : window);
     if (count.used + (uint64_t)cost <= limit)
         return count.window -
                (uint64_t)((wide)(limit - count.used - cost) * window / count.previous);

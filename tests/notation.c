@@ -216,7 +216,7 @@ static void assert_fields(const char *options, uint32_t capacity, uint32_t max_r
 
 TEST(test_options_of_features) {
     const uint32_t smooth = STINT_SMOOTH, per_key = STINT_START_PER_KEY, shadow = STINT_SHADOW,
-                   first = STINT_START_FIRST;
+                   first = STINT_START_FIRST, in_flight = STINT_IN_FLIGHT;
     assert_fields("", 0, 0, 0, 0, 0, 0);
     assert_fields(" capacity=1", 1, 0, 0, 0, 0, 0);
     assert_fields(" capacity=150", 150, 0, 0, 0, 0, 0);
@@ -233,6 +233,8 @@ TEST(test_options_of_features) {
     assert_fields(" Start=First capacity=9 count-refused", 9, 0, 0, first | STINT_COUNT_REFUSED, 0,
                   0);
     assert_fields(" smooth", 0, 0, 0, smooth, 0, 0);
+    assert_fields(" in-flight", 0, 0, 0, in_flight, 0, 0);
+    assert_fields(" near=9% In-Flight jitter=7% shadow", 0, 0, 0, in_flight | shadow, 9, 7);
     assert_fields(" near=80%", 0, 0, 0, 0, 80, 0);
     assert_fields(" near=1%", 0, 0, 0, 0, 1, 0);
     assert_fields(" near=100%", 0, 0, 0, 0, 100, 0);
@@ -325,6 +327,10 @@ TEST(test_options_of_features_wrong) {
         {"smooth=1", 6},
         {"smoothly", 6},
         {"smooth smooth", 7},
+        {"in-flight=1", 9},
+        {"in-flights", 9},
+        {"in-fligh", 0},
+        {"in-flight in-flight", 10},
         {"near", 0},
         {"near=", 5},
         {"near=80", 7},
@@ -370,6 +376,15 @@ TEST(test_options_of_features_wrong) {
         "capacity=200 start=first",
         "reserve=5 start=first",
         "smooth start=first",
+        "in-flight smooth",
+        "in-flight count-refused",
+        "in-flight capacity=20",
+        "in-flight capacity=200",
+        "in-flight reserve=5",
+        "in-flight stripes=2",
+        "in-flight start=2024-01-01T00:00:05Z",
+        "in-flight start=per-key",
+        "in-flight start=first",
         "stripes=4 count-refused",
         "stripes=3",
         "capacity=268435456 reserve=1",
@@ -389,6 +404,8 @@ TEST(test_options_of_features_wrong) {
     struct stint_policy policy = STINT_POLICY_INIT;
     assert_int_equal(stint_policy_parse(text, &policy, NULL), -EINVAL);
     assert_int_equal(stint_policy_parse("16383/minute smooth", &policy, NULL), 0);
+    assert_int_equal(stint_policy_parse("16384/minute in-flight", &policy, NULL), -EINVAL);
+    assert_int_equal(stint_policy_parse("16383/minute in-flight", &policy, NULL), 0);
     assert_int_equal(stint_policy_parse("63/minute stripes=64", &policy, NULL), -EINVAL);
     assert_int_equal(stint_policy_parse("64/minute stripes=64", &policy, NULL), 0);
 }
@@ -665,6 +682,7 @@ TEST(test_calendar) {
         "5/month reserve=6",
         "5/month stripes=2",
         "5/month smooth",
+        "5/month in-flight",
     };
     for (size_t i = 0; i < sizeof contradictions / sizeof contradictions[0]; i++) {
         struct stint_policy policy = STINT_POLICY_INIT;
@@ -687,6 +705,7 @@ TEST(test_prefixes) {
         "10000 per month shadow start=2024-01-28T05:00:00.25-11:30",
         "7/year start=2024-01-28 shadow near=5%",
         "7/s start=first shadow near=5%",
+        "7/s in-flight shadow near=5%",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(parse(texts[i]).flags & STINT_SHADOW, STINT_SHADOW);
@@ -770,8 +789,10 @@ TEST(test_round_trip) {
             break;
         case 1:
             policy.flags &= ~(uint32_t)STINT_COUNT_REFUSED;
-            policy.flags |= STINT_SMOOTH;
+            policy.flags |= below(2) ? STINT_SMOOTH : STINT_IN_FLIGHT;
             policy.limit = policy.limit % 16383 + 1;
+            if ((policy.flags & STINT_IN_FLIGHT) != 0)
+                policy.start = 0;
             break;
         case 2:
             policy.flags &= ~(uint32_t)STINT_COUNT_REFUSED;
@@ -780,7 +801,7 @@ TEST(test_round_trip) {
             break;
         }
         bool plain = policy.capacity == 0 && policy.max_reserved == 0 && policy.stripes == 0 &&
-                     (policy.flags & STINT_SMOOTH) == 0;
+                     (policy.flags & (STINT_SMOOTH | STINT_IN_FLIGHT)) == 0;
         if (plain && below(2)) {
             if (below(2)) {
                 policy.flags |= STINT_START_FIRST;
@@ -792,7 +813,7 @@ TEST(test_round_trip) {
                 policy.start =
                     (int64_t)(365 * DAY + below(28 * DAY / STINT_TICK_NS) * STINT_TICK_NS);
             }
-        } else if (policy.stripes == 0 && below(3) == 0) {
+        } else if (policy.stripes == 0 && (policy.flags & STINT_IN_FLIGHT) == 0 && below(3) == 0) {
             policy.flags |= STINT_START_PER_KEY;
             policy.start = 0;
         }

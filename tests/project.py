@@ -446,7 +446,7 @@ class Readme(Case):
                     self.assertEqual(after, "text")
                     self.assertEqual(without_times(printed), without_times(text))
                 programs += 1
-        self.assertEqual(programs, 6)
+        self.assertEqual(programs, 7)
 
     def test_examples_in_cxx(self):
         """Those of README.md are C++20, the first C++11."""

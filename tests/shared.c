@@ -329,6 +329,7 @@ TEST(test_damaged_table) {
         {policy + offsetof(struct policy, rules) + 24 + 15, 0x7f, "policy 0"}, /* jitter */
         {policy + offsetof(struct policy, rules) + 24 + 18, 0x70, "policy 0"}, /* stripes */
         {policy + offsetof(struct policy, reciprocal), 0x01, "policy 0"},
+        {policy + offsetof(struct policy, fade), 0x01, "policy 0"},
         {record + offsetof(struct policy_record, calendar), STINT_CALENDAR_MONTH, "policy 0"},
         {record + offsetof(struct policy_record, offset), 0x01, "policy 0"},
         {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
@@ -362,7 +363,6 @@ TEST(test_damaged_table) {
         unsigned char known;
         const char *reason;
     } later[] = {
-        {policy + offsetof(struct policy, reserved), 8, 0, "policy 0 of the table has"},
         {record + offsetof(struct policy_record, flags), 4, RECORD_UNNAMED | RECORD_COMPANION,
          "policy 0 of the table"},
         {record + offsetof(struct policy_record, calendar), 4,

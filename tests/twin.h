@@ -36,9 +36,9 @@ struct pair {
     bool refused;      /* it had its first refusal in this window */
     bool lowered;      /* striped: the limit was lowered in this window, or changed after more was
                         * charged: some stripes may be above their share, others below */
-    uint32_t used;     /* tokens; smooth: of this window; striped: of all stripes */
+    uint32_t used;     /* tokens; smooth, in flight: of this window; striped: of all stripes */
     uint32_t taken;    /* of the last request's tokens: as many as the count held */
-    uint32_t previous; /* smooth: tokens of the window before */
+    uint32_t previous; /* smooth, in flight: tokens of the window before */
     uint64_t window;   /* its end, ns */
     uint64_t doubt_end; /* unsure: until when, ns */
 };

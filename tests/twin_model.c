@@ -83,7 +83,11 @@ bool is_valid(const struct stint_policy *policy) {
         return false;
     if (is_smooth(policy))
         return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
-               !count_refused;
+               !count_refused && !is_in_flight(policy);
+    if (is_in_flight(policy))
+        return policy->limit <= 16383 && policy->capacity == 0 && !is_striped(policy) &&
+               !count_refused && !carries(policy) && !is_first(policy) && !is_calendar(policy) &&
+               !(policy->flags & STINT_START_PER_KEY) && policy->start == 0;
     if (is_striped(policy))
         return policy->stripes <= 64 && (policy->stripes & (policy->stripes - 1)) == 0 &&
                policy->stripes <= policy->limit && !count_refused &&
@@ -169,7 +173,7 @@ static struct pair *fewest_used(const struct pair *self, uint64_t now) {
             struct subject s = subject_of(k, p);
             if (s.pair == self || !s.pair->known || free_at(&s) <= now)
                 continue;
-            if (carries(s.policy) || is_smooth(s.policy))
+            if (carries(s.policy) || looks_back(s.policy))
                 return NULL;
             if (!fewest || s.pair->used < fewest->used) {
                 fewest = s.pair;
@@ -210,15 +214,15 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
                                  (s.pair->lowered && s.pair->window > now)))
         return false;
-    /* A count of a smooth window has 14 bits. */
-    if (is_smooth(s.policy) && capacity > 16383)
+    /* A count of two windows has 14 bits for each. */
+    if (looks_back(s.policy) && capacity > 16383)
         return false;
     if ((uint64_t)own_capacity(request) + s.policy->max_reserved > STINT_LIMIT_MAX &&
         request->limit)
         return false;
     if ((uint64_t)capacity + s.policy->max_reserved > STINT_LIMIT_MAX && capacity < STINT_LIMIT_MAX)
         return false;
-    if (is_smooth(s.policy) && own_capacity(request) > 16383)
+    if (looks_back(s.policy) && own_capacity(request) > 16383)
         return false;
     if (s.pair->known) {
         bool anew = starts_anew(&s, now);
@@ -369,9 +373,8 @@ static uint64_t wait_in(const struct subject *s, const struct pair *next, uint32
         return STINT_NEVER;
     if (sum + cost <= room)
         return 0;
-    return is_smooth(s->policy)
-               ? count_smooth_fits_at(s->policy, count_of(next), cost, capacity) - now
-               : count_wait(s->policy, count_of(next), cost, room, now);
+    return looks_back(s->policy) ? count_fits_at(s->policy, count_of(next), cost, capacity) - now
+                                 : count_wait(s->policy, count_of(next), cost, room, now);
 }
 
 /* What a request gets of a key in the state `next`, and its effect on that. */

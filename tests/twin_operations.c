@@ -59,6 +59,7 @@ static struct stint_request pick_request(uint32_t *key) {
         request.limit = 0;
         request.flags = STINT_CHARGE | (once_in(2) ? STINT_PEEK : 0);
     }
+    request.flags &= ~unfit_flags(policy);
     return request;
 }
 
@@ -219,6 +220,7 @@ static bool pick_whole(struct whole *whole, size_t more) {
             whole->keys[i] = whole->keys[0];
             request->key = whole->requests[0].key;
             request->policy = whole->requests[0].policy;
+            request->flags &= ~unfit_flags(&m.policies[request->policy]);
         }
         bool refusal_takes = (request->flags & STINT_DRAIN) ||
                              (m.policies[request->policy].flags & STINT_COUNT_REFUSED);
@@ -320,7 +322,9 @@ static void do_bad_request(void) {
     uint32_t key;
     struct stint_request request = pick_request(&key);
     static const uint32_t together[] = {STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE};
-    if (once_in(2))
+    if (is_in_flight(&m.policies[request.policy]) && once_in(2))
+        request.flags |= once_in(2) ? STINT_DRAIN : STINT_CHARGE;
+    else if (once_in(2))
         request.flags |= STINT_CHARGE | together[below(3)];
     else
         request.flags |= UINT32_C(1) << (5 + below(27));
@@ -361,7 +365,7 @@ static void do_refund(void) {
 
     /* More than the capacity is used by refusals, unless it is a debt. */
     bool now = pair->known && window == pair->window;
-    bool before = pair->known && is_smooth(s.policy) && window + s.policy->window == pair->window;
+    bool before = pair->known && looks_back(s.policy) && window + s.policy->window == pair->window;
     uint32_t *count = before ? &pair->previous : &pair->used;
     uint32_t most = refundable(&s, *count), back = 0;
     if (now || before)
@@ -445,7 +449,7 @@ static void do_change(void) {
         policy.limit = STINT_LIMIT_MAX - (uint32_t)below(2);
     else
         policy.limit = (uint32_t)below(20) + 1;
-    if (once_in(2) && !is_smooth(&old) && !is_striped(&old)) {
+    if (once_in(2) && !looks_back(&old) && !is_striped(&old)) {
         if (once_in(2))
             policy.capacity = (uint32_t)below((uint64_t)capacity_of(&policy) * 3);
         if (once_in(2))
@@ -574,7 +578,7 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
         policy.near_limit = (uint32_t)below(100) + 1;
     if (once_in(4))
         policy.jitter = (uint32_t)below(100) + 1;
-    switch (below(6)) {
+    switch (below(7)) {
     case 0:
         policy.capacity = (uint32_t)below(limit * 4) + 1;
         break;
@@ -592,6 +596,11 @@ static struct stint_policy pick_policy(const char *name, uint32_t most_stripes) 
         if (policy.limit < policy.stripes)
             policy.limit += policy.stripes;
         break;
+    case 4:
+        policy.flags |= STINT_IN_FLIGHT;
+        policy.start = 0;
+        assert_true(is_valid(&policy));
+        return policy;
     default:
         if (once_in(3))
             policy.flags |= STINT_COUNT_REFUSED;
@@ -684,7 +693,7 @@ void start_round(void) {
     }
     /* Last, so that companions have the ids behind. */
     for (uint32_t p = 0; m.ruled_is_placed && p < m.policy_count; p++) {
-        if (is_striped(&m.policies[p]) || once_in(2))
+        if (is_striped(&m.policies[p]) || (m.policies[p].flags & STINT_IN_FLIGHT) || once_in(2))
             continue;
         m.policies[p].flags |= STINT_OVERRIDES;
         change_made(limiter, p, &m.policies[p]);

@@ -561,6 +561,7 @@ enum feature {
     OWN,
     BY_FIRST,
     CALENDAR,
+    HELD,
     SHADOW,
     NEARLY,
     JITTER,
@@ -591,6 +592,7 @@ static const struct {
     [CALENDAR] = {"policy.calendar",
                   X(ABOVE) | X(RESERVED) | X(STRIPES) | X(SLIDING) | X(OWN) | X(BY_FIRST),
                   {.calendar = STINT_CALENDAR_MONTH}},
+    [HELD] = {"STINT_IN_FLIGHT", X(HELD) - 1, {.flags = STINT_IN_FLIGHT}},
     [SHADOW] = {"STINT_SHADOW", 0, {.flags = STINT_SHADOW}},
     [NEARLY] = {"policy.near_limit", 0, {.near_limit = 50}},
     [JITTER] = {"policy.jitter", 0, {.jitter = 10}},
@@ -619,6 +621,8 @@ static void check_works(struct stint_limiter *limiter, uint32_t id, const char *
         const stint_key key = number_key(limiter, flags);
         bool bad = (flags & STINT_CHARGE) != 0 &&
                    (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
+        if (is_in_flight(&policy)) /* nobody would hold it */
+            bad |= (flags & (STINT_CHARGE | STINT_DRAIN)) != 0;
         struct stint_verdict v = ask(limiter, id, key, capacity, flags);
         struct stint_request asked = {.policy = id, .cost = capacity, .flags = flags};
         uint32_t granted = bad || takes_nothing(&asked) ? 0 : capacity;

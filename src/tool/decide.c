@@ -13,6 +13,7 @@ struct decision {
     uint32_t policy;
     stint_key key;
     char name[STINT_NAME_SIZE]; /* of the policy */
+    bool in_flight;             /* the policy counts what is held */
     struct stint_verdict verdict;
 };
 
@@ -70,15 +71,16 @@ static void print_text(const struct decision *decision) {
                verdict->allowed ? "allowed" : "refused");
         return;
     }
-    printf("%s: %s of %s used", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
-           grouped(b, verdict->capacity));
+    printf("%s: %s of %s %s", verdict->allowed ? "allowed" : "refused", grouped(a, verdict->used),
+           grouped(b, verdict->capacity), decision->in_flight ? "held" : "used");
     if ((verdict->flags & STINT_SHADOWED) != 0)
         printf(", the policy is a shadow and would have refused it");
     if (!verdict->allowed && verdict->retry_after == STINT_NEVER)
         printf(", and the cost is more than can ever fit");
     else if (!verdict->allowed)
-        printf(", try again in %s", span_text(span, verdict->retry_after));
-    else
+        printf(", try again in %s%s", decision->in_flight ? "at most " : "",
+               span_text(span, verdict->retry_after));
+    else if (!decision->in_flight) /* those are forgotten one by one */
         printf(", anew in %s", span_text(span, verdict->reset_after));
     putchar('\n');
 }
@@ -114,6 +116,7 @@ static int begin(struct decision *decision, const struct arguments *arguments, e
         code = attach_key(arguments, decision->limiter, &decision->key);
     if (code == EXIT_GOOD && stint_policy_get(decision->limiter, decision->policy, &policy) == 0)
         memcpy(decision->name, policy.name, sizeof(decision->name));
+    decision->in_flight = (policy.flags & STINT_IN_FLIGHT) != 0;
     if (code != EXIT_GOOD)
         stint_close(decision->limiter);
     return code;
@@ -169,12 +172,25 @@ int tool_peek(const struct arguments *arguments) {
     return end(&decision, decision.verdict.allowed ? 0 : 1);
 }
 
+#define HELD_BY_NOBODY                                                                             \
+    "a charge does not go with an in-flight policy: nobody would hold what it takes"
+
 int tool_charge(const struct arguments *arguments) {
+    struct stint_policy policy = STINT_POLICY_INIT;
     struct decision decision;
+
+    /* Before it is added. */
+    if (stint_policy_parse(arguments->policy, &policy, NULL) == 0 &&
+        (policy.flags & STINT_IN_FLIGHT) != 0)
+        return failure(arguments, HELD_BY_NOBODY);
     int code = begin(&decision, arguments, ADDS);
 
     if (code != EXIT_GOOD)
         return code;
+    if (decision.in_flight) {
+        stint_close(decision.limiter);
+        return failure(arguments, HELD_BY_NOBODY);
+    }
     decide(&decision, STINT_CHARGE, arguments->cost);
     return end(&decision,
                (decision.verdict.flags & STINT_UNTRACKED) == 0 ? EXIT_GOOD : EXIT_FAILED);

@@ -113,6 +113,11 @@ static int parse_options(struct replay *replay, int argc, char **argv) {
         case LIMIT:
             if (stint_policy_parse(optarg, &policy, &wrong) != 0)
                 return notation_error(command, "--limit", optarg, wrong);
+            if ((policy.flags & STINT_IN_FLIGHT) != 0)
+                return usage_error(command,
+                                   "--limit '%s': a log does not tell how long each request was in "
+                                   "flight",
+                                   optarg);
             replay->limits[replay->limit_count++] = optarg;
             break;
         case KEY:

@@ -40,7 +40,7 @@ static struct given read_policy(struct input *input) {
         policy.limit &= STINT_LIMIT_MAX - 1;
         policy.capacity &= STINT_LIMIT_MAX - 1;
         policy.max_reserved &= STINT_LIMIT_MAX - 1;
-        policy.flags &= 31 | STINT_OVERRIDES;
+        policy.flags &= 63 | STINT_OVERRIDES;
         policy.near_limit &= 63;
         policy.jitter &= 63;
     }
@@ -120,6 +120,7 @@ struct response {
     const char *told[POLICIES]; /* by what clients know them */
     uint32_t ids[POLICIES];
     bool calendar[POLICIES]; /* there is no one length of its windows to be told */
+    bool in_flight[POLICIES];
     struct stint_verdict verdicts[POLICIES];
     size_t n;
 };
@@ -142,6 +143,8 @@ static void expect_retry_after(const char *at, const struct response *response) 
 
     for (size_t i = 0; i < response->n; i++) {
         const struct stint_verdict *verdict = &response->verdicts[i];
+        if (response->in_flight[i] && verdict->retry_after != STINT_NEVER)
+            continue;
         refused |= !verdict->allowed;
         if (!verdict->allowed && verdict->retry_after > longest)
             longest = verdict->retry_after;
@@ -174,7 +177,9 @@ static void check_headers(const struct response *response) {
         expect_quoted(&at, response->told[i]);
         expect_text(&at, ";q=");
         expect_number(&at);
-        if (response->calendar[i])
+        if (response->in_flight[i])
+            expect_text(&at, ";qu=\"concurrent-requests\"");
+        if (response->calendar[i] || response->in_flight[i])
             continue;
         expect_text(&at, ";w=");
         assert(expect_number(&at) >= 1);
@@ -187,6 +192,8 @@ static void check_headers(const struct response *response) {
         expect_quoted(&at, response->told[i]);
         expect_text(&at, ";r=");
         assert(expect_number(&at) == response->verdicts[i].remaining);
+        if (response->in_flight[i])
+            continue;
         expect_text(&at, ";t=");
         assert(expect_number(&at) == seconds_up(told_after(&response->verdicts[i])));
     }
@@ -202,7 +209,7 @@ static void check_headers_legacy(const struct response *response) {
 
     bool told = false;
     for (size_t i = 0; i < response->n; i++)
-        told |= (response->verdicts[i].flags & STINT_UNTRACKED) == 0;
+        told |= (response->verdicts[i].flags & STINT_UNTRACKED) == 0 && !response->in_flight[i];
     if (told) {
         expect_text(&at, "X-RateLimit-Limit: ");
         expect_number(&at);
@@ -355,6 +362,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         response.ids[n] = (uint32_t)id;
         response.calendar[n] = got[n].calendar != 0;
+        response.in_flight[n] = (got[n].flags & STINT_IN_FLIGHT) != 0;
         response.verdicts[n] = read_verdict(&input);
         /* To one policy's rule from another's: either that, or nothing changes. */
         struct stint_policy after = STINT_POLICY_INIT, *first = &got[0];

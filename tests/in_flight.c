@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
+ * and forgotten by itself if nobody does. */
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "script.h"
+#include "team.h"
+
+/* ---- Case by case ---------------------------------------------------------------------------- */
+
+#define HOLDS STINT_IN_FLIGHT
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"in flight: held, given back, held again",
+     policy(W, .limit = 3, .flags = HOLDS), {
+        ok(T0, 1, 0, 0, 0, 3, 1, 1, E),
+        ok(T0 + SECOND, 2, 0, 0, 0, 3, 3, 2, E),
+        no(T0 + 2 * SECOND, 1, 0, 0, FIRST, 3, 3, E, 118 * SECOND),
+        no(T0 + 2 * SECOND, 1, 0, 0, 0, 3, 3, E, 118 * SECOND),
+        refund(1, E, 1),
+        ok(T0 + 2 * SECOND, 1, 0, 0, 0, 3, 3, 1, E),
+        refund(2, E, 2),
+        ok(T0 + 3 * SECOND, 2, 0, 0, 0, 3, 3, 2, E),
+        no(T0 + 3 * SECOND, 1, 0, 0, 0, 3, 3, E, 117 * SECOND),
+        refund(3, E, 3),
+        refund(1, E, 0),
+        ok(T0 + 3 * SECOND, 0, 0, PEEK, 0, 3, 0, 0, E),
+        ok(T0 + 4 * SECOND, 3, 0, 0, 0, 3, 3, 3, E)}},
+    {"in flight: all of it counts until the end of the next window, and nothing after that",
+     policy(W, .limit = 3, .flags = HOLDS), {
+        ok(T0, 2, 0, 0, 0, 3, 2, 2, E),
+        ok(E, 0, 0, PEEK, 0, 3, 2, 0, E2),
+        ok(E2 - 1, 0, 0, PEEK, 0, 3, 2, 0, E2),
+        ok(E2 - 1, 1, 0, 0, 0, 3, 3, 1, E2),
+        no(E2 - 1, 1, 0, 0, FIRST, 3, 3, E2, 1),
+        ok(E2, 0, 0, PEEK, 0, 3, 1, 0, E2 + W),
+        ok(E2, 2, 0, 0, 0, 3, 3, 2, E2 + W),
+        refund(2, E, 0),
+        no(E2, 1, 0, 0, FIRST, 3, 3, E2 + W, 60 * SECOND),
+        ok(E2 + 3 * W, 3, 0, 0, 0, 3, 3, 3, E2 + 4 * W),
+        ok(E2 + 20 * W, 3, 0, 0, 0, 3, 3, 3, E2 + 21 * W)}},
+    {"in flight: given back to the window in which it was taken, in any order",
+     policy(W, .limit = 5, .flags = HOLDS), {
+        ok(T0, 3, 0, 0, 0, 5, 3, 3, E),
+        ok(E, 2, 0, 0, 0, 5, 5, 2, E2),
+        refund(1, E, 1),
+        refund(9, E2, 2),
+        ok(E, 0, 0, PEEK, 0, 5, 2, 0, E2),
+        refund(9, E, 2),
+        refund(1, E, 0),
+        refund(1, E2, 0),
+        refund(1, T0, 0),
+        refund(1, 0, 0),
+        ok(E, 5, 0, 0, 0, 5, 5, 5, E2)}},
+    {"in flight: the wait is for what is in the way to be forgotten",
+     policy(W, .limit = 5, .flags = HOLDS), {
+        ok(T0, 3, 0, 0, 0, 5, 3, 3, E),
+        ok(E + 10 * SECOND, 2, 0, 0, 0, 5, 5, 2, E2),
+        no(E + 10 * SECOND, 3, 0, 0, FIRST, 5, 5, E2, 50 * SECOND),
+        no(E + 10 * SECOND, 4, 0, 0, 0, 5, 5, E2, 110 * SECOND),
+        no(E + 10 * SECOND, 6, 0, 0, 0, 5, 5, E2, STINT_NEVER),
+        ok(E2, 3, 0, 0, 0, 5, 5, 3, E2 + W)}},
+    {"in flight: PARTIAL, PEEK, RESERVE, a limit of this call's own",
+     policy(W, .limit = 5, .flags = HOLDS), {
+        ok(T0, 3, 0, 0, 0, 5, 3, 3, E),
+        ok(T0, 4, 0, PARTIAL, 0, 5, 5, 2, E),
+        no(T0, 4, 0, PARTIAL, FIRST, 5, 5, E, 120 * SECOND),
+        no(T0, 1, 0, PEEK, 0, 5, 5, E, 120 * SECOND),
+        no(T0, 1, 0, RESERVE, 0, 5, 5, E, 120 * SECOND),
+        ok(T0, 1, 6, 0, 0, 6, 6, 1, E),
+        no(T0, 0, 0, 0, 0, 5, 6, E, 120 * SECOND),
+        refund(2, E, 2),
+        no(T0, 1, 4, 0, 0, 4, 4, E, 120 * SECOND),
+        ok(T0, 16383 - 4, 99999, 0, 0, 16383, 16383, 16383 - 4, E),
+        ok(E, 0, 16383, PEEK, 0, 16383, 16383, 0, E2),
+        refund(16383, E, 16383)}},
+    {"in flight: a limit that is changed",
+     policy(W, .limit = 4, .flags = HOLDS), {
+        ok(T0, 4, 0, 0, 0, 4, 4, 4, E),
+        change(2, 0, 0),
+        no(T0, 1, 0, 0, FIRST, 2, 4, E, 120 * SECOND),
+        refund(2, E, 2),
+        no(E, 1, 0, 0, FIRST, 2, 2, E2, 60 * SECOND),
+        refund(1, E, 1),
+        ok(E, 1, 0, 0, 0, 2, 2, 1, E2),
+        change(6, 0, 0),
+        ok(E, 4, 0, 0, 0, 6, 6, 4, E2)}},
+    {"in flight: SHADOW holds nothing of what it would have refused",
+     policy(W, .limit = 2, .flags = HOLDS | STINT_SHADOW), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        wait(T0, 1, 0, FIRST | SHADOWED, 2, 2, 0, E, 120 * SECOND),
+        refund(1, E, 1),
+        ok(T0, 1, 0, 0, 0, 2, 2, 1, E)}},
+    {"in flight: near the limit",
+     policy(W, .limit = 10, .near_limit = 50, .flags = HOLDS), {
+        ok(T0, 5, 0, 0, 0, 10, 5, 5, E),
+        ok(E, 1, 0, 0, NEAR, 10, 6, 1, E2),
+        refund(1, E, 1),
+        ok(E, 0, 0, PEEK, 0, 10, 5, 0, E2)}},
+    {"in flight: a late caller holds in the window that has begun",
+     policy(W, .limit = 3, .flags = HOLDS), {
+        ok(T0, 1, 0, 0, 0, 3, 1, 1, E),
+        ok(E, 1, 0, 0, 0, 3, 2, 1, E2),
+        ok(E - 10 * SECOND, 1, 0, 0, 0, 3, 3, 1, E2),
+        no(E - 10 * SECOND, 1, 0, 0, FIRST, 3, 3, E2, 70 * SECOND),
+        refund(1, E, 1),
+        refund(2, E2, 2),
+        ok(E, 0, 0, PEEK, 0, 3, 0, 0, E2)}},
+    {"in flight: reset frees all",
+     policy(W, .limit = 3, .flags = HOLDS), {
+        ok(T0, 1, 0, 0, 0, 3, 1, 1, E),
+        ok(E, 2, 0, 0, 0, 3, 3, 2, E2),
+        reset(),
+        refund(1, E, 0),
+        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
+    {"in flight: the largest limit, the longest lease",
+     policy(366 * DAY, .limit = 16383, .flags = HOLDS), {
+        ok(0 * T0 + 366 * DAY, 16383, 0, 0, 0, 16383, 16383, 16383, 732 * DAY),
+        no(732 * DAY, 1, 0, 0, FIRST, 16383, 16383, 1098 * DAY, 366 * DAY),
+        no(732 * DAY, 16383, 0, 0, 0, 16383, 16383, 1098 * DAY, 366 * DAY),
+        ok(1098 * DAY, 16383, 0, 0, 0, 16383, 16383, 16383, 1464 * DAY)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+    print_message("%zu scripts, %zu verdicts\n", sizeof scripts / sizeof scripts[0], verdicts);
+}
+
+/* What nobody would hold is refused. */
+TEST(test_bad_requests) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
+    static const uint32_t bad[] = {DRAIN, CHARGE, LOOK, DRAIN | PEEK, DRAIN | PARTIAL};
+    const struct stint_verdict expected = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    const size_t kinds = sizeof bad / sizeof bad[0];
+    test_time = T0;
+    for (size_t i = 0; i < kinds; i++) {
+        struct stint_verdict got = ask(limiter, id, 7, 1, bad[i]), parts[2];
+        assert_verdict(&got, &expected, __LINE__);
+        const struct stint_request whole[2] = {
+            {.key = 7, .policy = id, .cost = 1},
+            {.key = 7, .policy = id, .cost = 1, .flags = bad[i]}};
+        assert_false(stint_decide_all(limiter, whole, 2, T0, parts));
+        assert_verdict(&parts[1], &expected, __LINE__);
+    }
+    assert_int_equal(used_of(limiter, id, 7), 0);
+    assert_int_equal(get_stats(limiter).bad_requests, 2 * kinds);
+    assert_int_equal(get_policy_stats(limiter, id).charged, 0);
+    stint_close(limiter);
+}
+
+/* ---- Beside a rate --------------------------------------------------------------------------- */
+
+static uint32_t held, rate; /* ids */
+
+static bool both(struct stint_limiter *limiter, stint_key key, struct stint_verdict got[2]) {
+    const struct stint_request requests[2] = {{.key = key, .policy = held, .cost = 1},
+                                              {.key = key, .policy = rate, .cost = 1}};
+    return stint_decide_all(limiter, requests, 2, test_time, got);
+}
+
+TEST(test_two_at_once_and_four_a_minute) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_verdict got[4][2], more[2];
+    held = add_policy(limiter, "held", 2, MINUTE, 0, STINT_IN_FLIGHT);
+    rate = add_policy(limiter, "rate", 4, MINUTE, 0, 0);
+    test_time = T0;
+    assert_true(both(limiter, 7, got[0]) && both(limiter, 7, got[1]));
+    assert_false(both(limiter, 7, more));
+    assert_false(more[0].allowed);
+    assert_true(more[1].allowed); /* and took nothing */
+    assert_int_equal(used_of(limiter, rate, 7), 2);
+    for (int i = 2; i < 4; i++) {
+        assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
+        assert_true(both(limiter, 7, got[i]));
+    }
+    assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
+    assert_false(both(limiter, 7, more)); /* the rate's: it holds nothing */
+    assert_true(more[0].allowed && !more[1].allowed);
+    assert_int_equal(more[0].granted, 0);
+    assert_int_equal(used_of(limiter, held, 7), 1);
+    assert_int_equal(used_of(limiter, rate, 7), 4);
+
+    /* A whole that was not done is given back as one. */
+    const struct stint_request requests[2] = {{.key = 7, .policy = held, .cost = 1},
+                                              {.key = 7, .policy = rate, .cost = 1}};
+    assert_true(stint_refund_all(limiter, requests, got[3], 2) == 2);
+    assert_int_equal(used_of(limiter, held, 7), 0);
+    assert_int_equal(used_of(limiter, rate, 7), 3);
+    assert_int_equal(get_policy_stats(limiter, held).refunded, 4);
+
+    /* Parts of one key are judged one after the other; groups likewise. */
+    const struct stint_request three[3] = {{.key = 9, .policy = held, .cost = 1},
+                                           {.key = 9, .policy = held, .cost = 1},
+                                           {.key = 9, .policy = held, .cost = 1}};
+    static const size_t ends[] = {2, 3};
+    struct stint_verdict parts[3];
+    assert_false(stint_decide_all(limiter, three, 3, test_time, parts));
+    assert_int_equal(used_of(limiter, held, 9), 0);
+    assert_int_equal(stint_decide_groups(limiter, three, ends, 2, test_time, parts), 1);
+    assert_true(parts[0].allowed && parts[1].allowed && !parts[2].allowed);
+    test_time += MINUTE; /* its lease is over, and it is held all the same */
+    assert_false(stint_decide_all(limiter, three, 1, test_time, parts));
+    stint_close(limiter);
+}
+
+/* ---- What is told of it ---------------------------------------------------------------------- */
+
+static bool tell(void *context, const struct stint_entry *entry) {
+    *(uint64_t *)context += entry->used;
+    return true;
+}
+
+TEST(test_told) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "held", 5, MINUTE, 0, STINT_IN_FLIGHT);
+    uint64_t used = 0;
+    test_time = T0;
+    (void)ask(limiter, id, 7, 2, 0);
+    test_time += MINUTE;
+    (void)ask(limiter, id, 7, 1, 0);
+    assert_int_equal(stint_each(limiter, tell, &used), 0);
+    assert_int_equal(used, 3);
+    test_time += 2 * MINUTE - 1;
+    used = 0;
+    assert_int_equal(stint_each(limiter, tell, &used), 0);
+    assert_int_equal(used, 1);
+    assert_int_equal(get_stats(limiter).live, 1);
+    test_time++;
+    assert_int_equal(stint_each(limiter, tell, &used), 0);
+    assert_int_equal(used, 1); /* none more */
+    assert_int_equal(get_stats(limiter).live, 0);
+    stint_close(limiter);
+}
+
+/* A full table holds nothing for a key without a slot, and its verdict gives nothing back. */
+TEST(test_full_table) {
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
+    test_time = T0;
+    for (stint_key key = 1; key <= 4; key++)
+        assert_true(ask(limiter, id, key << 8, 1, 0).window == T0 + MINUTE);
+    for (int i = 0; i < 9; i++) {
+        struct stint_verdict verdict = ask(limiter, id, 5 << 8, 1, 0);
+        assert_true(verdict.allowed && (verdict.flags & STINT_UNTRACKED) != 0);
+        assert_int_equal(stint_refund(limiter, id, 5 << 8, verdict.granted, verdict.window), 0);
+    }
+    /* What is held is live until the end of the next window. */
+    test_time += 2 * MINUTE - 1;
+    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) != 0);
+    test_time++;
+    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) == 0);
+    stint_close(limiter);
+}
+
+/* ---- What cannot be told apart --------------------------------------------------------------- */
+
+/* Nobody knows whose a hold is, so who gives back twice frees another's. */
+TEST(test_given_back_twice) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "held", 2, MINUTE, 0, STINT_IN_FLIGHT);
+    test_time = T0;
+    (void)ask(limiter, id, 7, 2, 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
+    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
+    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 0);
+    assert_int_equal(ask(limiter, id, 7, 2, 0).granted, 2);
+    stint_close(limiter);
+}
+
+/* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
+TEST(test_ahead) {
+    for (uint64_t windows = 0; windows <= 2; windows++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        uint32_t id = add_policy(limiter, "held", 9, 10 * SECOND, 0, STINT_IN_FLIGHT);
+        test_time = T0;
+        (void)ask(limiter, id, 7, 2, 0);
+        test_time += 10 * SECOND;
+        (void)ask(limiter, id, 7, 3, 0);
+        assert_true(stint_take(limiter, id, 7, 1, test_time + windows * 10 * SECOND, NULL));
+        assert_int_equal(used_of(limiter, id, 7), windows == 0 ? 6 : windows == 1 ? 4 : 1);
+        stint_close(limiter);
+    }
+}
+
+TEST(test_what_cannot_change) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, STINT_IN_FLIGHT), other;
+    struct stint_policy policy = make_policy("p", 5, MINUTE, 0, 0);
+    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "STINT_IN_FLIGHT"));
+    policy.flags = STINT_SMOOTH;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
+    policy.flags = STINT_IN_FLIGHT | STINT_SHADOW;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+
+    /* It is replaced. What was held by the old one is not given back to the new one. */
+    test_time = T0;
+    struct stint_verdict verdict = ask(limiter, id, 7, 5, 0);
+    assert_int_equal(stint_policies_apply(limiter, "4/30s in-flight name=p", 0, NULL, NULL, NULL),
+                     0);
+    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
+    assert_true(other != id);
+    assert_int_equal(ask(limiter, id, 7, 4, 0).granted, 4);
+    assert_int_equal(stint_refund(limiter, id, 7, 5, verdict.window), 0);
+    assert_int_equal(used_of(limiter, other, 7), 4);
+    stint_close(limiter);
+}
+
+/* ---- Threads and processes ------------------------------------------------------------------- */
+
+enum { LIMIT = 3, ROUNDS = 20000 };
+
+struct crowd {
+    struct stint_limiter *limiter;
+    uint32_t id;
+    int64_t inside, most, turned_away; /* of all threads */
+};
+
+static void hold_and_release(unsigned member, void *shared) {
+    struct crowd *crowd = shared;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct stint_verdict verdict;
+        const uint32_t cost = 1 + (member + i) % 2;
+        if (!stint_take(crowd->limiter, crowd->id, 7, cost, STINT_NOW, &verdict)) {
+            __atomic_add_fetch(&crowd->turned_away, 1, __ATOMIC_SEQ_CST);
+            continue;
+        }
+        int64_t inside = __atomic_add_fetch(&crowd->inside, cost, __ATOMIC_SEQ_CST);
+        int64_t most = __atomic_load_n(&crowd->most, __ATOMIC_SEQ_CST);
+        while (inside > most && !__atomic_compare_exchange_n(&crowd->most, &most, inside, false,
+                                                             __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            ;
+        __atomic_sub_fetch(&crowd->inside, cost, __ATOMIC_SEQ_CST);
+        assert_int_equal(stint_refund(crowd->limiter, crowd->id, 7, cost, verdict.window), cost);
+    }
+}
+
+TEST(test_threads) {
+    struct crowd crowd = {.limiter = open_anywhere(100)};
+    crowd.id = add_policy(crowd.limiter, "held", LIMIT, HOUR, 0, STINT_IN_FLIGHT);
+    set_time(EPOCH);
+    lose_cores(true);
+    run_team(hold_and_release, &crowd);
+    lose_cores(false);
+    print_message("%d at most were in at once, %d were turned away\n", (int)crowd.most,
+                  (int)crowd.turned_away);
+    assert_true(crowd.most >= 1 && crowd.most <= LIMIT);
+    assert_int_equal(used_of(crowd.limiter, crowd.id, 7), 0);
+    stint_close(crowd.limiter);
+}
+
+/* What two processes have in common, beside the table. */
+struct common {
+    uint64_t windows[2]; /* of what the parent, and the child, hold */
+    struct stint_limiter *limiter;
+};
+
+static struct stint_limiter *open_shared_memory(void) {
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter;
+    size_t size = stint_memory_size(&options);
+    if (stint_open_in(&options, shared_memory(size), size, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    return limiter;
+}
+
+static int child_status(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+/* Each of two processes gives back what the other holds. */
+TEST(test_processes_release_each_other) {
+    struct stint_limiter *limiter = open_shared_memory();
+    struct common *common = shared_memory(sizeof *common);
+    uint32_t id = add_policy(limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
+    test_time = T0;
+    common->windows[0] = ask(limiter, id, 7, 2, 0).window;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct stint_verdict verdict;
+        bool good = stint_refund(limiter, id, 7, 2, common->windows[0]) == 2;
+        test_time += MINUTE;
+        good = good && stint_take(limiter, id, 7, LIMIT, STINT_NOW, &verdict);
+        common->windows[1] = verdict.window;
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(child_status(child), 0);
+    test_time += MINUTE;
+    assert_false(ask(limiter, id, 7, 1, 0).allowed);
+    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[0]), 0);
+    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[1]), LIMIT);
+    assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
+    stint_close(limiter);
+}
+
+static uint64_t steps_left;
+
+static void die_at_step(const void *word) {
+    (void)word;
+    if (steps_left-- == 0)
+        (void)raise(SIGKILL);
+}
+
+/* A process dies before each of its atomic operations while it holds, or is about to, or gives
+ * back. What it held counts no longer than two windows. */
+TEST(test_deaths) {
+    enum { MOST_STEPS = 1000 };
+    unsigned deaths = 0;
+    for (int between = 0; between < 2; between++) { /* a window begins between take and refund */
+        bool died = true;
+        for (uint64_t step = 0; died && step < MOST_STEPS; step++) {
+            struct stint_limiter *limiter = open_shared_memory();
+            uint32_t id = add_policy(limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
+            test_time = T0;
+            struct stint_verdict mine = ask(limiter, id, 7, 1, 0);
+            pid_t child = fork();
+            assert_true(child >= 0);
+            if (child == 0) {
+                struct stint_verdict verdict;
+                steps_left = step;
+                stint_test_step = die_at_step;
+                (void)stint_take(limiter, id, 7, 2, STINT_NOW, &verdict);
+                if (between)
+                    test_time += MINUTE;
+                (void)stint_take(limiter, id, 8, 1, STINT_NOW, NULL);
+                (void)stint_refund(limiter, id, 7, 2, verdict.window);
+                _exit(0);
+            }
+            died = WIFSIGNALED(child_status(child));
+            deaths += died;
+            test_time = T0 + (between ? MINUTE : 0);
+            uint32_t used = used_of(limiter, id, 7);
+            assert_true(used == 1 || used == LIMIT);
+            if (!died)
+                assert_int_equal(used, 1);
+            assert_int_equal(ask(limiter, id, 7, LIMIT, PARTIAL).granted, LIMIT - used);
+            assert_int_equal(stint_refund(limiter, id, 7, 1, mine.window), 1);
+            /* Nobody gives the rest back. */
+            test_time += 2 * MINUTE;
+            assert_int_equal(used_of(limiter, id, 7), 0);
+            assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
+            stint_close(limiter);
+        }
+        assert_false(died);
+    }
+    print_message("%u deaths\n", deaths);
+    assert_true(deaths > 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_two_at_once_and_four_a_minute),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_full_table),
+        cmocka_unit_test(test_given_back_twice),
+        cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_what_cannot_change),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_processes_release_each_other),
+        cmocka_unit_test(test_deaths),
+    };
+    return cmocka_run_group_tests_name("in_flight", tests, NULL, NULL);
+}
