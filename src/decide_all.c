@@ -208,7 +208,6 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      const struct stint_request *request, uint64_t now,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
     struct part *part = &parts[n];
-    struct decision decision;
     struct plain plain;
 
     if (plain_see(limiter, request, now, &plain) && part_of_slot(parts, n, plain.slot) == NULL) {
@@ -216,6 +215,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
         plain_tell(limiter, request->policy, now, &plain, verdict);
         return true;
     }
+    struct decision decision = {0};
     *part = (struct part){.how = PART_LONG};
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
         return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * One token by a policy with overrides. */
+ * One token by a policy with overrides, where it is not take.c's. */
 #ifndef STINT_FILTERED_H
 #define STINT_FILTERED_H
 
@@ -8,8 +8,7 @@
 
 #include <stint.h>
 
-/* What take.c does by a plain policy, by one that may be plain but for its overrides. `now` is no
- * STINT_NOW. */
+/* `now` is no STINT_NOW. */
 bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                          uint64_t now, struct stint_verdict *verdict);
 

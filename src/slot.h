@@ -472,23 +472,6 @@ static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag)
     }
 }
 
-/* The override that is in force of a key that may have one, which is mostly in its home line: the
- * state of its slot; 0: there is none. */
-static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
-                                          uint64_t hash, struct line *home, uint64_t now) {
-    const uint64_t tag = table_tag(&limiter->table, hash, limiter_companion(limiter, policy_id));
-    const struct slot *slot = line_find(home, tag);
-
-    if (LIKELY(slot != NULL)) {
-        const tick_t tick = tick_of(now);
-        const uint64_t state = override_in(slot, tag);
-        const uint64_t left = (state_id(state) - id_of(tick)) & ID_MASK;
-        if (LIKELY((state & STATE_REFUSED) != 0) && LIKELY(left - 1 < COMPANION_LENGTH))
-            return state;
-    }
-    return stint_override_seen(limiter, policy_id, hash, now);
-}
-
 /* Fetches the line after a home line, whose miss would stop the processor. It goes to the
  * second-level cache only: the first-level cache has few misses under way at once, and out of cache
  * a decision takes 2 ns less so. */

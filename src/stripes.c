@@ -42,12 +42,6 @@ static struct decision stripe_decision(const struct decision *whole, uint32_t st
 
 /* ---- The thread's own stripe ----------------------------------------------------------------- */
 
-/* What a fetch-add has returned of a slot. */
-struct added {
-    struct slot *slot;
-    uint64_t state;
-};
-
 /* A fetch-add on the own stripe met another window, or no room. Returns whether it took a token all
  * the same. `end` is that of the window in which it was to count, and receives the end of the one
  * in which it did. */
@@ -107,7 +101,7 @@ static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
         uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
-            if (!own_added(limiter, policy_id, key, now, (struct added){slot, added}, &end))
+            if (!own_added(limiter, policy_id, key, now, (struct added){slot, window, added}, &end))
                 return own_left(limiter, policy_id, key, cost, now, verdict);
             used = state_used(added) + 1;
         }
@@ -121,14 +115,15 @@ static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
     return decision_end(&whole, verdict);
 }
 
-bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint64_t now, struct stint_verdict *verdict, uint64_t word) {
+NOINLINE bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                                uint64_t now, struct stint_verdict *verdict, uint64_t word) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     return own_take(limiter, &request, now, verdict, word);
 }
 
-bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                            uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id,
+                                     stint_key key, uint32_t cost, uint64_t now,
+                                     struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
     return own_take(limiter, &request, now, verdict, policy_traits(&limiter->policies[policy_id]));
 }
@@ -408,11 +403,17 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
     }
 }
 
-bool stint_decision_settled(struct decision *decision, const struct stint_request *request,
-                            struct stint_verdict *verdict) {
-    return UNLIKELY((decision->flags & DECISION_GONE) != 0)
-               ? stint_slot_decide(decision->limiter, request, decision->now, verdict)
-               : settled_end(decision, verdict);
+NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict, const struct added *added) {
+    struct decision decision;
+
+    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
+        return stint_slot_decide(limiter, request, now, verdict); /* the policy is gone */
+    stint_slot_settle_added(&decision, added->slot, added->seen, added->state);
+    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
+               ? stint_slot_decide(limiter, request, now, verdict)
+               : settled_end(&decision, verdict);
 }
 
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,

@@ -24,9 +24,18 @@ bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, s
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
                            struct stint_verdict *verdict);
 
-/* The end of a decision that was settled by other steps. Likewise, if the policy is gone. */
-bool stint_decision_settled(struct decision *decision, const struct stint_request *request,
-                            struct stint_verdict *verdict);
+/* What a fetch-add for one token has returned of a slot that was seen in the window of `seen`. */
+struct added {
+    struct slot *slot;
+    uint64_t seen;
+    uint64_t state;
+};
+
+/* The rest of a request for one token whose fetch-add met another window, or no room: others were
+ * faster. */
+bool stint_slot_decide_added(struct stint_limiter *limiter, const struct stint_request *request,
+                             uint64_t now, struct stint_verdict *verdict,
+                             const struct added *added);
 
 /* The long way of a request from its beginning to its verdict: where the path of take.c leaves. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,

@@ -33,7 +33,6 @@ struct found {
     struct line *home;
     tick_t end; /* of the window of now */
     struct slot *slot;
-    uint64_t added; /* what a fetch-add has returned */
 };
 static bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
                  struct stint_verdict *verdict);
@@ -43,11 +42,9 @@ static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, tick_t end);
 static bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint64_t now, struct stint_verdict *verdict);
+                       uint64_t now, struct stint_verdict *verdict, const struct policy *policy);
 static bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                          uint64_t now, struct stint_verdict *verdict, const struct found *found);
-static bool take_overshot(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                          uint64_t now, struct stint_verdict *verdict, const struct found *found);
 static bool take_tokens(struct stint_limiter *limiter, const struct stint_request *request,
                         uint64_t now, struct stint_verdict *verdict, uint64_t word);
 static bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -131,15 +128,16 @@ static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy
     uint64_t state = atomic_load_acquire(&found.slot->state); /* M1: then the tag again (M2) */
     if (UNLIKELY(GUARD(TAKE_ROOM, state - window >= capacity)) ||
         UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&found.slot->tag, tag)))) {
-        const struct found left = {found.home, found.end, found.slot, 0};
+        const struct found left = {found.home, found.end, found.slot};
         return take_settled(limiter, policy_id, key, now, verdict, &left);
     }
     INSTANT(INSTANT_LOADED);
     uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1); /* M2, M3 */
     uint64_t used = added - window + 1;
     if (UNLIKELY(GUARD(TAKE_ADDED, used - 1 >= capacity))) {
-        const struct found left = {found.home, found.end, found.slot, added};
-        return take_overshot(limiter, policy_id, key, now, verdict, &left);
+        const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
+        const struct added overshot = {found.slot, window, added};
+        return stint_slot_decide_added(limiter, &request, now, verdict, &overshot);
     }
     struct decision decision = plain_decision(limiter, policy_id, now, found.end, capacity);
     decision.charge = (struct charge){used, used, used, 1, true};
@@ -153,6 +151,15 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
     uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
+}
+
+/* Likewise, for a key that has no override, by a policy that is hot but for its overrides. That has
+ * a capacity for the hot path, but no window. */
+static ALWAYS_INLINE bool window_filtered(const struct policy *policy, uint64_t now, tick_t end,
+                                          const struct table *table, stint_key key) {
+    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
+           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window) &&
+           !GUARD(OVERRIDE_SEEN, override_possible(table, key));
 }
 
 /* Step 3. */
@@ -176,11 +183,13 @@ static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter,
 
 static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                uint64_t now, struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
     struct found found = {.home = home_of(&limiter->table, key)};
 
     now = now_fetching(limiter, found.home, now);
-    if (UNLIKELY(!window_hot(&limiter->policies[policy_id], now, &found.end)))
-        return take_other(limiter, policy_id, key, now, verdict);
+    if (UNLIKELY(!window_hot(policy, now, &found.end)) &&
+        !window_filtered(policy, now, found.end, &limiter->table, key))
+        return take_other(limiter, policy_id, key, now, verdict, policy);
     return take_home(limiter, policy_id, key, now, verdict, found);
 }
 
@@ -192,7 +201,7 @@ static NOINLINE bool take_next(struct stint_limiter *limiter, uint32_t policy_id
     struct slot *slot = line_find(table_next(table, key, home_of(table, key)), tag);
 
     if (slot != NULL)
-        return take_in(limiter, policy_id, key, now, verdict, (struct found){NULL, end, slot, 0});
+        return take_in(limiter, policy_id, key, now, verdict, (struct found){NULL, end, slot});
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     return stint_slot_decide(limiter, &request, now, verdict);
 }
@@ -201,7 +210,8 @@ static NOINLINE bool take_next(struct stint_limiter *limiter, uint32_t policy_id
 static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                                   uint64_t now, struct stint_verdict *verdict,
                                   const struct found *found) {
-    uint64_t traits = policy_traits(&limiter->policies[policy_id]);
+    const struct policy *policy = &limiter->policies[policy_id];
+    uint64_t traits = policy_traits(policy);
     struct decision decision = plain_decision(limiter, policy_id, now, found->end, traits >> 32);
     struct sight sight;
     bool allowed;
@@ -215,20 +225,7 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
         if (LIKELY(slot_finish(&decision, &sight, verdict, &allowed)))
             return allowed;
     }
-    return take_other(limiter, policy_id, key, now, verdict);
-}
-
-/* The fetch-add met another window, or no room: others were faster. */
-static NOINLINE bool take_overshot(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                   uint64_t now, struct stint_verdict *verdict,
-                                   const struct found *found) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    struct decision decision;
-
-    if (decision_begin(&decision, limiter, &request, now, nothing_known) != 0)
-        return stint_slot_decide(limiter, &request, now, verdict); /* the policy is gone */
-    stint_slot_settle_added(&decision, found->slot, state_of(found->end, 0), found->added);
-    return stint_decision_settled(&decision, &request, verdict);
+    return take_other(limiter, policy_id, key, now, verdict, policy);
 }
 
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */
@@ -285,8 +282,9 @@ static NOINLINE bool take_one(struct stint_limiter *limiter, uint32_t policy_id,
 
 /* Likewise, by any such policy. All arguments stay in their registers. */
 static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                uint64_t now, struct stint_verdict *verdict) {
-    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
+                                uint64_t now, struct stint_verdict *verdict,
+                                const struct policy *policy) {
+    const uint64_t word = policy_traits(policy);
     if ((word & TRAITS_APART) == 0)
         return take_one(limiter, policy_id, key, now, verdict, word);
     return traits_striped((uint32_t)word)
