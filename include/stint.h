@@ -1027,6 +1027,10 @@ enum stint_entry_flags {
      * so is one that has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key:
      * `used` is what that slot holds. */
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
+    /* This is no count: the key has another limit (stint_override) until `end`, which is `limit`. */
+    STINT_ENTRY_OVERRIDE = 1 << 3,
+    /* Likewise; it is a ban (stint_policy.ban). */
+    STINT_ENTRY_BAN = 1 << 4,
 };
 
 /* A key that has used tokens of a policy, or owes them, or was refused. */
@@ -1041,12 +1045,14 @@ struct stint_entry {
                             * known. Valid during the callback */
     uint32_t label_length;    /* bytes, at most STINT_LABEL_SIZE */
     uint32_t refused_windows; /* how often stint_label named the key; 0: no label is known */
-    uint64_t reserved[4];     /* 0 */
+    uint64_t limit;           /* of STINT_ENTRY_OVERRIDE: 0: refused everything; 2^28: never */
+    uint64_t reserved[3];     /* 0 */
 };
 
 /* Tells of every live key of the table, by each of its policies, in no order. What others do
  * meanwhile is seen or not; a key that stays where it is is told once. Windows that are over are
- * left out, unless they leave a debt. Of a striped key the slots are added up, and told last.
+ * left out, unless they leave a debt. Of a striped key the slots are added up, and told last. An
+ * override is told by itself, whether the key has used anything or not.
  *   callback  is given `context` and an entry, which is valid until it returns; returns false to
  *             stop. It may call any function that decides
  * Returns 0; -EINVAL, -ENOMEM (56 bytes are taken meanwhile for each slot of a striped key).

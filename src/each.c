@@ -139,6 +139,22 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
 /* What becomes of the whole after one slot. */
 enum told { GO_ON, STOP, NO_MEMORY };
 
+/* A companion's slot. */
+static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
+                               struct stint_entry *entry) {
+    struct override_told told;
+
+    if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
+        told.strikes != 0)
+        return GO_ON;
+    entry->policy = told.policy_id;
+    entry->limit = told.limit;
+    entry->end = told.until;
+    entry->flags = STINT_ENTRY_OVERRIDE | (told.set ? 0 : STINT_ENTRY_BAN) |
+                   (telling->whole ? 0 : STINT_ENTRY_KEY_PART);
+    return entry_tell(telling, entry) ? GO_ON : STOP;
+}
+
 static enum told slot_each(struct telling *telling, uint64_t line, const struct slot *slot) {
     const struct stint_limiter *limiter = telling->limiter;
     const struct table *table = &limiter->table;
@@ -151,7 +167,9 @@ static enum told slot_each(struct telling *telling, uint64_t line, const struct 
     struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
     const struct policy *policy = limiter_policy(limiter, entry.policy);
     const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
-    if ((traits & TRAIT_EXISTS) == 0) /* gone, and not swept yet (sweep.c); or a companion */
+    if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
+        return override_each(telling, tag, state, &entry);
+    if (traits == 0) /* gone, and not swept yet (sweep.c) */
         return GO_ON;
     slot_count(telling, policy, traits, hash, state, &entry);
     const bool striped = traits_striped(traits);

@@ -7,8 +7,8 @@
 #include "slot.h"
 
 /* The override of a key that may have one, which is mostly in its home line: the state of its slot;
- * 0: there is none. One that lasts until the window of now is over, at `end`, and by any clock is not
- * too far ahead, needs no closer look, nor a division. */
+ * 0: there is none. One that lasts until the window of now is over, at `end`, and is not too far
+ * ahead by any clock, needs no closer look, nor a division. */
 static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
                                           uint64_t hash, uint64_t now, tick_t end) {
     /* Plus one, as a tag has it. M15 */
@@ -32,8 +32,8 @@ static NOINLINE bool filtered_left(struct stint_limiter *limiter, uint32_t polic
     return stint_decide_overrides(limiter, &request, now, verdict);
 }
 
-NOINLINE bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                  uint64_t now, struct stint_verdict *verdict) {
+bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                         uint64_t now, struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M10 */

@@ -8,8 +8,10 @@
 
 #include <stint.h>
 
+#include "window.h"
+
 /* `now` is no STINT_NOW. */
-bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                         uint64_t now, struct stint_verdict *verdict);
+NOINLINE bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                                  uint64_t now, struct stint_verdict *verdict);
 
 #endif

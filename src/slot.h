@@ -43,11 +43,12 @@
  *                                  Likewise; and the slot was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone
  *                                  Another slot of the key is committed, or an earlier claim.
- *     COMMITTED   COMMITTED   +    take: take.c, take_in; stripes.c, stint_stripe_take;
+ *     COMMITTED   COMMITTED   +    take: take.c, take_in; stripes.c, own_take;
  *                                  decide_all.c, part_charge. Each adds one token after a load that
  *                                  showed the key's tag, this window and room.
  *     COMMITTED   COMMITTED   D    decide: slot_charge; take.c, take_tokens;
- *                                  stripes.c, stint_stripe_take; decide_all.c, part_charge.
+ *                                  stripes.c, own_take; decide_all.c, part_charge;
+ *                                  filtered.c, stint_take_filtered.
  *                                  Same window: used or refused change.
  *                                  Or it is over: a new window of the same key.
  *                                  refund: slot_give_back. reset: refund.c, slot_reset.

@@ -115,15 +115,14 @@ static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
     return decision_end(&whole, verdict);
 }
 
-NOINLINE bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                uint64_t now, struct stint_verdict *verdict, uint64_t word) {
+bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                       uint64_t now, struct stint_verdict *verdict, uint64_t word) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     return own_take(limiter, &request, now, verdict, word);
 }
 
-NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id,
-                                     stint_key key, uint32_t cost, uint64_t now,
-                                     struct stint_verdict *verdict) {
+bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                            uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
     return own_take(limiter, &request, now, verdict, policy_traits(&limiter->policies[policy_id]));
 }
@@ -403,9 +402,9 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
     }
 }
 
-NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict, const struct added *added) {
+bool stint_slot_decide_added(struct stint_limiter *limiter, const struct stint_request *request,
+                             uint64_t now, struct stint_verdict *verdict,
+                             const struct added *added) {
     struct decision decision;
 
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)

@@ -12,12 +12,13 @@
 
 /* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of
  * take.c, if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
-bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint64_t now, struct stint_verdict *verdict, uint64_t word);
+NOINLINE bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                                uint64_t now, struct stint_verdict *verdict, uint64_t word);
 
 /* Likewise, tokens. */
-bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                            uint32_t cost, uint64_t now, struct stint_verdict *verdict);
+NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id,
+                                     stint_key key, uint32_t cost, uint64_t now,
+                                     struct stint_verdict *verdict);
 
 /* The long way of any request, striped or not, and its end. If the policy is gone on the way, the
  * request is decided by the one in its place. */
@@ -33,9 +34,9 @@ struct added {
 
 /* The rest of a request for one token whose fetch-add met another window, or no room: others were
  * faster. */
-bool stint_slot_decide_added(struct stint_limiter *limiter, const struct stint_request *request,
-                             uint64_t now, struct stint_verdict *verdict,
-                             const struct added *added);
+NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,
+                                      const struct stint_request *request, uint64_t now,
+                                      struct stint_verdict *verdict, const struct added *added);
 
 /* The long way of a request from its beginning to its verdict: where the path of take.c leaves. */
 bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,

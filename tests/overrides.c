@@ -539,6 +539,110 @@ TEST(test_file) {
     (void)remove(directory);
 }
 
+/* ---- Policies that come and go --------------------------------------------------------------- */
+
+static void apply(struct stint_limiter *limiter, const char *text) {
+    if (stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL) != 0)
+        fail_msg("%s", stint_reason());
+}
+
+/* Overrides and bans follow a policy that is replaced, to whoever asks by the old id; and are gone
+ * with one that is removed. */
+TEST(test_replaced) {
+    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
+    options.max_policies = 6;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id, other;
+
+    test_time = T0;
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
+    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
+    apply(limiter, "1/minute ban=1h name=p"); /* and its companion is no policy to be pruned */
+    assert_override(limiter, id, 1, 5, T0 + HOUR);
+    apply(limiter, "1/hour ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
+    assert_int_not_equal(other, id);
+    assert_override(limiter, id, 1, 5, T0 + HOUR);
+    assert_int_equal(ask(limiter, id, 1, 1, 0).capacity, 5);
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED); /* a strike by the old id */
+    assert_int_equal(get_stats(limiter).banned, 2);
+    assert_int_equal(stint_override(limiter, id, 4, 0, T0 + HOUR), 0);
+    assert_override(limiter, other, 4, 0, T0 + HOUR);
+    assert_int_equal(stint_override_clear(limiter, id, 4), 0);
+
+    /* One without overrides takes its companion away. */
+    apply(limiter, "1/hour capacity=2 overrides name=p\n1/day name=q overrides");
+    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
+    apply(limiter, "4/minute stripes=2 name=p\n1/day name=q overrides");
+    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -EINVAL);
+    assert_int_equal(get_stats(limiter).overrides, 0);
+    assert_int_equal(get_stats(limiter).policies, 2);
+    assert_int_equal(stint_policy_find(limiter, "q", &other), 0);
+    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), 0);
+    assert_int_equal(stint_policy_remove(limiter, other), 0);
+    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), -ENOENT);
+    assert_int_equal(get_stats(limiter).overrides, 0);
+    assert_reason(stint_policies_apply(limiter, "1/s name=r overrides", 0, NULL, NULL, NULL),
+                  ENOSPC, "max_policies");
+    stint_close(limiter);
+}
+
+struct told_entries {
+    struct stint_entry entries[8];
+    size_t count;
+};
+
+static bool entry_keep(void *context, const struct stint_entry *entry) {
+    struct told_entries *told = context;
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0 && told->count < 8)
+        told->entries[told->count++] = *entry;
+    return true;
+}
+
+/* They are told one by one, and move with a table that is resized. */
+TEST(test_resized) {
+    char directory[] = "/tmp/stint-XXXXXX", path[64];
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof path, "%s/table", directory);
+    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
+    options.path = path;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    uint32_t id = add_made(limiter, &made);
+    stint_key key = number_key(limiter, 1), banned = number_key(limiter, 2);
+
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, banned, 2, 0).flags, FIRST | BANNED);
+    stint_close(limiter);
+    struct stint_options resized = STINT_OPTIONS_INIT;
+    resized.max_keys = 40000;
+    resized.clock = options.clock;
+    assert_int_equal(stint_resize(path, &resized), 0);
+    options.max_keys = 40000;
+    limiter = open_with(&options);
+    assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
+    assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
+    assert_override(limiter, id, key, 5, T0 + HOUR);
+    struct told_entries told = {0};
+    assert_int_equal(stint_each(limiter, entry_keep, &told), 0);
+    assert_int_equal(told.count, 2);
+    for (size_t i = 0; i < told.count; i++) {
+        const bool ban = (told.entries[i].flags & STINT_ENTRY_BAN) != 0;
+        assert_int_equal(told.entries[i].policy, id);
+        assert_int_equal(told.entries[i].key, ban ? banned : key);
+        assert_int_equal(told.entries[i].limit, ban ? 0 : 5);
+        assert_int_equal(told.entries[i].end, T0 + HOUR);
+    }
+    stint_close(limiter);
+    (void)remove(path);
+    (void)remove(directory);
+}
+
 /* ---- What is told ---------------------------------------------------------------------------- */
 
 static void assert_has(const char *text, const char *line) {
@@ -590,6 +694,7 @@ int main(void) {
         cmocka_unit_test(test_ban_in_groups), cmocka_unit_test(test_full),
         cmocka_unit_test(test_full_counts),   cmocka_unit_test(test_clock_step),
         cmocka_unit_test(test_file),          cmocka_unit_test(test_told),
+        cmocka_unit_test(test_replaced),      cmocka_unit_test(test_resized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common.h"
 
@@ -48,6 +49,9 @@ static const struct {
     [OPTION_POLICIES] = {"policies", "FILE", 0, "apply these, one a line; - is the standard input"},
     [OPTION_DRY_RUN] = {"dry-run", NULL, 0, "say what would change, and change nothing"},
     [OPTION_PRUNE] = {"prune", NULL, 0, "remove policies that are not among them"},
+    [OPTION_FOR] = {"for", "TIME", 0, "how long: 90s, 10m, 1h, 7d"},
+    [OPTION_UNTIL] = {"until", "TIME", 0, "UTC: 2026-12-31, 2026-12-31T18:00, or @seconds"},
+    [OPTION_CLEAR] = {"clear", NULL, 0, "end it"},
     [OPTION_LABEL] = {"label", "NAME=VALUE", 0, "add to each sample; may be given several times"},
     [OPTION_NO_SCAN] = {"no-scan", NULL, 0, "without the gauges that look at every slot"},
     [OPTION_NO_EOF] = {"no-eof", NULL, 0, "without \"# EOF\": more follows"},
@@ -64,6 +68,8 @@ static const char *operand_name(char letter) {
         return "POLICY";
     case 'K':
         return "KEY...";
+    case 'L':
+        return "LIMIT";
     default:
         return "POLICIES";
     }
@@ -138,6 +144,36 @@ static bool read_seconds(const char *text, uint64_t *ns) {
         return false;
     *ns = (uint64_t)(seconds * 1e9);
     return true;
+}
+
+/* A number and a unit, as windows have them in the notation of policies. */
+static bool read_span(const char *text, uint64_t *ns) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char rate[32];
+
+    if (*text < '0' || *text > '9' || text[strcspn(text, " =")] != '\0' ||
+        snprintf(rate, sizeof(rate), "1/%s", text) >= (int)sizeof(rate) ||
+        stint_policy_parse(rate, &policy, NULL) != 0)
+        return false;
+    *ns = policy.window;
+    return *ns != 0;
+}
+
+static bool read_until(const char *text, uint64_t *ns) {
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S",
+                                        "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
+    uint64_t seconds = 0;
+    bool good = *text == '@' && parse_count(text + 1, 1, UINT32_MAX, &seconds);
+
+    for (size_t i = 0; !good && i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct tm time = {0};
+        const char *end = strptime(text, forms[i], &time);
+        good = end != NULL && *end == '\0' && time.tm_year >= 70;
+        if (good)
+            seconds = (uint64_t)timegm(&time);
+    }
+    *ns = seconds * 1000000000;
+    return good;
 }
 
 static bool read_mode(const char *text, uint32_t *mode) {
@@ -240,6 +276,15 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_PRUNE:
         arguments->prune = true;
         return NULL;
+    case OPTION_FOR:
+        return read_span(value, &arguments->span) ? NULL : "a time such as 90s, 10m, 1h, 7d";
+    case OPTION_UNTIL:
+        return read_until(value, &arguments->until)
+                   ? NULL
+                   : "a time such as 2026-12-31 or 2026-12-31T18:00 (UTC), or @seconds";
+    case OPTION_CLEAR:
+        arguments->clear = true;
+        return NULL;
     case OPTION_LABEL:
         return read_label(value, arguments) ? NULL : "NAME=VALUE, 16 of them at most";
     case OPTION_NO_SCAN:
@@ -319,6 +364,45 @@ static int read_options(struct arguments *arguments, int argc, char **argv, bool
     return EXIT_GOOD;
 }
 
+/* The options of a limit that stand behind it, and then the limit: the last operands, which are no
+ * key's, whatever that looks like. */
+static int read_limit(struct arguments *arguments, int *argc, char **argv) {
+    const char *name = arguments->command->name;
+    const bool told = arguments->span != 0 || arguments->until != 0 || arguments->clear;
+    int left = *argc - optind;
+
+    if (!told && left > 1 && strcmp(argv[*argc - 1], "--clear") == 0) {
+        arguments->clear = true;
+        left--;
+    } else if (!told && left > 2) {
+        const char *asked = argv[*argc - 2];
+        const size_t option = strcmp(asked, "--for") == 0     ? OPTION_FOR
+                              : strcmp(asked, "--until") == 0 ? OPTION_UNTIL
+                                                              : OPTIONS_COUNT;
+        if (option != OPTIONS_COUNT) {
+            char shown[80], *value = argv[*argc - 1];
+            const char *wanted = read_option(arguments, option, value);
+            if (wanted != NULL)
+                return usage_error(name, "%s '%s': not %s", asked,
+                                   printable(shown, sizeof(shown), value, strlen(value)), wanted);
+            left -= 2;
+        }
+    }
+    if (arguments->clear + (arguments->span != 0) + (arguments->until != 0) != 1)
+        return usage_error(name, "one of --for, --until and --clear is needed");
+    if (!arguments->clear) {
+        char shown[80], *value = argv[optind + left - 1];
+        if (left < 2)
+            return usage_error(name, "LIMIT is missing");
+        if (!read_count(value, 0, STINT_LIMIT_MAX, &arguments->limit))
+            return usage_error(name, "LIMIT '%s': not 0 to 2^28",
+                               printable(shown, sizeof(shown), value, strlen(value)));
+        left--;
+    }
+    *argc = optind + left;
+    return EXIT_GOOD;
+}
+
 /* The parts of the key: all that is left. */
 static int read_keys(struct arguments *arguments, int argc, char **argv, bool literal) {
     const char *name = arguments->command->name;
@@ -326,6 +410,11 @@ static int read_keys(struct arguments *arguments, int argc, char **argv, bool li
     if (!literal && optind < argc && strcmp(argv[optind], "--") == 0) {
         literal = true;
         optind++;
+    }
+    if (strchr(arguments->command->operands, 'L') != NULL) {
+        int code = read_limit(arguments, &argc, argv);
+        if (code != EXIT_GOOD)
+            return code;
     }
     arguments->keys = argv + optind;
     arguments->key_count = (size_t)(argc - optind);

@@ -14,7 +14,7 @@ struct command {
     int (*run)(const struct arguments *arguments); /* returns an exit code */
     int (*run_alone)(int argc, char **argv); /* instead of run: it reads its arguments itself */
     const char *operands; /* their letters, in order: F the table's file, P a policy, K a key of one
-                           * or more parts, T a text of policies */
+                           * or more parts, T a text of policies, L a limit, behind the key */
     uint64_t options;     /* OPTION(name) of each that it takes, or-ed; all take --help */
     int failed;           /* its exit code if it cannot do what it was told */
     const char *summary;  /* half a line */
@@ -44,6 +44,9 @@ enum option_name {
     OPTION_POLICIES,
     OPTION_DRY_RUN,
     OPTION_PRUNE,
+    OPTION_FOR,
+    OPTION_UNTIL,
+    OPTION_CLEAR,
     OPTION_LABEL,
     OPTION_NO_SCAN,
     OPTION_NO_EOF,
@@ -64,10 +67,12 @@ struct arguments {
     char *const *keys; /* the parts of the key */
     size_t key_count;
 
-    bool json, quiet, hex, hash, address, partial, dry_run, prune, no_scan, no_eof, by_refused;
+    bool json, quiet, hex, hash, address, partial, dry_run, prune, no_scan, no_eof, by_refused,
+        clear;
     unsigned prefix4, prefix6;
     uint32_t cost, limit, on_full, shards, max_policies, labels, mode;
     uint64_t max_keys, number, count, interval_ns;
+    uint64_t span, until;                                  /* --for, --until: ns; 0: not given */
     const char *policies;                                  /* --policies: a file */
     const char *only_policy;                               /* --policy */
     const char *metric_labels[2 * METRICS_LABELS_MAX + 1]; /* as stint_metrics_options.labels */
@@ -82,7 +87,8 @@ int tool_take(const struct arguments *arguments); /* decide.c */
 int tool_peek(const struct arguments *arguments);
 int tool_charge(const struct arguments *arguments);
 int tool_reset(const struct arguments *arguments);
-int tool_status(const struct arguments *arguments); /* status.c */
+int tool_override(const struct arguments *arguments); /* override.c */
+int tool_status(const struct arguments *arguments);   /* status.c */
 int tool_watch(const struct arguments *arguments);
 int tool_policies(const struct arguments *arguments);
 int tool_metrics(const struct arguments *arguments);

@@ -31,8 +31,9 @@ static void decide(struct decision *decision, uint32_t flags, uint32_t cost) {
 /* ---- What is said ---- */
 
 static void print_flags(struct report *report, uint32_t flags) {
-    static const char *const names[] = {"first_refusal",  "shadowed",   "untracked",  "replaced",
-                                        "unknown_policy", "near_limit", "bad_request"};
+    static const char *const names[] = {"first_refusal", "shadowed",       "untracked",
+                                        "replaced",      "unknown_policy", "near_limit",
+                                        "bad_request",   "banned",         "overridden"};
 
     report_table(report, "flags");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -75,6 +76,10 @@ static void print_text(const struct decision *decision) {
            grouped(b, verdict->capacity), decision->in_flight ? "held" : "used");
     if ((verdict->flags & STINT_SHADOWED) != 0)
         printf(", the policy is a shadow and would have refused it");
+    if ((verdict->flags & STINT_BANNED) != 0)
+        printf(verdict->allowed ? ", would be banned" : ", banned");
+    else if ((verdict->flags & STINT_OVERRIDDEN) != 0)
+        printf(", by a limit of its own");
     if (!verdict->allowed && verdict->retry_after == STINT_NEVER)
         printf(", and the cost is more than can ever fit");
     else if (!verdict->allowed)

@@ -21,6 +21,7 @@ struct listing {
     struct policies policies;
     bool chosen; /* one policy only */
     uint32_t policy;
+    bool overrides; /* of some policy keys may have limits of their own */
     /* Of top: the largest so far, a heap whose first is the smallest of them. */
     struct kept *heap;
     size_t count, room;
@@ -42,6 +43,10 @@ static int listing_begin(struct listing *listing, const struct arguments *argume
         }
     }
     policies_read(&listing->policies, listing->limiter);
+    for (uint32_t id = 0; id < listing->policies.count; id++) {
+        const struct stint_policy *policy = policies_at(&listing->policies, id);
+        listing->overrides |= policy != NULL && (policy->flags & STINT_OVERRIDES) != 0;
+    }
     return EXIT_GOOD;
 }
 
@@ -53,6 +58,21 @@ static void listing_end(struct listing *listing) {
 
 static bool wanted(const struct listing *listing, const struct stint_entry *entry) {
     return !listing->chosen || entry->policy == listing->policy;
+}
+
+/* The limit of its own that a key has now. */
+static void print_override(struct report *report, const struct listing *listing,
+                           const struct stint_entry *entry) {
+    uint32_t limit;
+    uint64_t until;
+
+    if (stint_override_get(listing->limiter, entry->policy, entry->key, &limit, &until) == 0) {
+        report_count(report, "own_limit", limit);
+        report_time(report, "until", until);
+    } else {
+        report_text(report, "own_limit", NULL, 0);
+        report_text(report, "until", NULL, 0);
+    }
 }
 
 /* What dump and top say of a key. */
@@ -76,6 +96,8 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_truth(report, "refused", (entry->flags & STINT_ENTRY_REFUSED) != 0);
     }
     report_text(report, "label", entry->label, entry->label_length);
+    if (listing->overrides)
+        print_override(report, listing, entry);
 }
 
 /* ---- Dump ---- */
@@ -171,7 +193,8 @@ static void heap_up(struct listing *listing, size_t at) {
 static bool top_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
 
-    if (!wanted(listing, entry) || rank(listing, entry) == 0)
+    if (!wanted(listing, entry) || rank(listing, entry) == 0 ||
+        (entry->flags & STINT_ENTRY_OVERRIDE) != 0)
         return true;
     if (listing->count < listing->arguments->number) {
         if (listing->count == listing->room) {

@@ -72,6 +72,17 @@ static const struct command commands[] = {
      .failed = EXIT_FAILED,
      .summary = "let a key begin anew",
      .about = "Makes a key as good as new under a policy: nothing used."},
+    {.name = "override",
+     .run = tool_override,
+     .operands = "FPKL",
+     .options =
+         OPTIONS_KEY | OPTIONS_ANSWER | OPTION(FOR) | OPTION(UNTIL) | OPTION(CLEAR) | OPTION(FULL),
+     .failed = EXIT_FAILED,
+     .summary = "give a key another limit for a while, or ban it",
+     .about =
+         "Gives a key a limit of its own, for a time or until one; 0 refuses everything, 2^28\n"
+         "never refuses. --clear ends it, and a ban; LIMIT is then left out. The policy needs\n"
+         "the option `overrides`. These options may also stand behind LIMIT."},
     {.name = "top",
      .run = tool_top,
      .operands = "F",

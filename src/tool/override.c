@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * stint override: a key's own limit for a while. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attach.h"
+#include "common.h"
+#include "report.h"
+
+struct asked {
+    uint32_t policy;
+    stint_key key;
+};
+
+/* Tells what the key has now. */
+static void tell(const struct arguments *arguments, const struct stint_limiter *limiter,
+                 const struct asked *asked) {
+    uint32_t limit = 0;
+    uint64_t until = 0;
+    const bool there = stint_override_get(limiter, asked->policy, asked->key, &limit, &until) == 0;
+    struct report report;
+    char text[40], count[32];
+
+    if (arguments->quiet)
+        return;
+    if (arguments->json) {
+        report_begin(&report, stdout, REPORT_LINE);
+        report_key(&report, "key", asked->key);
+        report_truth(&report, "overridden", there);
+        report_count(&report, "limit", limit);
+        report_count(&report, "until", until);
+        report_end(&report);
+        return;
+    }
+    if (!there)
+        puts("the policy's limit");
+    else if (limit == 0)
+        printf("refused everything until %s\n", time_text(text, until, ' ', " UTC"));
+    else if (limit == STINT_LIMIT_MAX)
+        printf("never refused until %s\n", time_text(text, until, ' ', " UTC"));
+    else
+        printf("%s until %s\n", grouped(count, limit), time_text(text, until, ' ', " UTC"));
+}
+
+static int override(const struct arguments *arguments, struct stint_limiter *limiter) {
+    struct asked asked;
+    int code = attach_policy(arguments, limiter, false, &asked.policy);
+
+    if (code == EXIT_GOOD)
+        code = attach_key(arguments, limiter, &asked.key);
+    if (code != EXIT_GOOD)
+        return code;
+    const uint64_t until =
+        arguments->until != 0 ? arguments->until : stint_now(limiter) + arguments->span;
+    int error = arguments->clear
+                    ? stint_override_clear(limiter, asked.policy, asked.key)
+                    : stint_override(limiter, asked.policy, asked.key, arguments->limit, until);
+    if (error != 0)
+        return failure(arguments, "%s", stint_reason());
+    tell(arguments, limiter, &asked);
+    return all_written() ? EXIT_GOOD : failure(arguments, "the answer cannot be written");
+}
+
+int tool_override(const struct arguments *arguments) {
+    struct stint_limiter *limiter = NULL;
+    int code = attach(arguments, 0, &limiter);
+
+    if (code == EXIT_GOOD)
+        code = override(arguments, limiter);
+    stint_close(limiter);
+    return code;
+}
