@@ -424,8 +424,9 @@ enum stint_calendar {
  * the capacity, and debts are paid. A key that was never seen has used nothing.
  *
  * What goes together (-: it does not, and is -EINVAL). STINT_SHADOW, near_limit and jitter go with
- * all, and so do all flags of requests. But STINT_IN_FLIGHT goes with nothing of this table, nor
- * with requests that are STINT_DRAIN or STINT_CHARGE.
+ * all, and so do all flags of requests. STINT_OVERRIDES and `ban` go with all of this table but
+ * stripes. STINT_IN_FLIGHT goes with nothing of it, nor with these two, nor with requests that are
+ * STINT_DRAIN or STINT_CHARGE.
  *
  *                          capacity
  *                        below  above  reserved  stripes  refused  smooth  start  per-key  first

@@ -22,8 +22,8 @@ enum feature {
     FIRST,
     CALENDAR,
     IN_FLIGHT,
+    BAN, /* before what it needs, so that it is named */
     OVERRIDES,
-    BAN,
     FEATURES
 };
 
@@ -49,8 +49,8 @@ static const struct {
     [CALENDAR] = {"policy.calendar", BIT(CAPACITY_ABOVE) | BIT(MAX_RESERVED) | BIT(STRIPES) |
                                          BIT(SMOOTH) | BIT(PER_KEY) | BIT(FIRST)},
     [IN_FLIGHT] = {"STINT_IN_FLIGHT", BIT(IN_FLIGHT) - 1}, /* none of those above */
-    [OVERRIDES] = {"STINT_OVERRIDES", BIT(STRIPES) | BIT(IN_FLIGHT)},
     [BAN] = {"policy.ban", BIT(STRIPES) | BIT(IN_FLIGHT)},
+    [OVERRIDES] = {"STINT_OVERRIDES", BIT(STRIPES) | BIT(IN_FLIGHT)},
 };
 
 static uint32_t features_of(const struct stint_policy *policy) {
@@ -68,8 +68,8 @@ static uint32_t features_of(const struct stint_policy *policy) {
         [FIRST] = (flags & STINT_START_FIRST) != 0,
         [CALENDAR] = policy->calendar != 0,
         [IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
-        [OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
         [BAN] = policy->ban != 0,
+        [OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
     };
     uint32_t bits = 0;
 

@@ -85,7 +85,7 @@ class Tool(unittest.TestCase):
         return err
 
     def json(self, *arguments, code=0):
-        out = self.good(*arguments, "--json", code=code) if arguments[0] not in KEYED \
+        out = self.good(*arguments, "--json", code=code) if arguments[0] not in (*KEYED, "override") \
             else self.good(arguments[0], "--json", *arguments[1:], code=code)
         self.assertTrue(out.isascii())
         return json.loads(out)
@@ -101,7 +101,7 @@ class Tool(unittest.TestCase):
 
 
 KEYED = "take", "peek", "charge", "reset"
-COMMANDS = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics", "make", "apply",
+COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "dump", "metrics", "make", "apply",
             "resize", "replay"]
 FINDING = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics"] # what there must be already
 LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
@@ -378,6 +378,43 @@ class Deciding(Tool):
         self.good("reset", "--quiet", "--hash", self.table, "q", key)
         self.assertEqual(self.used("q", "k"), 0)
 
+    def test_override(self):
+        self.make(f"2/{YEAR} overrides name=p", f"1/{YEAR} ban=1h name=b", f"2/{YEAR} name=q")
+        said = self.good("override", self.table, "p", "k", "0", "--for", "1h")
+        self.assertRegex(said, r"^refused everything until 2\d{3}-\d\d-\d\d ")
+        verdict = self.json("peek", self.table, "p", "k", code=1)
+        self.assertEqual((verdict["capacity"], verdict["flags"]), (0, ["overridden"]))
+        self.assertIn("by a limit of its own", self.good("take", self.table, "p", "k", code=1))
+        told = self.json("override", "--for=7d", self.table, "p", "k", "5")
+        self.assertEqual((told["overridden"], told["limit"]), (True, 5))
+        self.good("take", "--cost=5", self.table, "p", "k")
+        day = time.time() // 86400 * 86400 + 2 * 86400
+        for text in (f"@{day:.0f}", time.strftime("%Y-%m-%d", time.gmtime(day)),
+                     time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
+            told = self.json("override", "--until", text, self.table, "p", "k", "268435456")
+            self.assertEqual(told["until"], day * 10**9)
+        self.assertIn("never refused", self.good("override", "--for=10m", self.table, "p", "k", "268435456"))
+        [top] = self.json("top", self.table)["top"]
+        self.assertEqual((top["used"], top["own_limit"]), (5, 268435456))
+        self.assertEqual(len(self.good("dump", self.table).splitlines()), 2)
+        self.assertIn("the policy's limit", self.good("override", self.table, "p", "k", "--clear"))
+        self.fails(1, "no override", "override", "--clear", self.table, "p", "k")
+        # What looks like an option may be a key, where it stands for one.
+        self.good("override", "-q", self.table, "p", "--", "--clear", "3", "--for", "1h")
+        self.assertEqual(self.json("peek", self.table, "p", "--", "--clear")["capacity"], 3)
+        self.good("override", "--clear", self.table, "p", "--", "--clear")
+        self.good("take", "--cost=2", self.table, "b", "k", code=1)
+        self.assertIn("banned", self.good("take", self.table, "b", "k", code=1))
+        self.good("override", "--clear", self.table, "b", "k")
+        self.good("take", self.table, "b", "k")
+        self.fails(1, "STINT_OVERRIDES", "override", self.table, "q", "k", "1", "--for", "1h")
+        self.fails(1, "366 days", "override", self.table, "p", "k", "1", "--until", "2001-01-01")
+        for wrong, why in ((("k", "1"), "is needed"), (("k", "--for", "1h"), "LIMIT is missing"),
+                           (("k", "x", "--for", "1h"), "LIMIT 'x'"), (("k", "1", "--for", "h"), "--for"),
+                           (("k", "1", "--until", "soon"), "--until")):
+            self.fails(2, why, "override", self.table, "p", *wrong)
+        self.fails(2, "--until", "override", "--until=never", self.table, "p", "k", "1")
+
     def test_full(self):
         self.make(f"2/{YEAR} name=p", keys=1)
         full = 0
@@ -488,7 +525,8 @@ class Looking(Tool):
         self.assertEqual(list(policies), ["login", "api"])
         self.assertEqual(policies["api"], {
             "id": 1, "name": "api", "notation": "3/366 days", "allowed": 2, "refused": 3, "shadowed": 0,
-            "first_refusals": 1, "untracked": 0, "near_limit": 0, "charged": 0, "refunded": 0})
+            "first_refusals": 1, "untracked": 0, "near_limit": 0, "charged": 0, "refunded": 0,
+            "bans": 0, "strikes_lost": 0})
         head, *rows = self.good("policies", self.table).splitlines()
         self.assertEqual(head.split()[:4], ["id", "name", "notation", "allowed"])
         self.assertEqual([row.split()[1] for row in rows], ["login", "api"])

@@ -562,6 +562,8 @@ enum feature {
     BY_FIRST,
     CALENDAR,
     HELD,
+    BANNING,
+    RULED,
     SHADOW,
     NEARLY,
     JITTER,
@@ -593,6 +595,8 @@ static const struct {
                   X(ABOVE) | X(RESERVED) | X(STRIPES) | X(SLIDING) | X(OWN) | X(BY_FIRST),
                   {.calendar = STINT_CALENDAR_MONTH}},
     [HELD] = {"STINT_IN_FLIGHT", X(HELD) - 1, {.flags = STINT_IN_FLIGHT}},
+    [BANNING] = {"policy.ban", X(STRIPES) | X(HELD), {.ban = HOUR, .flags = STINT_OVERRIDES}},
+    [RULED] = {"STINT_OVERRIDES", X(STRIPES) | X(HELD), {.flags = STINT_OVERRIDES}},
     [SHADOW] = {"STINT_SHADOW", 0, {.flags = STINT_SHADOW}},
     [NEARLY] = {"policy.near_limit", 0, {.near_limit = 50}},
     [JITTER] = {"policy.jitter", 0, {.jitter = 10}},
@@ -605,6 +609,7 @@ static void add_feature(struct stint_policy *policy, enum feature feature) {
     policy->stripes += has->stripes;
     policy->start += has->start;
     policy->flags |= has->flags;
+    policy->ban += has->ban;
     policy->calendar += has->calendar;
     policy->near_limit += has->near_limit;
     policy->jitter += has->jitter;
@@ -618,7 +623,7 @@ static void check_works(struct stint_limiter *limiter, uint32_t id, const char *
     assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
     const uint32_t capacity = capacity_of(&policy);
     for (uint32_t flags = 0; flags < 32; flags++) {
-        const stint_key key = number_key(limiter, flags);
+        const stint_key key = number_key(limiter, 32 * id + flags); /* lines have 96 slots */
         bool bad = (flags & STINT_CHARGE) != 0 &&
                    (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
         if (is_in_flight(&policy)) /* nobody would hold it */

@@ -98,6 +98,8 @@ static void print_more(struct report *report, const struct stint_policy_stats *c
     report_count(report, "near_limit", counts->near_limit);
     report_count(report, "charged", counts->charged);
     report_count(report, "refunded", counts->refunded);
+    report_count(report, "bans", counts->bans);
+    report_count(report, "strikes_lost", counts->strikes_lost);
 }
 
 static void print_policies(struct report *report, const struct sample *sample,
