@@ -440,6 +440,15 @@ static void do_override(void) {
     ruled->until = ceil_div(test_time + length, STINT_TICK_NS) * STINT_TICK_NS;
 }
 
+/* Applies a text of one policy. What is not named in it stays. */
+static int apply_one(struct stint_policy policy, const char *name) {
+    char text[400];
+    snprintf(policy.name, sizeof policy.name, "%s", name);
+    int length = stint_policy_format(&policy, text, sizeof text);
+    assert_in_range(length, 1, sizeof text - 1);
+    return stint_policies_apply(m.limiter, text, 0, NULL, NULL, NULL);
+}
+
 static void do_change(void) {
     uint32_t id = (uint32_t)below(m.policy_count);
     struct stint_policy old = m.policies[id], policy = old;
@@ -469,9 +478,11 @@ static void do_change(void) {
         struct subject s = subject_of(k, id);
         s.pair->may_have_gone |= s.pair->known && may_be_lost(&s);
     }
-    int error = stint_policy_change(m.limiter, id, &policy);
     /* Counted refusals would become debts. */
     bool to_debts = m.refusals_counted[id] && carries(&policy);
+    int error = is_valid(&policy) && !to_debts && once_in(3)
+                    ? apply_one(policy, old.name)
+                    : stint_policy_change(m.limiter, id, &policy);
     if (!is_valid(&policy) || to_debts) {
         assert_int_equal(error, -EINVAL);
         return;
@@ -710,6 +721,37 @@ void start_round(void) {
             learn_phase(k, p);
 }
 
+/* Another policy takes the name and the place of the first: nothing of it is used, by either id. */
+static void replace_first(void) {
+    struct stint_policy other = make_policy("p0", 7, 13 * SECOND, 0, 0);
+    uint32_t id;
+    assert_int_equal(apply_one(other, "p0"), 0);
+    assert_int_equal(stint_policy_find(m.limiter, "p0", &id), 0);
+    assert_true(id >= m.policy_count);
+    for (uint32_t k = 0; k < m.key_count && k < 4; k++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t asked = i % 2 == 0 ? 0 : id;
+            struct stint_verdict v;
+            assert_true(stint_take(m.limiter, asked, m.keys[k], 1, STINT_NOW, &v));
+            if ((v.flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0) /* others' keys fill it */
+                return;
+            assert_int_equal(v.capacity, 7);
+            assert_int_equal(v.used, i + 1);
+        }
+    }
+}
+
+/* No policy is left, by whichever id, and no slot in use. */
+static void remove_all(void) {
+    assert_int_equal(stint_policies_apply(m.limiter, "", STINT_PRUNE, NULL, NULL, NULL), 0);
+    assert_int_equal(get_stats(m.limiter).live, 0);
+    for (uint32_t p = 0; p <= m.policy_count; p++) {
+        struct stint_verdict v;
+        assert_false(stint_take(m.limiter, p, m.keys[0], 1, STINT_NOW, &v));
+        assert_int_equal(v.flags, STINT_UNKNOWN_POLICY);
+    }
+}
+
 void end_round(void) {
     struct stint_stats stats = get_stats(m.limiter);
     assert_int_equal(stats.untracked, m.untracked);
@@ -749,6 +791,9 @@ void end_round(void) {
         assert_int_equal(counts.charged, m.counts[p].charged);
         assert_int_equal(counts.refunded, m.counts[p].refunded);
     }
+    if (m.on_full != STINT_FULL_REFUSE)
+        replace_first();
+    remove_all();
     stint_close(m.limiter);
 }
 
