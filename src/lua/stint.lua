@@ -485,12 +485,16 @@ function limit:text(policy)
     return str(text, length)
 end
 
+-- What these methods return is put into a local first. LuaJIT compiles no function that ends in a
+-- call of C whose result is a bool, and no call of C at the end of a function that C calls.
+
 -- ---- Keys ---------------------------------------------------------------------------------------
 
 -- What the methods below call `key` is a string of any bytes, or what one of these returns.
 local function key_of(self, key)
     if type(key) == "string" then
-        return C.stint_key_of(self.limiter, key, #key)
+        local made = C.stint_key_of(self.limiter, key, #key)
+        return made
     elseif type(key) ~= "cdata" then
         error("a key is a string, or what limit:key or limit:address returned, not "
             .. tostring(key), 3)
@@ -529,7 +533,8 @@ function limit:address_at(bytes, size, prefix4, prefix6)
     else
         address = cast(sockaddr_p, address_other)
     end
-    return C.stint_key_address(self.limiter, address, prefix4 or 32, prefix6 or 64)
+    local key = C.stint_key_address(self.limiter, address, prefix4 or 32, prefix6 or 64)
+    return key
 end
 
 -- ---- Deciding -----------------------------------------------------------------------------------
@@ -558,7 +563,8 @@ function limit:allows(policy, key, cost, now)
         return nil, why
     end
     cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
-    return C.stint_take(self.limiter, id, key_of(self, key), cost, now or NOW, nil)
+    local allowed = C.stint_take(self.limiter, id, key_of(self, key), cost, now or NOW, nil)
+    return allowed
 end
 
 local function fill(self, request, policy, key, cost, flags, own_limit)
@@ -602,7 +608,8 @@ function limit:refund(policy, key, verdict, tokens)
         return nil, why
     end
     tokens = tokens == nil and verdict.granted or whole(tokens, "tokens", UINT32_MAX)
-    return C.stint_refund(self.limiter, id, key_of(self, key), tokens, verdict.window)
+    local given = C.stint_refund(self.limiter, id, key_of(self, key), tokens, verdict.window)
+    return given
 end
 
 -- Makes a key as good as new. Returns true; nil and the reason.
@@ -668,7 +675,9 @@ end
 
 -- Decides all as one: all take their tokens, or none does. Returns whether all were allowed.
 function group:decide_all(now)
-    return C.stint_decide_all(self.limit.limiter, self.requests, self.n, now or NOW, self.verdicts)
+    local allowed = C.stint_decide_all(self.limit.limiter, self.requests, self.n, now or NOW,
+                                       self.verdicts)
+    return allowed
 end
 
 -- Decides each by itself. Returns how many were allowed.
