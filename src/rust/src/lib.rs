@@ -229,6 +229,18 @@ impl Options {
         self.by(sys::stint_attach)
     }
 
+    /// Makes the table of a file larger or smaller, or one of stint 0.1 a table of this version.
+    /// Nobody may have it open. What is 0 stays as it was; [`Options::new`]`(0)` changes nothing else.
+    pub fn resize(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = c_string(path.as_ref().as_os_str().as_bytes(), "path")?;
+        let mut raw = self.raw;
+        if let Some(secret) = &self.secret {
+            raw.secret = secret.as_ptr().cast();
+        }
+        // SAFETY: the path and the secret live until the call returns.
+        checked(unsafe { sys::stint_resize(path.as_ptr(), &raw) }).map(|_| ())
+    }
+
     fn by(
         &self,
         open: unsafe extern "C" fn(
@@ -271,6 +283,14 @@ impl Drop for Limiter {
     fn drop(&mut self) {
         // SAFETY: nobody borrows the limiter any more.
         unsafe { sys::stint_close(self.raw.as_ptr()) }
+    }
+}
+
+impl Limiter {
+    /// The limiter as C has it, for functions of [`sys`]. It is the limiter's: who closes it breaks
+    /// everything.
+    pub fn as_raw(&self) -> *mut sys::stint_limiter {
+        self.raw.as_ptr()
     }
 }
 
@@ -448,6 +468,14 @@ impl Limiter {
     pub fn change(&self, id: PolicyId, policy: &Policy) -> Result<()> {
         // SAFETY: both are valid during the call.
         let result = unsafe { sys::stint_policy_change(self.raw.as_ptr(), id.0, &policy.raw) };
+        checked(result).map(|_| ())
+    }
+
+    /// Says whether [`change`](Limiter::change) would make this change, and makes none.
+    pub fn change_check(&self, id: PolicyId, policy: &Policy) -> Result<()> {
+        // SAFETY: both are valid during the call.
+        let result =
+            unsafe { sys::stint_policy_change_check(self.raw.as_ptr(), id.0, &policy.raw) };
         checked(result).map(|_| ())
     }
 

@@ -188,6 +188,14 @@ pub struct stint_metrics_options {
 extern "C" {
     pub fn stint_open(options: *const stint_options, limiter: *mut *mut stint_limiter) -> c_int;
     pub fn stint_attach(options: *const stint_options, limiter: *mut *mut stint_limiter) -> c_int;
+    pub fn stint_memory_size(options: *const stint_options) -> usize;
+    pub fn stint_open_in(
+        options: *const stint_options,
+        memory: *mut c_void,
+        size: usize,
+        limiter: *mut *mut stint_limiter,
+    ) -> c_int;
+    pub fn stint_resize(path: *const c_char, options: *const stint_options) -> c_int;
     pub fn stint_close(limiter: *mut stint_limiter);
     pub fn stint_policy_parse(
         text: *const c_char,
@@ -205,6 +213,11 @@ extern "C" {
         id: *mut u32,
     ) -> c_int;
     pub fn stint_policy_change(
+        limiter: *mut stint_limiter,
+        id: u32,
+        policy: *const stint_policy,
+    ) -> c_int;
+    pub fn stint_policy_change_check(
         limiter: *mut stint_limiter,
         id: u32,
         policy: *const stint_policy,

@@ -147,6 +147,8 @@ fn policies() {
     assert_eq!(policy.to_string().parse::<Policy>().unwrap().to_string(), policy.to_string());
     assert_eq!(limiter.find("api"), Ok(id));
     assert_eq!(limiter.add(&policy), Ok(id));
+    limiter.change_check(id, &"200/minute name=api".parse().unwrap()).unwrap();
+    assert!(limiter.change_check(id, &"200/hour name=api".parse().unwrap()).is_err());
     limiter.change(id, &"200/minute name=api".parse().unwrap()).unwrap();
 
     let text = "300/minute name=api\n5/s name=new";
@@ -249,6 +251,15 @@ fn a_file_and_its_reader() {
     assert!(!reader.decide(&Request::new(id, client, 1).peek()).allowed());
     assert!(reader.decide(&Request::new(id, reader.key("bob"), 1).peek()).allowed());
     assert_eq!(reader.add_text("1/s").unwrap_err().errno(), 30);
+
+    assert_eq!(Options::new(0).resize(&table.0).unwrap_err().errno(), 16);
+    drop((limiter, reader));
+    Options::new(20_000).resize(&table.0).unwrap();
+    let limiter = Options::existing(&table.0).attach().unwrap();
+    assert!(limiter.stats().unwrap().slots >= 40_000);
+    assert!(!limiter.allows(id, client, 1));
+    // SAFETY: the limiter is open.
+    assert_ne!(unsafe { sys::stint_now(limiter.as_raw()) }, 0);
 }
 
 /// A over-admits nothing, and B refuses nothing that would have fitted.
