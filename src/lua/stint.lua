@@ -14,8 +14,8 @@
 -- README.md beside this file has more. stint.h is the contract: what it says of a function of C
 -- holds for the method of that name.
 --
--- Errors. What sets up, changes or reads returns nil and the library's reason; so does a decision by
--- the name of a policy that there is not. Arguments that make no sense raise an error.
+-- Errors. What sets up, changes or reads returns nil and the library's reason; so does a decision
+-- by the name of a policy that there is not. Arguments that make no sense raise an error.
 local ffi = require "ffi"
 
 -- What is used of stint.h; tests/lua compares the two. The module may be loaded again.
@@ -52,7 +52,8 @@ struct stint_policy {
     uint32_t jitter;
     uint32_t calendar;
     int32_t offset;
-    uint32_t reserved;
+    uint32_t ban_after;
+    uint64_t ban;
 };
 
 struct stint_verdict {
@@ -95,6 +96,9 @@ struct stint_stats {
     uint64_t bad_requests;
     uint32_t processes;
     uint32_t reserved;
+    uint64_t overrides;
+    uint64_t barred;
+    uint64_t banned;
 };
 
 struct stint_policy_stats {
@@ -107,6 +111,8 @@ struct stint_policy_stats {
     uint64_t near_limit;
     uint64_t charged;
     uint64_t refunded;
+    uint64_t bans;
+    uint64_t strikes_lost;
 };
 
 struct stint_metrics_options {
@@ -153,6 +159,11 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key 
 uint64_t stint_refund_all(struct stint_limiter *limiter, const struct stint_request *requests,
                           const struct stint_verdict *verdicts, size_t n);
 void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
+int stint_override(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t limit,
+                   uint64_t until);
+int stint_override_get(const struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                       uint32_t *limit, uint64_t *until);
+int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 uint64_t stint_now(const struct stint_limiter *limiter);
 int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats);
 int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
@@ -179,7 +190,7 @@ local stint = {
     PEEK = 1, PARTIAL = 2, DRAIN = 4, RESERVE = 8, CHARGE = 16,
     -- Flags of verdicts: bit.band(verdict.flags, stint.FIRST_REFUSAL) ~= 0.
     FIRST_REFUSAL = 1, SHADOWED = 2, UNTRACKED = 4, REPLACED = 8, UNKNOWN_POLICY = 16,
-    NEAR_LIMIT = 32, BAD_REQUEST = 64,
+    NEAR_LIMIT = 32, BAD_REQUEST = 64, BANNED = 128, OVERRIDDEN = 256,
     -- A key that all requests share.
     GLOBAL = 0ULL,
 }
@@ -208,9 +219,11 @@ local limiter_p = ffi.typeof "struct stint_limiter *"
 -- A Lua state has one thread, and none of the library's functions that use these calls back.
 local limiter_out = new "struct stint_limiter *[1]"
 local id_out = new "uint32_t[1]"
+local until_out = new "uint64_t[1]"
 local policy_buffer = new "struct stint_policy"
 local address4 = new "struct { uint16_t family, port; uint8_t bytes[4], zero[8]; }"
-local address6 = new "struct { uint16_t family, port; uint32_t flow; uint8_t bytes[16]; uint32_t scope; }"
+local address6 = new [[
+    struct { uint16_t family, port; uint32_t flow; uint8_t bytes[16]; uint32_t scope; }]]
 local address_other = new("struct { uint16_t family; uint8_t zero[26]; }", AF_UNSPEC)
 address4.family, address6.family = AF_INET, AF_INET6
 
@@ -409,8 +422,8 @@ function limit:find(name)
 end
 
 -- The id of a policy that is given by id or by name. A name that was found once is not looked for
--- again, as its id leads to whatever replaces the policy. If another process removes the policy, and
--- adds one of that name, limit:find takes the new one.
+-- again, as its id leads to whatever replaces the policy. If another process removes the policy,
+-- and adds one of that name, limit:find takes the new one.
 local function id_of(self, policy)
     if type(policy) == "number" then
         return policy
@@ -622,6 +635,52 @@ function limit:reset(policy, key)
     return true
 end
 
+-- Gives a key another limit for a while: 0 refuses everything, 2^28 nothing.
+--   policy   one with `overrides`, or with `ban=`
+--   seconds  from now, at most 366 days
+-- Returns true; nil, the reason, the errno.
+function limit:override(policy, key, tokens, seconds)
+    local id, why, number = id_of(self, policy)
+    if not id then
+        return nil, why, number
+    end
+    whole(tokens, "tokens", UINT32_MAX)
+    whole(floor(seconds), "seconds", 2^32)
+    local error = C.stint_override(self.limiter, id, key_of(self, key), tokens,
+                                   C.stint_now(self.limiter) + seconds * 1e9)
+    if error ~= 0 then
+        return failure(error)
+    end
+    return true
+end
+
+-- The key's override, or its ban, which has limit 0.
+-- Returns the limit, and the seconds that are left; nil, the reason, the errno.
+function limit:overridden(policy, key)
+    local id, why, number = id_of(self, policy)
+    if not id then
+        return nil, why, number
+    end
+    local error = C.stint_override_get(self.limiter, id, key_of(self, key), id_out, until_out)
+    if error ~= 0 then
+        return failure(error)
+    end
+    return id_out[0], tonumber(cast("int64_t", until_out[0] - C.stint_now(self.limiter))) / 1e9
+end
+
+-- Ends a key's override, or its ban, now. Returns true; nil, the reason, the errno.
+function limit:clear(policy, key)
+    local id, why, number = id_of(self, policy)
+    if not id then
+        return nil, why, number
+    end
+    local error = C.stint_override_clear(self.limiter, id, key_of(self, key))
+    if error ~= 0 then
+        return failure(error)
+    end
+    return true
+end
+
 -- The limiter's clock: ns since the epoch, for `now`.
 function limit:now()
     return C.stint_now(self.limiter)
@@ -752,9 +811,9 @@ end
 
 local STATS = {"memory", "slots", "used", "live", "placed", "untracked", "replaced", "clock_steps",
                "stray_tokens", "unknown_policy", "resets", "shards", "policies", "bad_requests",
-               "processes"}
+               "processes", "overrides", "barred", "banned"}
 local POLICY_STATS = {"allowed", "refused", "shadowed", "first_refusals", "untracked", "near_limit",
-                      "charged", "refunded"}
+                      "charged", "refunded", "bans", "strikes_lost"}
 
 local function numbers(from, names)
     local to = {}

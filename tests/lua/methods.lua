@@ -26,7 +26,8 @@ local function raises(words, call, ...)
 end
 
 local limit = assert(stint.open{max_keys = 1000, labels = 16, prefault = true, on_full = "refuse",
-                                secret = ("s"):rep(192), policies = {"3/52w name=a", "2/52w name=b"}})
+                                secret = ("s"):rep(192),
+                                policies = {"3/52w name=a", "2/52w name=b"}})
 
 -- Takes, looks, refunds, resets.
 for left = 2, 0, -1 do
@@ -61,6 +62,27 @@ equal(limit.verdict.granted, 3)
 equal(limit:decide("a", "gil", 2, 0, 1), false)
 equal(limit:decide("a", "gil", 2, 1024), false)
 equal(limit.verdict:has(stint.BAD_REQUEST), true)
+
+-- Keys with limits of their own.
+limit:policy "2/52w name=c ban=1h"
+equal(limit:override("c", "vip", 5, 60), true)
+equal(limit:allows("c", "vip", 5), true)
+equal(limit:take("c", "vip"), false)
+equal(limit.verdict:has(stint.OVERRIDDEN), true)
+local tokens, left = limit:overridden("c", "vip")
+equal(tokens, 5)
+assert(left > 50 and left <= 60.02, left)
+equal(limit:clear("c", "vip"), true)
+equal(limit:take("c", "bad", 3), false)
+equal(limit:take("c", "bad"), false)
+equal(limit.verdict:has(stint.BANNED), true)
+equal(limit:overridden("c", "bad"), 0)
+equal(limit:stats().banned, 1)
+equal(refused("", limit:overridden("c", "vip")), 2)
+equal(refused("", limit:clear("c", "vip")), 2)
+refused("", limit:override("c", "vip", 5, 400 * 86400))
+raises("tokens is a whole number", limit.override, limit, "c", "vip", -1, 60)
+limit:remove "c"
 
 -- Keys.
 local key = limit:key("ab", "c")

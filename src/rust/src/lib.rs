@@ -207,7 +207,8 @@ impl Options {
         self
     }
 
-    /// A clock in place of the system's: ns since the Unix epoch. Every thread that decides calls it.
+    /// A clock in place of the system's: ns since the Unix epoch. Every thread that decides calls
+    /// it.
     pub fn clock(mut self, clock: extern "C" fn() -> u64) -> Options {
         self.raw.clock = Some(clock);
         self
@@ -230,7 +231,8 @@ impl Options {
     }
 
     /// Makes the table of a file larger or smaller, or one of stint 0.1 a table of this version.
-    /// Nobody may have it open. What is 0 stays as it was; [`Options::new`]`(0)` changes nothing else.
+    /// Nobody may have it open. What is 0 stays as it was; [`Options::new`]`(0)` changes nothing
+    /// else.
     pub fn resize(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = c_string(path.as_ref().as_os_str().as_bytes(), "path")?;
         let mut raw = self.raw;
@@ -320,7 +322,8 @@ impl Policy {
                 jitter: 0,
                 calendar: 0,
                 offset: 0,
-                reserved: 0,
+                ban_after: 0,
+                ban: 0,
             },
         }
     }
@@ -598,6 +601,10 @@ impl Verdict {
     pub const NEAR_LIMIT: u32 = sys::STINT_NEAR_LIMIT;
     /// A flag: the request makes no sense.
     pub const BAD_REQUEST: u32 = sys::STINT_BAD_REQUEST;
+    /// A flag: the key is banned.
+    pub const BANNED: u32 = sys::STINT_BANNED;
+    /// A flag: a ban or an override of the key decided.
+    pub const OVERRIDDEN: u32 = sys::STINT_OVERRIDDEN;
 
     /// Let it through.
     pub fn allowed(&self) -> bool {
@@ -639,8 +646,8 @@ impl Verdict {
         Duration::from_nanos(self.raw.reset_after)
     }
 
-    /// Time until a refused request would fit, or until a reservation's tokens are there; `None`: it
-    /// never fits.
+    /// Time until a refused request would fit, or until a reservation's tokens are there; `None`:
+    /// it never fits.
     pub fn retry_after(&self) -> Option<Duration> {
         (self.raw.retry_after != sys::STINT_NEVER)
             .then(|| Duration::from_nanos(self.raw.retry_after))
@@ -807,8 +814,8 @@ impl Limiter {
         }
     }
 
-    /// Decides many groups of requests, each as [`decide_all`](Limiter::decide_all) does. Returns how
-    /// many groups were allowed.
+    /// Decides many groups of requests, each as [`decide_all`](Limiter::decide_all) does. Returns
+    /// how many groups were allowed.
     ///   ends  one past the last request of each group
     ///
     /// # Panics
@@ -836,8 +843,8 @@ impl Limiter {
         }
     }
 
-    /// Gives back tokens for work that was not done, in the window in which they were taken. Returns
-    /// how many.
+    /// Gives back tokens for work that was not done, in the window in which they were taken.
+    /// Returns how many.
     ///   verdict  of the take
     pub fn refund(&self, policy: PolicyId, key: Key, verdict: &Verdict) -> u32 {
         self.refund_tokens(policy, key, verdict.granted(), verdict.window())
@@ -873,6 +880,33 @@ impl Limiter {
     pub fn reset(&self, policy: PolicyId, key: Key) {
         // SAFETY: both may be any numbers.
         unsafe { sys::stint_reset(self.raw.as_ptr(), policy.0, key.0) }
+    }
+
+    /// Gives a key another limit until an instant: 0 refuses everything, 2^28 nothing. The policy
+    /// has `overrides` or `ban=`. (`stint_override`, whose name is a word of Rust's.)
+    ///   until  ns since the epoch, by [`now`](Limiter::now), at most 366 days ahead
+    pub fn set_override(&self, policy: PolicyId, key: Key, limit: u32, until: u64) -> Result<()> {
+        // SAFETY: all may be any numbers.
+        let result =
+            unsafe { sys::stint_override(self.raw.as_ptr(), policy.0, key.0, limit, until) };
+        checked(result).map(|_| ())
+    }
+
+    /// The override of a key, or its ban, which has limit 0: the limit, and until when.
+    pub fn get_override(&self, policy: PolicyId, key: Key) -> Result<(u32, u64)> {
+        let (mut limit, mut until) = (0, 0);
+        // SAFETY: both are there to be written.
+        let result = unsafe {
+            sys::stint_override_get(self.raw.as_ptr(), policy.0, key.0, &mut limit, &mut until)
+        };
+        checked(result).map(|_| (limit, until))
+    }
+
+    /// Ends a key's override, or its ban, now.
+    pub fn clear_override(&self, policy: PolicyId, key: Key) -> Result<()> {
+        // SAFETY: both may be any numbers.
+        checked(unsafe { sys::stint_override_clear(self.raw.as_ptr(), policy.0, key.0) })
+            .map(|_| ())
     }
 
     /// Fetches the cache line that a decision on this key will need.
@@ -988,8 +1022,8 @@ impl Limiter {
         checked(result).map(|_| stats)
     }
 
-    /// Tells of every live key of the table, by each of its policies, in no order, until the callback
-    /// returns false.
+    /// Tells of every live key of the table, by each of its policies, in no order, until the
+    /// callback returns false.
     pub fn each(&self, mut callback: impl FnMut(Entry) -> bool) -> Result<()> {
         let mut to = Visit { callback: &mut callback, panic: None };
         // SAFETY: `visit` is given `to`, which nobody else uses meanwhile.
@@ -1033,8 +1067,8 @@ impl Limiter {
         text_of(|buffer, size| unsafe { sys::stint_metrics(self.raw.as_ptr(), &raw, buffer, size) })
     }
 
-    /// The fields of a response that tell of the verdicts of one request, each a line that ends in CR
-    /// LF.
+    /// The fields of a response that tell of the verdicts of one request, each a line that ends in
+    /// CR LF.
     ///
     /// # Panics
     /// If there is not a policy for each verdict.

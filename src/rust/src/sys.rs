@@ -38,6 +38,8 @@ pub const STINT_REPLACED: u32 = 1 << 3;
 pub const STINT_UNKNOWN_POLICY: u32 = 1 << 4;
 pub const STINT_NEAR_LIMIT: u32 = 1 << 5;
 pub const STINT_BAD_REQUEST: u32 = 1 << 6;
+pub const STINT_BANNED: u32 = 1 << 7;
+pub const STINT_OVERRIDDEN: u32 = 1 << 8;
 
 pub const STINT_PEEK: u32 = 1 << 0;
 pub const STINT_PARTIAL: u32 = 1 << 1;
@@ -88,7 +90,8 @@ pub struct stint_policy {
     pub jitter: u32,
     pub calendar: u32,
     pub offset: i32,
-    pub reserved: u32,
+    pub ban_after: u32,
+    pub ban: u64,
 }
 
 #[repr(C)]
@@ -137,6 +140,9 @@ pub struct stint_stats {
     pub bad_requests: u64,
     pub processes: u32,
     pub reserved: u32,
+    pub overrides: u64,
+    pub barred: u64,
+    pub banned: u64,
 }
 
 #[repr(C)]
@@ -151,6 +157,8 @@ pub struct stint_policy_stats {
     pub near_limit: u64,
     pub charged: u64,
     pub refunded: u64,
+    pub bans: u64,
+    pub strikes_lost: u64,
 }
 
 #[repr(C)]
@@ -309,6 +317,21 @@ extern "C" {
         n: usize,
     ) -> u64;
     pub fn stint_reset(limiter: *mut stint_limiter, policy: u32, key: stint_key);
+    pub fn stint_override(
+        limiter: *mut stint_limiter,
+        policy: u32,
+        key: stint_key,
+        limit: u32,
+        until: u64,
+    ) -> c_int;
+    pub fn stint_override_get(
+        limiter: *const stint_limiter,
+        policy: u32,
+        key: stint_key,
+        limit: *mut u32,
+        until: *mut u64,
+    ) -> c_int;
+    pub fn stint_override_clear(limiter: *mut stint_limiter, policy: u32, key: stint_key) -> c_int;
     pub fn stint_prefetch(limiter: *const stint_limiter, key: stint_key);
     pub fn stint_now(limiter: *const stint_limiter) -> u64;
     pub fn stint_stats_get(limiter: *mut stint_limiter, stats: *mut stint_stats) -> c_int;

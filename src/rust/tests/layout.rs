@@ -36,17 +36,18 @@ macro_rules! constants {
 
 fn layouts() -> Vec<Layout> {
     vec![
-        layout!(stint_options: size max_keys shards max_policies on_full flags path clock secret mode
-            labels),
+        layout!(stint_options: size max_keys shards max_policies on_full flags path clock secret
+            mode labels),
         layout!(stint_policy: size name limit capacity max_reserved stripes window start flags
-            near_limit jitter calendar offset reserved),
+            near_limit jitter calendar offset ban_after ban),
         layout!(stint_verdict: allowed flags capacity used remaining granted window reset_after
             retry_after reserved),
         layout!(stint_request: key policy cost limit flags reserved),
         layout!(stint_stats: size memory slots used live placed untracked replaced clock_steps
-            stray_tokens unknown_policy resets shards policies bad_requests processes reserved),
-        layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked near_limit
-            charged refunded),
+            stray_tokens unknown_policy resets shards policies bad_requests processes
+            reserved overrides barred banned),
+        layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked
+            near_limit charged refunded bans strikes_lost),
         layout!(stint_change: size kind id name text was decided),
         layout!(stint_entry: key policy flags used end label label_length refused_windows reserved),
         layout!(stint_metrics_options: size labels flags reserved),
@@ -59,8 +60,9 @@ fn all_constants() -> Vec<(&'static str, u64)> {
         STINT_SMALL_PAGES STINT_PRECISE_CLOCK STINT_READ_ONLY STINT_DRY_RUN STINT_PRUNE
         STINT_POLICY_UNCHANGED STINT_POLICY_ADDED STINT_POLICY_CHANGED STINT_POLICY_REPLACED
         STINT_POLICY_REMOVED STINT_FIRST_REFUSAL STINT_SHADOWED STINT_UNTRACKED STINT_REPLACED
-        STINT_UNKNOWN_POLICY STINT_NEAR_LIMIT STINT_BAD_REQUEST STINT_PEEK STINT_PARTIAL STINT_DRAIN
-        STINT_RESERVE STINT_CHARGE STINT_METRICS_NO_EOF STINT_METRICS_NO_SCAN STINT_HEADERS_DRAFT
+        STINT_UNKNOWN_POLICY STINT_NEAR_LIMIT STINT_BAD_REQUEST STINT_BANNED STINT_OVERRIDDEN
+        STINT_PEEK STINT_PARTIAL STINT_DRAIN STINT_RESERVE STINT_CHARGE STINT_METRICS_NO_EOF
+        STINT_METRICS_NO_SCAN STINT_HEADERS_DRAFT
         STINT_HEADERS_LEGACY)
 }
 

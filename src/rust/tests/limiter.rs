@@ -78,6 +78,24 @@ fn takes_looks_and_gives_back() {
 }
 
 #[test]
+fn keys_with_limits_of_their_own() {
+    let (limiter, id) = limiter("2/52w ban=1h");
+    let (vip, bad) = (limiter.key("vip"), limiter.key("bad"));
+    let until = limiter.now() + 60_000_000_000;
+    limiter.set_override(id, vip, 5, until).unwrap();
+    let (limit, end) = limiter.get_override(id, vip).unwrap();
+    assert!(limit == 5 && (until..=until + 10_000_000).contains(&end));
+    assert!(limiter.allows(id, vip, 5));
+    assert!(limiter.take(id, vip, 1).has(Verdict::OVERRIDDEN));
+    limiter.clear_override(id, vip).unwrap();
+    assert_eq!(limiter.get_override(id, vip).unwrap_err().errno(), 2);
+    assert_eq!(limiter.clear_override(id, vip).unwrap_err().errno(), 2);
+    assert!(!limiter.allows(id, bad, 3));
+    assert!(limiter.take(id, bad, 1).has(Verdict::BANNED));
+    assert!(limiter.set_override(id, vip, 5, u64::MAX).is_err());
+}
+
+#[test]
 fn keys_stay_apart() {
     let (limiter, _) = limiter("1/s");
     assert_ne!(limiter.join(limiter.key("ab"), "c"), limiter.join(limiter.key("a"), "bc"));
