@@ -79,7 +79,7 @@ class Bed(contextlib.AbstractContextManager):
             if window == "year":
                 # One that begins in January or in July, whichever is months away on both sides.
                 options += "" if 4 <= time.gmtime().tm_mon <= 9 else " start=1970-07-01"
-            elif "start=" not in options:
+            elif "start=" not in options and "in-flight" not in options:  # whose clock stands still
                 half = time.gmtime((start - 183 * DAY) // SECOND)
                 options += time.strftime(" start=%Y-%m-%dT%H:%M:%SZ", half)
         policies = path.parts if path.parts > 1 and not path.each_key else row["policies"]

@@ -506,6 +506,8 @@ class Failures(Replay):
                 self.assertRegex(first, r"': \w.{5,}")
 
     def test_limits_are_printed_safely(self):
+        self.fails(2, "--limit '5/s in-flight': a log does not tell", "--limit=5/s in-flight",
+                   REAL_LOG)
         err = self.fails(2, r"--limit '5/\x1b[31m", "--limit", "5/\x1b[31m", REAL_LOG)
         self.assertNotIn("\x1b", err)
 

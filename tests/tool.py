@@ -365,6 +365,20 @@ class Deciding(Tool):
         self.good("take", self.table, "p", "k", code=1)
         self.assertIn("26 of 10 used", self.good("charge", self.table, "p", "k"))
 
+    def test_in_flight(self):
+        """A take holds until its lease ends; a charge would be nobody's to give back."""
+        self.make("2/366d in-flight name=p")
+        for held in 1, 2:
+            self.assertEqual(self.good("take", self.table, "p", "k"), f"allowed: {held} of 2 held\n")
+        self.assertRegex(self.good("take", self.table, "p", "k", code=1),
+                         r"^refused: 2 of 2 held, try again in at most \d+ d.*\n$")
+        self.assertEqual(self.used("p", "k"), 2)
+        self.fails(1, "a charge does not go with an in-flight policy", "charge", self.table, "p", "k")
+        self.fails(1, "a charge does not go with an in-flight policy", "charge", self.table,
+                   "9/s in-flight name=q", "k")
+        self.assertEqual(len(self.json("policies", self.table)["policies"]), 1)
+        self.assertIn("0 of 2 held", self.good("reset", self.table, "p", "k"))
+
     def test_reset(self):
         self.make(f"2/{YEAR} name=p", f"2/{YEAR} name=q")
         for policy in "p", "q":
