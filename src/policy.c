@@ -308,6 +308,7 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
            policy->length == COMPANION_TICKS && policy->start == 0 &&
            policy->window == STINT_WINDOW_MAX && policy->largest == 0 &&
            policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
+           policy->fade == policy->window &&
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
