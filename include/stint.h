@@ -1028,7 +1028,7 @@ enum stint_entry_flags {
      * so is one that has a label.) With STINT_ENTRY_KEY_PART it is one slot of a striped key:
      * `used` is what that slot holds. */
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
-    /* This is no count: the key has another limit (stint_override) until `end`, which is `limit`. */
+    /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
     /* Likewise; it is a ban (stint_policy.ban). */
     STINT_ENTRY_BAN = 1 << 4,
