@@ -943,6 +943,8 @@ pub struct Entry {
     pub label: Vec<u8>,
     /// How often it was named.
     pub refused_windows: u32,
+    /// Of an override: its limit.
+    pub limit: u64,
 }
 
 /// What [`Limiter::each`] calls, and the panic that stopped it.
@@ -966,6 +968,7 @@ unsafe extern "C" fn visit(context: *mut c_void, entry: *const sys::stint_entry)
         end: entry.end,
         label,
         refused_windows: entry.refused_windows,
+        limit: entry.limit,
     };
     // A panic must not unwind through C.
     match catch_unwind(AssertUnwindSafe(|| (visit.callback)(entry))) {

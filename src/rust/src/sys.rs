@@ -182,7 +182,8 @@ pub struct stint_entry {
     pub label: *const c_char,
     pub label_length: u32,
     pub refused_windows: u32,
-    pub reserved: [u64; 4],
+    pub limit: u64,
+    pub reserved: [u64; 3],
 }
 
 #[repr(C)]

@@ -49,7 +49,8 @@ fn layouts() -> Vec<Layout> {
         layout!(stint_policy_stats: size allowed refused shadowed first_refusals untracked
             near_limit charged refunded bans strikes_lost),
         layout!(stint_change: size kind id name text was decided),
-        layout!(stint_entry: key policy flags used end label label_length refused_windows reserved),
+        layout!(stint_entry: key policy flags used end label label_length refused_windows limit
+            reserved),
         layout!(stint_metrics_options: size labels flags reserved),
     ]
 }
