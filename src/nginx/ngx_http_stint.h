@@ -58,9 +58,9 @@ typedef enum {
 
 /* What a zone has in nginx's shared memory, beside its table. */
 typedef struct {
-    void *table;                             /* NULL: it is in a file */
-    ngx_atomic_t held;                       /* requests that wait in all workers */
-    ngx_atomic_t held_by[NGX_MAX_PROCESSES]; /* of these, by the worker's ngx_process_slot */
+    void *table;        /* NULL: it is in a file */
+    ngx_atomic_t slots; /* ngx_process_slot of all workers that there ever were is below that */
+    ngx_atomic_t held[NGX_MAX_PROCESSES]; /* requests that wait, by their worker's slot */
     ngx_pid_t workers[NGX_MAX_PROCESSES]; /* of these slots, the last; 0: none. Under the mutex */
 } ngx_http_stint_shared_t;
 
@@ -146,7 +146,10 @@ typedef enum {
     NGX_HTTP_STINT_REJECTED,
     NGX_HTTP_STINT_REJECTED_DRY_RUN,
     NGX_HTTP_STINT_REJECTED_SHADOW,
-    NGX_HTTP_STINT_UNTRACKED, /* let through, the full zone could not count it */
+    NGX_HTTP_STINT_BANNED, /* rejected, because the key is banned, or was by this very request */
+    NGX_HTTP_STINT_BANNED_DRY_RUN,
+    NGX_HTTP_STINT_BANNED_SHADOW, /* it would be */
+    NGX_HTTP_STINT_UNTRACKED,     /* let through, the full zone could not count it */
 } ngx_http_stint_status_t;
 
 /* What was decided on a request. */
@@ -171,6 +174,12 @@ ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_
 /* The decision on a main request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
 
+/* Whether the request was refused. */
+ngx_uint_t ngx_http_stint_refused(const ngx_http_stint_ctx_t *ctx);
+
+/* Requests that wait in all workers. */
+ngx_uint_t ngx_http_stint_held(const ngx_http_stint_zone_t *zone);
+
 /* A worker starts, and has the place of one that is gone; it holds nothing. */
 void ngx_http_stint_hold_start(ngx_http_stint_zone_t *zone);
 
@@ -193,6 +202,12 @@ ngx_uint_t ngx_http_stint_log_due(ngx_http_stint_zone_t *zone, ngx_http_stint_lo
 void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                               ngx_http_stint_log_kind_t kind, ngx_uint_t level,
                               const ngx_str_t *value);
+
+/* The name of the key that a limit has for a request: `text` is written if it is a network. Returns
+ * NGX_OK, or NGX_ERROR. */
+#define NGX_HTTP_STINT_NETWORK (NGX_SOCKADDR_STRLEN + sizeof("/128")) /* bytes */
+ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                                  u_char text[NGX_HTTP_STINT_NETWORK], ngx_str_t *name);
 
 /* Leaves the name of a key that was refused, if the zone has room for labels. */
 void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,

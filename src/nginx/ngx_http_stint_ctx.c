@@ -2,29 +2,40 @@
  * The decision on a request, kept as long as the request; and how many requests wait. */
 #include "ngx_http_stint.h"
 
-/* Gives back what the worker of a slot held, which is gone or ends. Returns whether it was any. */
-static ngx_uint_t ngx_http_stint_hold_forget(ngx_http_stint_shared_t *shared, ngx_int_t slot) {
-    ngx_atomic_int_t left = (ngx_atomic_int_t)shared->held_by[slot];
+/* How many requests wait is one word for each worker, which only that worker adds to. So whenever
+ * a worker is killed, its word says what it held, and is all that there is to forget. */
 
-    (void)ngx_atomic_fetch_add(&shared->held_by[slot], -left);
-    (void)ngx_atomic_fetch_add(&shared->held, -left);
-    return left != 0;
+ngx_uint_t ngx_http_stint_refused(const ngx_http_stint_ctx_t *ctx) {
+    return ctx->status == NGX_HTTP_STINT_REJECTED || ctx->status == NGX_HTTP_STINT_BANNED;
+}
+
+ngx_uint_t ngx_http_stint_held(const ngx_http_stint_zone_t *zone) {
+    const ngx_http_stint_shared_t *shared = zone->shared;
+    ngx_uint_t sum = 0;
+
+    for (ngx_uint_t i = 0; i < shared->slots; i++) {
+        sum += shared->held[i];
+    }
+    return sum;
 }
 
 void ngx_http_stint_hold_start(ngx_http_stint_zone_t *zone) {
+    ngx_http_stint_shared_t *shared = zone->shared;
+    ngx_uint_t slot = (ngx_uint_t)ngx_process_slot;
+
     ngx_shmtx_lock(&zone->slab->mutex); /* the master unlocks it for a worker that was killed */
-    (void)ngx_http_stint_hold_forget(zone->shared, ngx_process_slot);
-    zone->shared->workers[ngx_process_slot] = ngx_pid;
+    shared->held[slot] = 0;
+    shared->workers[slot] = ngx_pid;
+    shared->slots = ngx_max(shared->slots, slot + 1);
     ngx_shmtx_unlock(&zone->slab->mutex);
 }
 
 void ngx_http_stint_hold_stop(ngx_http_stint_zone_t *zone) {
-    (void)ngx_http_stint_hold_forget(zone->shared, ngx_process_slot);
+    zone->shared->held[ngx_process_slot] = 0;
 }
 
-/* Gives back what workers held that were killed, and whose slots no other took: after a reload
- * there are fewer workers again. Once a second, as it asks the system. Returns whether it was
- * any. */
+/* Forgets what workers held that were killed, and whose slots no other took: after a reload there
+ * are fewer workers again. Once a second, as it asks the system. Returns whether it was any. */
 static ngx_uint_t ngx_http_stint_hold_search(ngx_http_stint_zone_t *zone) {
     ngx_http_stint_shared_t *shared = zone->shared;
     ngx_uint_t found = 0;
@@ -33,40 +44,38 @@ static ngx_uint_t ngx_http_stint_hold_search(ngx_http_stint_zone_t *zone) {
         return 0;
     }
     zone->searched = ngx_time();
-    for (ngx_int_t i = 0; i < NGX_MAX_PROCESSES; i++) {
-        if (shared->held_by[i] != 0 && shared->workers[i] != 0 &&
-            kill(shared->workers[i], 0) != 0 && ngx_errno == NGX_ESRCH) {
-            found |= ngx_http_stint_hold_forget(shared, i);
+    for (ngx_uint_t i = 0; i < shared->slots; i++) {
+        if (shared->held[i] != 0 && kill(shared->workers[i], 0) != 0 && ngx_errno == NGX_ESRCH) {
+            shared->held[i] = 0;
+            found = 1;
         }
     }
     ngx_shmtx_unlock(&zone->slab->mutex);
     return found;
 }
 
-/* Counts one more request that is held. Returns whether it may be. */
+/* Counts one more request that is held. Returns whether it may be. Each worker adds before it looks
+ * at the others, so that of several at once none is overlooked. */
 static ngx_uint_t ngx_http_stint_hold_count(const ngx_http_stint_zone_t *zone) {
-    if ((ngx_uint_t)ngx_atomic_fetch_add(&zone->shared->held, 1) < zone->max_held) {
+    (void)ngx_atomic_fetch_add(&zone->shared->held[ngx_process_slot], 1);
+    if (ngx_http_stint_held(zone) <= zone->max_held) {
         return 1;
     }
-    (void)ngx_atomic_fetch_add(&zone->shared->held, -1);
+    (void)ngx_atomic_fetch_add(&zone->shared->held[ngx_process_slot], -1);
     return 0;
 }
 
 ngx_int_t ngx_http_stint_hold_begin(ngx_http_stint_ctx_t *ctx) {
-    ngx_http_stint_shared_t *shared = ctx->zone->shared;
-
     if (!ngx_http_stint_hold_count(ctx->zone) &&
         !(ngx_http_stint_hold_search(ctx->zone) && ngx_http_stint_hold_count(ctx->zone))) {
         return NGX_DECLINED;
     }
-    (void)ngx_atomic_fetch_add(&shared->held_by[ngx_process_slot], 1);
     ctx->held = 1;
     return NGX_OK;
 }
 
 void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx) {
-    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held_by[ngx_process_slot], -1);
-    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held, -1);
+    (void)ngx_atomic_fetch_add(&ctx->zone->shared->held[ngx_process_slot], -1);
     ctx->held = 0;
 }
 

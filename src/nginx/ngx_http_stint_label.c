@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Names of keys that were refused, for the status page and the command. They are texts: that of the
+ * Names of keys that were refused, for the status page, the command and the log. They are texts: that of the
  * key, or the address or network that it is made of. */
 #include "ngx_http_stint.h"
 
@@ -15,7 +15,7 @@ static void ngx_http_stint_mask(u_char *bytes, size_t n, unsigned prefix) {
 }
 
 /* A network as text, such as 192.0.2.0/24. Returns its end; NULL if the address has no bits. */
-static u_char *ngx_http_stint_network(u_char text[NGX_SOCKADDR_STRLEN], struct sockaddr *address,
+static u_char *ngx_http_stint_network(u_char text[NGX_HTTP_STINT_NETWORK], struct sockaddr *address,
                                       unsigned prefix4, unsigned prefix6) {
     u_char bytes[16];
     int family = address->sa_family;
@@ -41,28 +41,35 @@ static u_char *ngx_http_stint_network(u_char text[NGX_SOCKADDR_STRLEN], struct s
     return ngx_sprintf(text, "/%ud", family == AF_INET ? prefix4 : prefix6);
 }
 
-void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
-                          const ngx_http_stint_limit_t *limit, stint_key key) {
-    u_char text[NGX_SOCKADDR_STRLEN + sizeof("/128")], *end;
+ngx_int_t ngx_http_stint_name_key(ngx_http_request_t *r, const ngx_http_stint_limit_t *limit,
+                                  u_char text[NGX_HTTP_STINT_NETWORK], ngx_str_t *name) {
     ngx_addr_t address = {r->connection->sockaddr, r->connection->socklen, ngx_null_string};
-    ngx_str_t name = r->connection->addr_text;
+    u_char *end;
 
-    if (zone->options.labels == 0) {
-        return;
-    }
+    *name = r->connection->addr_text;
     if (limit->key_kind != NGX_HTTP_STINT_KEY_CLIENT &&
         limit->key_kind != NGX_HTTP_STINT_KEY_BINARY &&
-        ngx_http_complex_value(r, limit->key, &name) != NGX_OK) {
-        return;
+        ngx_http_complex_value(r, limit->key, name) != NGX_OK) {
+        return NGX_ERROR;
     }
     if (limit->key_kind == NGX_HTTP_STINT_KEY_CLIENT ||
         (limit->key_kind == NGX_HTTP_STINT_KEY_ADDRESS &&
-         ngx_parse_addr(r->pool, &address, name.data, name.len) == NGX_OK)) {
+         ngx_parse_addr(r->pool, &address, name->data, name->len) == NGX_OK)) {
         end = ngx_http_stint_network(text, address.sockaddr, limit->prefix4, limit->prefix6);
         if (end != NULL) {
-            name = (ngx_str_t){(size_t)(end - text), text};
+            *name = (ngx_str_t){(size_t)(end - text), text};
         }
     }
-    /* Its arguments are right, and the zone has room for labels. */
-    (void)stint_label(zone->limiter, key, name.data, name.len);
+    return NGX_OK;
+}
+
+void ngx_http_stint_label(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
+                          const ngx_http_stint_limit_t *limit, stint_key key) {
+    u_char text[NGX_HTTP_STINT_NETWORK];
+    ngx_str_t name;
+
+    if (zone->options.labels != 0 && ngx_http_stint_name_key(r, limit, text, &name) == NGX_OK) {
+        /* Its arguments are right, and the zone has room for labels. */
+        (void)stint_label(zone->limiter, key, name.data, name.len);
+    }
 }

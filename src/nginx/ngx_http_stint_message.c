@@ -4,6 +4,8 @@
 
 #define LOG_INTERVAL 60 /* s, of each worker, zone and kind of message */
 #define VALUE_SHOWN  64 /* bytes of a value that a message shows */
+#define VALUE_TEXT   (VALUE_SHOWN * sizeof("\\xFF") + sizeof("...")) /* bytes, with its NUL */
+#define SECOND       UINT64_C(1000000000)                            /* ns */
 
 ngx_uint_t ngx_http_stint_log_due(ngx_http_stint_zone_t *zone, ngx_http_stint_log_kind_t kind) {
     if (ngx_time() - zone->logged[kind] < LOG_INTERVAL) {
@@ -37,7 +39,7 @@ static const char *const ngx_http_stint_complaints[NGX_HTTP_STINT_LOG_KINDS][2] 
 void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone,
                               ngx_http_stint_log_kind_t kind, ngx_uint_t level,
                               const ngx_str_t *value) {
-    u_char escaped[VALUE_SHOWN * sizeof("\\xFF") + sizeof("...")];
+    u_char escaped[VALUE_TEXT];
     const char *const *complaint = ngx_http_stint_complaints[kind];
 
     if (ngx_http_stint_log_due(zone, kind)) {
@@ -48,6 +50,38 @@ void ngx_http_stint_log_value(ngx_http_request_t *r, ngx_http_stint_zone_t *zone
     }
 }
 
+/* Logs the first refusal of a key in a window. If the key is banned by it, that is the one line on
+ * the ban: later refusals only read. */
+static void ngx_http_stint_log_refusal(ngx_http_request_t *r, ngx_uint_t log_level,
+                                       ngx_flag_t dry_run, const ngx_http_stint_ctx_t *ctx,
+                                       ngx_uint_t i) {
+    u_char ban[sizeof(", would be banned for  s, key \"\"") + NGX_INT64_LEN + VALUE_TEXT];
+    u_char network[NGX_HTTP_STINT_NETWORK], *at = ban;
+    const struct stint_verdict *verdict = &ctx->verdicts[i];
+    ngx_flag_t shadow = (verdict->flags & STINT_SHADOWED) != 0;
+    ngx_str_t name;
+
+    if ((verdict->flags & STINT_BANNED) != 0) {
+        at = ngx_sprintf(at, ", %s for %uL s", shadow ? "would be banned" : "banned",
+                         (ctx->policies[i]->policy.ban + SECOND - 1) / SECOND);
+        if (ctx->zone->options.labels != 0 &&
+            ngx_http_stint_name_key(r, ctx->limits[i], network, &name) == NGX_OK) {
+            at = ngx_http_stint_escape(ngx_sprintf(at, ", key \""), &name);
+            *at++ = '"';
+        }
+    }
+    if ((verdict->flags & (STINT_BANNED | STINT_OVERRIDDEN)) == STINT_OVERRIDDEN) {
+        at = ngx_sprintf(at, ", overridden");
+    }
+    *at = '\0';
+    ngx_log_error(log_level, r->connection->log, 0,
+                  "limiting requests%s%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
+                  dry_run  ? ", dry run"
+                  : shadow ? ", shadow"
+                           : "",
+                  ban, verdict->used, verdict->capacity, &ctx->policies[i]->name, &ctx->zone->name);
+}
+
 void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ngx_flag_t dry_run,
                                  const ngx_http_stint_ctx_t *ctx) {
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
@@ -55,13 +89,7 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ng
 
         /* Once for a key and window, so that an attacker does not fill the disk. */
         if ((verdict->flags & STINT_FIRST_REFUSAL) != 0) {
-            ngx_log_error(log_level, r->connection->log, 0,
-                          "limiting requests%s, %uD of %uD used, by policy \"%V\" in zone \"%V\"",
-                          dry_run                                  ? ", dry run"
-                          : (verdict->flags & STINT_SHADOWED) != 0 ? ", shadow"
-                                                                   : "",
-                          verdict->used, verdict->capacity, &ctx->policies[i]->name,
-                          &ctx->zone->name);
+            ngx_http_stint_log_refusal(r, log_level, dry_run, ctx, i);
             ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
         }
         if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
@@ -88,6 +116,7 @@ static const struct {
     {"policy.limit", "the limit"},
     {"policy.window", "the window"},
     {"policy.calendar", "month or year"},
+    {"policy.ban_after", "after"},
     {"policy.offset", "the offset of the start"},
     {"policy.", ""},
     {"options.max_", ""},

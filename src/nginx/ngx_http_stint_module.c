@@ -4,17 +4,35 @@
  * not counted. What is charged by the response is charged in the log phase. */
 #include "ngx_http_stint.h"
 
+/* Whether a key that was refused is refused everything: it is banned, by itself or by hand. */
+static ngx_uint_t ngx_http_stint_banned(const struct stint_verdict *verdict) {
+    return (verdict->flags & STINT_BANNED) != 0 ||
+           ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
+}
+
 static ngx_http_stint_status_t ngx_http_stint_outcome(const ngx_http_stint_ctx_t *ctx,
                                                       ngx_flag_t dry_run, bool allowed) {
+    ngx_uint_t banned = 0, would_be_banned = 0;
     uint32_t flags = 0;
 
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        const struct stint_verdict *verdict = &ctx->verdicts[i];
+
+        flags |= verdict->flags;
+        if (!verdict->allowed) {
+            banned |= ngx_http_stint_banned(verdict);
+        } else if ((verdict->flags & STINT_SHADOWED) != 0) {
+            would_be_banned |= ngx_http_stint_banned(verdict);
+        }
+    }
+    if (!allowed && banned) {
+        return dry_run ? NGX_HTTP_STINT_BANNED_DRY_RUN : NGX_HTTP_STINT_BANNED;
+    }
     if (!allowed) {
         return dry_run ? NGX_HTTP_STINT_REJECTED_DRY_RUN : NGX_HTTP_STINT_REJECTED;
     }
-    for (ngx_uint_t i = 0; i < ctx->n; i++) {
-        flags |= ctx->verdicts[i].flags;
-    }
-    return (flags & STINT_SHADOWED) != 0    ? NGX_HTTP_STINT_REJECTED_SHADOW
+    return would_be_banned                  ? NGX_HTTP_STINT_BANNED_SHADOW
+           : (flags & STINT_SHADOWED) != 0  ? NGX_HTTP_STINT_REJECTED_SHADOW
            : (flags & STINT_UNTRACKED) != 0 ? NGX_HTTP_STINT_UNTRACKED
                                             : NGX_HTTP_STINT_PASSED;
 }
@@ -39,10 +57,10 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "stint: %ui limits, first \"%V\": %uD of %uD used", ctx->n,
                    &ctx->policies[0]->name, ctx->verdicts[0].used, ctx->verdicts[0].capacity);
-    return ctx->status == NGX_HTTP_STINT_REJECTED ? (ngx_int_t)slcf->status_code
-           : rc == NGX_AGAIN                      ? NGX_AGAIN
-           : rc == NGX_ERROR                      ? NGX_HTTP_INTERNAL_SERVER_ERROR
-                                                  : NGX_DECLINED;
+    return ngx_http_stint_refused(ctx) ? (ngx_int_t)slcf->status_code
+           : rc == NGX_AGAIN           ? NGX_AGAIN
+           : rc == NGX_ERROR           ? NGX_HTTP_INTERNAL_SERVER_ERROR
+                                       : NGX_DECLINED;
 }
 
 static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
@@ -91,7 +109,7 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
 static ngx_int_t ngx_http_stint_log_handler(ngx_http_request_t *r) {
     ngx_http_stint_ctx_t *ctx = r == r->main ? ngx_http_stint_get_ctx(r) : NULL;
 
-    if (ctx != NULL && ctx->status != NGX_HTTP_STINT_REJECTED && !ctx->held) {
+    if (ctx != NULL && !ngx_http_stint_refused(ctx) && !ctx->held) {
         ngx_http_stint_charge(r, ctx);
     }
     return NGX_OK;

@@ -103,7 +103,10 @@ static u_char *ngx_http_stint_json_zone(u_char *at, const ngx_http_stint_zone_t 
                      stats->slots, stats->used, stats->live);
     at = ngx_sprintf(at, ",\"untracked\":%uL,\"replaced\":%uL,\"clock_steps\":%uL",
                      stats->untracked, stats->replaced, stats->clock_steps);
-    return ngx_sprintf(at, ",\"held\":%uA,\"max_held\":%ui", zone->shared->held, zone->max_held);
+    at = ngx_sprintf(at, ",\"overrides\":%uL,\"barred\":%uL,\"banned\":%uL", stats->overrides,
+                     stats->barred, stats->banned);
+    return ngx_sprintf(at, ",\"held\":%ui,\"max_held\":%ui", ngx_http_stint_held(zone),
+                       zone->max_held);
 }
 
 static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_t *zone,
@@ -122,8 +125,9 @@ static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_
                      stats.refused, stats.shadowed);
     return ngx_sprintf(at,
                        ",\"first_refusals\":%uL,\"untracked\":%uL,\"charged\":%uL,"
-                       "\"refunded\":%uL}",
-                       stats.first_refusals, stats.untracked, stats.charged, stats.refunded);
+                       "\"refunded\":%uL,\"bans\":%uL,\"strikes_lost\":%uL}",
+                       stats.first_refusals, stats.untracked, stats.charged, stats.refunded,
+                       stats.bans, stats.strikes_lost);
 }
 
 /* The keys that were refused most often, the first of them first. */

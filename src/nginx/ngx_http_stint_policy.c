@@ -251,7 +251,7 @@ static ngx_int_t ngx_http_stint_find_same(ngx_conf_t *cf, const ngx_http_stint_z
 
 static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     ngx_http_stint_policy_t **policies = zone->policies.elts;
-    ngx_uint_t count = 0;
+    ngx_uint_t count = 0, twice = 0;
 
     if (zone->declared.file.len == 0) {
         ngx_http_stint_log_unknown_zone(cf, zone);
@@ -262,14 +262,20 @@ static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_
             ngx_http_stint_find_same(cf, zone, policies[i]) != NGX_OK) {
             return NGX_ERROR;
         }
-        count += policies[i]->same == NULL;
+        if (policies[i]->same == NULL) {
+            ngx_uint_t overrides = (policies[i]->policy.flags & STINT_OVERRIDES) != 0;
+
+            count += 1 + overrides;
+            twice |= overrides;
+        }
     }
     for (ngx_uint_t i = zone->policies.nelts; count > zone->options.max_policies && i-- != 0;) {
         if (policies[i]->same == NULL) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "stint zone \"%V\" has room for %uD policies: \"policies=%ui\" is needed "
-                          "for \"%V\" in %V:%ui",
+                          "for \"%V\"%s in %V:%ui",
                           &zone->name, zone->options.max_policies, count, &policies[i]->name,
+                          twice ? ", as those with a ban or overrides count twice," : "",
                           &policies[i]->declared.file, policies[i]->declared.line);
             return NGX_ERROR;
         }

@@ -14,6 +14,9 @@ static ngx_str_t ngx_http_stint_outcomes[] = {
     [NGX_HTTP_STINT_REJECTED] = ngx_string("REJECTED"),
     [NGX_HTTP_STINT_REJECTED_DRY_RUN] = ngx_string("REJECTED_DRY_RUN"),
     [NGX_HTTP_STINT_REJECTED_SHADOW] = ngx_string("REJECTED_SHADOW"),
+    [NGX_HTTP_STINT_BANNED] = ngx_string("BANNED"),
+    [NGX_HTTP_STINT_BANNED_DRY_RUN] = ngx_string("BANNED_DRY_RUN"),
+    [NGX_HTTP_STINT_BANNED_SHADOW] = ngx_string("BANNED_SHADOW"),
     [NGX_HTTP_STINT_UNTRACKED] = ngx_string("UNTRACKED"),
 };
 
@@ -31,6 +34,19 @@ enum {
 
 static uint64_t ngx_http_stint_seconds_up(uint64_t ns) {
     return ns / SECOND + (ns % SECOND != 0);
+}
+
+/* ns until a refused request would fit: the longest time of those limits that refused it. 0: it was
+ * not refused. */
+static uint64_t ngx_http_stint_retry_after(const ngx_http_stint_ctx_t *ctx) {
+    uint64_t longest = 0;
+
+    for (ngx_uint_t i = 0; ngx_http_stint_refused(ctx) && i < ctx->n; i++) {
+        if (!ctx->verdicts[i].allowed) {
+            longest = ngx_max(longest, ctx->verdicts[i].retry_after);
+        }
+    }
+    return longest;
 }
 
 static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
@@ -71,11 +87,11 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         number = ngx_http_stint_seconds_up(verdict->reset_after);
         break;
     case VARIABLE_RETRY_AFTER:
-        if (ctx->status != NGX_HTTP_STINT_REJECTED || verdict->retry_after == 0 ||
-            verdict->retry_after == STINT_NEVER) {
+        number = ngx_http_stint_retry_after(ctx);
+        if (number == 0 || number == STINT_NEVER) {
             return NGX_OK;
         }
-        number = ngx_http_stint_seconds_up(verdict->retry_after);
+        number = ngx_http_stint_seconds_up(number);
         break;
     }
     if (text.data == NULL) {

@@ -15,7 +15,7 @@
  *                 given back
  *
  * So a reload that fails, at whatever step, changes no limit. At most it has added policies that
- * nobody uses. */
+ * nobody uses, and made room for overrides. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -72,19 +72,41 @@ static void ngx_http_stint_format(const struct stint_policy *policy, char text[P
     (void)stint_policy_format(&unnamed, text, POLICY_TEXT);
 }
 
+/* A policy that comes to have overrides takes one place more. It is taken here, where there may be
+ * none: that some policy can have overrides changes nothing as long as there are none. Returns what
+ * stint_policy_change does. */
+static int ngx_http_stint_place_overrides(ngx_http_stint_zone_t *zone,
+                                          const ngx_http_stint_policy_t *policy) {
+    struct stint_policy now = STINT_POLICY_INIT;
+
+    (void)stint_policy_get(zone->limiter, policy->id, &now); /* it exists */
+    if ((policy->policy.flags & ~now.flags & STINT_OVERRIDES) == 0) {
+        return 0;
+    }
+    now.flags |= STINT_OVERRIDES;
+    return stint_policy_change(zone->limiter, policy->id, &now);
+}
+
 /* Finds a policy in the table, or adds it. */
 static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
                                              ngx_http_stint_policy_t *policy, ngx_log_t *log) {
     char reason[NGX_HTTP_STINT_REASON], text[POLICY_TEXT], *remedy;
     int error = stint_policy_find(zone->limiter, policy->policy.name, &policy->id);
+    ngx_uint_t changes = 1;
 
     if (error != 0) {
         error = stint_policy_add(zone->limiter, &policy->policy, &policy->id);
     }
+    if (error == 0) {
+        error = stint_policy_change_check(zone->limiter, policy->id, &policy->policy);
+        changes = error == 0 || error == -ENOSPC;
+        error = changes ? ngx_http_stint_place_overrides(zone, policy) : 0;
+    }
     if (error == -ENOSPC) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "stint zone \"%V\" has no room for the policy \"%V\" in %V:%ui: those that "
-                      "were removed count until nginx is restarted, with more \"policies\"",
+                      "were removed count until nginx is restarted, with more \"policies\", and "
+                      "those with a ban or overrides count twice",
                       &zone->name, &policy->name, &policy->declared.file, policy->declared.line);
         return NGX_ERROR;
     }
@@ -94,7 +116,7 @@ static ngx_int_t ngx_http_stint_place_policy(ngx_http_stint_zone_t *zone,
                       ngx_http_stint_words(stint_reason(), reason));
         return NGX_ERROR;
     }
-    if (stint_policy_change_check(zone->limiter, policy->id, &policy->policy) != 0) {
+    if (!changes) {
         (void)ngx_http_stint_words(stint_reason(), reason);
         remedy = strchr(reason, ':'); /* the library's is another */
         if (remedy != NULL) {

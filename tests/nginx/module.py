@@ -1014,6 +1014,14 @@ class Mistakes(Case):
              'count-refused reserve=3": count-refused does not go with reserve'),
             (zone + "stint_policy z 9/s stripes=3; #!", "", 'invalid policy "9/s stripes=3": stripes '
              "must be a power of two, at most 64"),
+            (zone + "stint_policy z 9/s ban=0s; #!", "", 'invalid policy "9/s ban=0s": the ban must be 10 ms '
+             'to 366 days, at "0s"'),
+            (zone + "stint_policy z 9/s ban=1h after=0; #!", "", 'invalid policy "9/s ban=1h after=0": .*'
+             "1 to 65,535.*"),
+            (zone + "stint_policy z 9/s after=3; #!", "", 'invalid policy "9/s after=3": after needs ban, '
+             "the time"),
+            (zone + "stint_policy z 9/s stripes=4 ban=1h; #!", "", 'invalid policy "9/s stripes=4 ban=1h": '
+             "overrides does not go with stripes"),
             (zone + "stint_policy z 9/800d; #!", "", 'invalid policy "9/800d": the window must be 10 ms '
              "to 366 days.*"),
             (zone + 'stint_policy z "10/"; #!', "", 'invalid policy "10/": .*, at its end'),
@@ -1024,6 +1032,9 @@ class Mistakes(Case):
             ("stint_zone z keys=1k policies=2;\nstint_policy z 1/s;\nstint_policy z 2/s;\n"
              "stint_policy z 3/s; #!", "", 'stint zone "z" has room for 2 policies: "policies=3" is '
              'needed for "3/second"'),
+            ("stint_zone z keys=1k policies=1;\nstint_policy z 1/s overrides; #!", "", 'stint zone "z" has room '
+             'for 1 policies: "policies=2" is needed for "1/second", as those with a ban or overrides count '
+             "twice,"),
         ])
 
     def test_limit(self):
