@@ -192,6 +192,164 @@ class Bans(Case):
             self.assertEqual(server.statuses(4), [200] * 3 + [429])
             self.assertEqual(server.get().stint, "REJECTED a 3/3 0")
 
+class Filed(Case):
+    """A zone in a file, and the command on it."""
+
+    def filed(self, policies, *locations, **more):
+        server = Server(module.MODULE, **more)
+        self.table = server.directory / "table"
+        server.configure(f"stint_zone z keys=1k file={self.table} labels=100;\n{policies}",
+                         "".join(locations) + STATUS)
+        return server
+
+    def stint(self, *arguments, code=0):
+        """The command. Returns what it wrote."""
+        done = subprocess.run([STINT, *arguments], capture_output=True, text=True, timeout=20)
+        self.assertEqual((done.returncode, done.stderr), (code, ""), arguments)
+        return done.stdout
+
+    def override(self, key, limit, policy="p"):
+        self.stint("override", "--for", "1h", self.table, policy, str(limit), key)
+
+    def clear(self, key, policy="p"):
+        self.stint("override", "--clear", self.table, policy, key)
+
+
+class Overrides(Filed):
+    """Single keys that have another limit for a while."""
+
+    def test_it_holds_at_once_in_all_workers(self):
+        with self.filed(f"stint_policy z 20{PER_LONG} overrides name=p; stint_headers draft;",
+                        location("/", "stint_limit z p $arg_user;"), workers=4) as server:
+            def count(user, number):
+                statuses = server.statuses(number, f"/file?user={user}")
+                self.assertLessEqual(set(statuses), {200, 429})
+                return statuses.count(200)
+            # On a connection of its own each, so that all workers are asked.
+            self.assertEqual(count("a", 25), 20)
+            self.assertEqual(count("b", 5), 5)
+            self.override("a", 30)
+            self.override("b", 6)
+            self.assertEqual([count("a", 20), count("b", 20), count("c", 21)], [10, 1, 20])
+            self.override("a", 0)
+            for _ in range(10):
+                response = server.get("/file?user=a")
+                self.assertEqual((response.status, response.stint), (429, "BANNED p 30/0 0"))
+            self.override("a", 2**28)
+            self.assertEqual(count("a", 30), 30)
+            found = status(server)
+            self.assertEqual([found[name] for name in ("overrides", "barred", "banned")], [2, 0, 0])
+            # Over a reload, and a restart.
+            server.reload()
+            server.stop()
+            server.start()
+            self.assertEqual([count("a", 5), count("b", 1)], [5, 0])
+            self.clear("a")
+            self.clear("b")
+            self.assertEqual([count("a", 10), count("b", 20)], [0, 14])
+            self.assertEqual(status(server)["overrides"], 0)
+            workers = {line[0] for line in server.access_log(100)}
+            self.assertGreater(len(workers), 1)
+
+    def test_what_the_client_is_told(self):
+        with self.filed(f"stint_policy z 2{PER_LONG} overrides name=p; stint_headers both;",
+                        location("/", "stint_limit z p $arg_user limit=3;")) as server:
+            self.override("a", 9)
+            self.override("b", 0)
+            response = server.get("/file?user=a")  # it beats the limit of the request
+            self.assertEqual((response.stint, response["X-RateLimit-Limit"]), ("PASSED p 1/9 8", "9"))
+            response = server.get("/file?user=b")
+            for field in response["Retry-After"], response["RateLimit"].split("t=")[1]:
+                self.assertIn(int(field), range(3500, 3602))
+            self.assertEqual(len(server.logged("limiting requests, overridden, 0 of 0 used")), 1)
+
+    def test_of_a_client_not_of_its_network(self):
+        with self.filed(f"stint_policy z 2{PER_LONG} overrides name=host;"
+                        f"stint_policy z 3{PER_LONG} overrides name=net;",
+                        location("/", "stint_limit z host $remote_addr;",
+                                 "stint_limit z net $binary_remote_addr prefix=24;")) as server:
+            self.override("127.0.0.1", 100, "host")
+            self.assertEqual(server.statuses(4), [200] * 3 + [429])
+            self.assertEqual(server.get().stint, "REJECTED net 3/3 0")
+
+    def test_a_ban_is_lifted(self):
+        with self.filed(f"stint_policy z 1{PER_LONG} ban=1h name=p;",
+                        location("/", "stint_limit z p $arg_user;")) as server:
+            def outcomes(user):
+                return [server.get(f"/file?user={user}").stint.split()[0] for _ in range(2)]
+            for how in "reset", "clear", "override":
+                self.assertEqual(outcomes(how), ["PASSED", "BANNED"])
+            self.stint("reset", "--quiet", self.table, "p", "reset")
+            self.assertEqual(outcomes("reset")[0], "PASSED")
+            self.clear("clear")
+            self.assertEqual(outcomes("clear"), ["REJECTED"] * 2)  # it has used what it had
+            self.override("override", 3)
+            self.assertEqual(outcomes("override"), ["PASSED"] * 2)
+            self.assertEqual(outcomes("override"), ["REJECTED"] * 2)
+
+    def test_waiting_and_charges(self):
+        with self.filed(f"stint_policy z 1{PER_LONG} reserve=1 overrides name=p;"
+                        f"stint_policy z 1{PER_LONG} overrides name=charged;",
+                        location("/file", "stint_limit z p k delay;"),
+                        location("/other", "stint_limit z charged k charge=1;")) as server:
+            self.override("k", 3)
+            self.assertEqual(server.statuses(3), [200] * 3)
+            self.assertEqual(server.get().stint.split()[0], "REJECTED")
+            self.override("k", 2, "charged")
+            self.assertEqual(server.statuses(3, "/other"), [200, 200, 429])
+
+
+class Command(Filed):
+    """`stint` on the zone of a running nginx."""
+
+    def test_it_sees_and_does_what_workers_do(self):
+        with self.filed(f"stint_policy z 5{PER_LONG} name=p;",
+                        location("/file", "stint_limit z p $arg_user;"),
+                        location("/other", "stint_limit z p $binary_remote_addr;"),
+                        location("/net", "stint_limit z p $remote_addr prefix=24;"), workers=3) as server:
+            table = self.table
+            self.assertEqual(server.statuses(7, "/file?user=a"), [200] * 5 + [429] * 2)
+            self.assertEqual(server.statuses(2, "/file?user=b"), [200] * 2)
+            [about] = [json.loads(self.stint("status", "--json", "--interval", "0", table))]
+            self.assertEqual(about["live"], status(server)["live"])
+            self.assertEqual([about["policies"][0][name] for name in ("name", "allowed", "refused")],
+                             ["p", 7, 2])
+            self.stint("peek", "--quiet", table, "p", "a", code=1)
+            self.stint("peek", "--quiet", table, "p", "b")
+            [first, *_] = json.loads(self.stint("top", "--json", "--by", "refused", table))["top"]
+            self.assertEqual((first["label"], first["used"], first["refused_windows"]), ("a", 5, 1))
+            # Tokens of the same keys.
+            self.stint("take", "--quiet", "--cost", "3", table, "p", "b")
+            self.assertEqual(server.get("/file?user=b").status, 429)
+            self.stint("reset", "--quiet", table, "p", "b")
+            self.assertEqual(server.get("/file?user=b").stint, "PASSED p 1/5 4")
+            # Keys that are addresses.
+            self.stint("take", "--quiet", "--cost", "2", "--hex", table, "p", "7f000001")
+            self.assertEqual(server.get("/other").stint, "PASSED p 3/5 2")
+            self.stint("take", "--quiet", "--cost", "4", "--address=24", table, "p", "127.0.0.77")
+            self.assertEqual(server.get("/net/x").stint, "PASSED p 5/5 0")
+
+    def test_under_load(self):
+        """It looks, resets and is killed, and no request notices."""
+        with self.filed(f"stint_policy z 1000{PER_LONG} name=p;",
+                        location("/", "stint_limit z p $arg_user;"), workers=2) as server:
+            done = threading.Event()
+
+            def work():
+                while not done.is_set():
+                    for command in ("top",), ("status", "--interval", "0"), ("dump",):
+                        self.stint(*command, self.table)
+                    looking = subprocess.Popen([STINT, "dump", self.table], stdout=subprocess.DEVNULL)
+                    looking.kill()
+                    looking.wait()
+            worker = threading.Thread(target=work)
+            worker.start()
+            try:
+                self.assertEqual(server.statuses(1005, "/file?user=a"), [200] * 1000 + [429] * 5)
+            finally:
+                done.set()
+                worker.join()
+
 
 if __name__ == "__main__":
     main()
