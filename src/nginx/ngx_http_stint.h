@@ -85,8 +85,9 @@ typedef struct {
 typedef struct {
     ngx_http_stint_policy_t *policy;
     ngx_http_stint_place_t place;
-    uint32_t cost;    /* 0: none that is known */
-    ngx_uint_t delay; /* unsigned delay:1; it must have a reserve */
+    uint32_t cost;     /* 0: none that is known */
+    ngx_uint_t delay;  /* unsigned delay:1; it must have a reserve */
+    ngx_uint_t charge; /* unsigned charge:1; it must not be in flight */
 } ngx_http_stint_demand_t;
 
 typedef struct {
@@ -159,6 +160,8 @@ typedef struct {
     ngx_uint_t log_level; /* of the location that decided */
     ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
     ngx_uint_t held;      /* unsigned held:1; it waits for its tokens */
+    ngx_uint_t in_flight; /* unsigned in_flight:1; it counts until it ends */
+    ngx_queue_t flying;   /* among those of its worker that do */
     ngx_uint_t n;         /* of each of these arrays */
     struct stint_verdict *verdicts;
     struct stint_request *requests;
@@ -194,6 +197,15 @@ void ngx_http_stint_hold_end(ngx_http_stint_ctx_t *ctx);
 
 /* Gives back what was taken for a request. */
 void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx);
+
+/* Whether a policy limits requests that are there at once. */
+ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy);
+
+/* Keeps in mind what a request, as it was decided, holds until it ends. */
+void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx);
+
+/* The worker ends, and with it the requests that it has. */
+void ngx_http_stint_land_all(void);
 
 /* Whether a message of that kind is due. If so, it counts as logged. */
 ngx_uint_t ngx_http_stint_log_due(ngx_http_stint_zone_t *zone, ngx_http_stint_log_kind_t kind);

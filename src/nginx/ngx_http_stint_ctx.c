@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The decision on a request, kept as long as the request; and how many requests wait. */
+ * The decision on a request, kept as long as the request; how many requests wait, and what is held
+ * until they end. */
 #include "ngx_http_stint.h"
+
+/* Requests of this worker that hold something until they end. */
+static ngx_queue_t ngx_http_stint_flying = {&ngx_http_stint_flying, &ngx_http_stint_flying};
 
 /* How many requests wait is one word for each worker, which only that worker adds to. So whenever
  * a worker is killed, its word says what it held, and is all that there is to forget. */
@@ -83,10 +87,50 @@ void ngx_http_stint_give_back(ngx_http_stint_ctx_t *ctx) {
     (void)stint_refund_all(ctx->zone->limiter, ctx->requests, ctx->verdicts, ctx->n);
 }
 
-/* The request ends. Also marks the cleanup that keeps the decision. */
+ngx_uint_t ngx_http_stint_is_in_flight(const ngx_http_stint_policy_t *policy) {
+    return (policy->policy.flags & STINT_IN_FLIGHT) != 0;
+}
+
+void ngx_http_stint_fly(ngx_http_stint_ctx_t *ctx) {
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        if (ctx->verdicts[i].granted != 0 && ngx_http_stint_is_in_flight(ctx->policies[i])) {
+            ctx->in_flight = 1;
+        }
+    }
+    if (ctx->in_flight) {
+        ngx_queue_insert_tail(&ngx_http_stint_flying, &ctx->flying);
+    }
+}
+
+/* It is in flight no more. */
+static void ngx_http_stint_land(ngx_http_stint_ctx_t *ctx) {
+    ngx_queue_remove(&ctx->flying);
+    ctx->in_flight = 0;
+    for (ngx_uint_t i = 0; i < ctx->n; i++) {
+        struct stint_verdict *verdict = &ctx->verdicts[i];
+
+        if (ngx_http_stint_is_in_flight(ctx->policies[i])) {
+            (void)stint_refund(ctx->zone->limiter, ctx->requests[i].policy, ctx->requests[i].key,
+                               verdict->granted, verdict->window);
+            verdict->granted = 0;
+        }
+    }
+}
+
+void ngx_http_stint_land_all(void) {
+    while (!ngx_queue_empty(&ngx_http_stint_flying)) {
+        ngx_http_stint_land(
+            ngx_queue_data(ngx_queue_head(&ngx_http_stint_flying), ngx_http_stint_ctx_t, flying));
+    }
+}
+
+/* The request ends, whatever ended it. Also marks the cleanup that keeps the decision. */
 static void ngx_http_stint_end(void *data) {
     ngx_http_stint_ctx_t *ctx = data;
 
+    if (ctx->in_flight) {
+        ngx_http_stint_land(ctx);
+    }
     /* Its client left while it was held: the work is not done. */
     if (ctx->held) {
         ngx_http_stint_hold_end(ctx);

@@ -186,6 +186,7 @@ static char *ngx_http_stint_demand(ngx_conf_t *cf, const ngx_http_stint_limit_t 
                        ? limit->cost.otherwise
                        : 0;
     demand->delay = limit->max_delay != 0;
+    demand->charge = limit->charge != NULL;
     return NGX_CONF_OK;
 }
 

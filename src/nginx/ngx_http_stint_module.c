@@ -53,6 +53,7 @@ static ngx_int_t ngx_http_stint_decide(ngx_http_request_t *r, const ngx_http_sti
         if (rc == NGX_BUSY) {
             ctx->status = ngx_http_stint_outcome(ctx, slcf->dry_run, false);
         }
+        ngx_http_stint_fly(ctx);
     }
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "stint: %ui limits, first \"%V\": %uD of %uD used", ctx->n,

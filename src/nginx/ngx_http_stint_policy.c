@@ -295,6 +295,13 @@ static ngx_int_t ngx_http_stint_check_demand(ngx_conf_t *cf,
                       &demand->policy->name, &demand->place.file, demand->place.line);
         return NGX_ERROR;
     }
+    if (demand->charge && ngx_http_stint_is_in_flight(demand->policy)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"charge=\" does not go with a policy that is in-flight, as \"%V\" is, in "
+                      "%V:%ui",
+                      &demand->policy->name, &demand->place.file, demand->place.line);
+        return NGX_ERROR;
+    }
     if (demand->cost > capacity) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "\"cost=%uD\" is above the %uD that policy \"%V\" ever has: all requests are "

@@ -37,13 +37,16 @@ static uint64_t ngx_http_stint_seconds_up(uint64_t ns) {
 }
 
 /* ns until a refused request would fit: the longest time of those limits that refused it. 0: it was
- * not refused. */
+ * not refused, or nobody knows when others end. */
 static uint64_t ngx_http_stint_retry_after(const ngx_http_stint_ctx_t *ctx) {
     uint64_t longest = 0;
 
     for (ngx_uint_t i = 0; ngx_http_stint_refused(ctx) && i < ctx->n; i++) {
-        if (!ctx->verdicts[i].allowed) {
-            longest = ngx_max(longest, ctx->verdicts[i].retry_after);
+        uint64_t wait = ctx->verdicts[i].retry_after;
+
+        if (!ctx->verdicts[i].allowed &&
+            (wait == STINT_NEVER || !ngx_http_stint_is_in_flight(ctx->policies[i]))) {
+            longest = ngx_max(longest, wait);
         }
     }
     return longest;
@@ -84,6 +87,9 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         number = verdict->remaining;
         break;
     case VARIABLE_RESET:
+        if (ngx_http_stint_is_in_flight(ctx->policies[tightest])) {
+            return NGX_OK; /* its window is a lease */
+        }
         number = ngx_http_stint_seconds_up(verdict->reset_after);
         break;
     case VARIABLE_RETRY_AFTER:

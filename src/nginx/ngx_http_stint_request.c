@@ -104,6 +104,9 @@ static ngx_int_t ngx_http_stint_make_key(ngx_http_request_t *r, ngx_http_stint_z
 static uint32_t ngx_http_stint_flags(const ngx_http_request_t *r,
                                      const ngx_http_stint_limit_t *limit,
                                      const ngx_http_stint_policy_t *policy) {
+    if (ngx_http_stint_is_in_flight(policy)) { /* nobody waits for it, and nothing is charged */
+        return 0;
+    }
     if (limit->charge != NULL) {
         return STINT_PEEK | STINT_CHARGE;
     }
@@ -146,7 +149,7 @@ void ngx_http_stint_charge(ngx_http_request_t *r, ngx_http_stint_ctx_t *ctx) {
         ngx_http_stint_number_t charge = {ctx->limits[i]->charge, 0};
         struct stint_request request = ctx->requests[i];
 
-        if (charge.value == NULL ||
+        if (charge.value == NULL || ngx_http_stint_is_in_flight(ctx->policies[i]) ||
             ngx_http_stint_get_number(r, ctx->zone, &charge, NGX_HTTP_STINT_LOG_CHARGE,
                                       ctx->log_level, &request.cost) != NGX_OK ||
             request.cost == 0) {

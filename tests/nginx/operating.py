@@ -7,9 +7,12 @@ on the zone of a running nginx.
 
 The command is $STINT, or the `stint` of the PATH.
 """
+import http.server
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -349,6 +352,258 @@ class Command(Filed):
             finally:
                 done.set()
                 worker.join()
+
+class InFlight(Case):
+    """So many requests at once; whatever ends one makes room."""
+
+    LEASE = "30m"  # longer than any test
+
+    def flying(self, limit, *locations, http="", directives="", zone="", **more):
+        """A server with a location /long, whose answers take minutes, and /look, which tells what is
+        held."""
+        server = Server(module.MODULE, **more)
+        (server.directory / "www" / "long").write_bytes(b"x" * 1000000)
+        server.configure(f"stint_zone z keys=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
+                         f"stint_headers both; {http}",
+                         f"stint_limit z p $arg_user; {directives}" + STATUS +
+                         location("/look", "stint_limit z p $arg_user cost=0;", "empty_gif;") +
+                         location("/long", "limit_rate 2000;") + "".join(locations))
+        return server
+
+    def held(self, server, user="a"):
+        return int(server.get(f"/look?user={user}").stint.split()[2].split("/")[0])
+
+    def begin(self, server, count, path="/long?user=a"):
+        """Begins requests whose answers take long. Returns their connections."""
+        connections = [server.connect() for _ in range(count)]
+        for connection in connections:
+            connection.request("GET", path)
+            self.assertEqual(connection.getresponse().status, 200)
+        return connections
+
+    def free(self, server, left=0):
+        until(lambda: self.held(server) == left, f"{left} requests to be in flight")
+
+    def test_at_once(self):
+        with self.flying(f"3/{self.LEASE}") as server:
+            # On a connection that stays open, one after the other.
+            connection = server.connect()
+            for _ in range(10):
+                connection.request("GET", "/file?user=a")
+                response = connection.getresponse()
+                response.read()
+                self.assertEqual((response.status, response.getheader("RateLimit")), (200, '"p";r=2'))
+            self.assertEqual(self.held(server), 0)
+            first, *others = self.begin(server, 3)
+            for _ in range(3):
+                response = server.get("/file?user=a")
+                self.assertEqual((response.status, response.stint), (429, "REJECTED p 3/3 0"))
+                # Nobody knows when one of them ends.
+                self.assertIsNone(response["Retry-After"])
+                self.assertIsNone(response["X-RateLimit-Reset"])
+                self.assertEqual(response["RateLimit"], '"p";r=0')
+            self.assertEqual(server.get("/file?user=b").status, 200)
+            self.assertEqual(server.access_log(15)[-2][-2:], ["-", "-"])
+            # A client that leaves.
+            first.close()
+            self.free(server, 2)
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            for other in others:
+                other.close()
+            self.free(server)
+            self.assertEqual(len(server.logged("limiting requests, 3 of 3 used")), 1)
+
+    def test_every_end(self):
+        """Upstreams that time out, refuse or are not there, error pages, redirects, subrequests."""
+        with socket.socket(socket.AF_UNIX) as silent, self.flying(
+                f"9/{self.LEASE}", http="error_page 502 504 = /failed;") as server:
+            path = str(server.directory / "silent")
+            silent.bind(path)
+            silent.listen(100)
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace(STATUS, STATUS + "".join((
+                location("/timeout", f"proxy_pass http://unix:{path};", "proxy_read_timeout 200ms;"),
+                location("/gone", f"proxy_pass http://unix:{path};"),
+                location("/nobody", "proxy_pass http://unix:/nowhere;"),
+                location("/failed", "return 200 sorry;"),
+                location("/redirect", "try_files /nothing /file;"),
+                location("/named", "try_files /nothing @named;"), location("@named", "return 204;"),
+                location("/auth", "auth_request /ask;", "empty_gif;"),
+                location("/refused", "auth_request /forbid;"),
+                location("= /ask", "empty_gif;"), location("= /forbid", "return 403;"),
+                location("/mirror", "mirror /ask;", "empty_gif;"),
+                location("/deny", "deny all;"), location("/close", "return 444;")))))
+            server.reload()
+            for path, status_code in (("/timeout", 200), ("/nobody", 200), ("/redirect", 200),
+                                      ("/named", 204), ("/auth", 200), ("/refused", 403),
+                                      ("/mirror", 200), ("/missing", 404), ("/deny", 403)):
+                self.assertEqual(server.statuses(2, path + "?user=a"), [status_code] * 2, path)
+                self.free(server)
+            connections = [server.connect() for _ in range(3)]
+            for connection in connections:
+                connection.request("GET", "/gone?user=a")
+            self.free(server, 3)
+            for connection in connections:
+                connection.close()
+            self.free(server)
+
+    def test_uploads(self):
+        """Also while bodies come, and when they do not."""
+        with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 300ms;") as server:
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace(STATUS, STATUS + location(
+                "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;")))
+            server.reload()
+            connection = server.connect()
+            connection.putrequest("POST", "/up?user=a")
+            connection.putheader("Content-Length", "1000")
+            connection.endheaders(b"some")
+            self.free(server, 1)
+            self.free(server)
+            connection.close()
+
+    def test_beside_another_limit(self):
+        """So many at once and so many a year, all or nothing."""
+        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 4{PER_LONG} name=year;",
+                         directives="stint_limit z year k;") as server:
+            connections = self.begin(server, 2)
+            self.assertEqual(server.statuses(3, "/file?user=a"), [429] * 3)
+            self.assertEqual(policy_status(server, "year")["allowed"], 2)
+            self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
+            self.assertEqual(self.held(server, "b"), 0)  # what the other refused holds nothing
+            for connection in connections:
+                connection.close()
+            self.free(server)
+
+    def test_beside_limit_conn(self):
+        """Both count the same, and what limit_conn refuses is not in flight."""
+        for conns, both in (2, 503), (3, 429):
+            with self.flying(f"{5 - conns}/{self.LEASE}",
+                             http="limit_conn_zone $arg_user zone=c:1m;",
+                             directives=f"limit_conn c {conns};") as server:
+                connections = self.begin(server, 2)
+                self.assertEqual(server.statuses(3, "/file?user=a"), [both] * 3)
+                self.assertEqual(server.get("/file?user=b").status, 200)
+                connections.pop().close()
+                until(lambda: server.get("/file?user=a").status == 200, "room in both")
+                self.free(server, 1)
+                connections.pop().close()
+                self.free(server)
+
+    def test_http_2(self):
+        """Each stream is a request."""
+        server = self.flying(f"3/{self.LEASE}")
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
+
+        def curl(*arguments):
+            return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments],
+                                    stdout=subprocess.PIPE)
+
+        with server:
+            client = curl("--parallel", "--parallel-immediate",
+                          "--no-progress-meter", "--max-time", "2", "--output", os.devnull,
+                          "--write-out", "%{http_code} ", server.url("/long?user=a&[1-5]"))
+            said = client.communicate(timeout=20)[0].decode().split()
+            self.assertEqual(sorted(said), ["200"] * 3 + ["429"] * 2)
+
+            def used():
+                said = curl("--head", server.url("/look?user=a")).communicate(timeout=20)[0].decode()
+                return re.search(r"x-stint: \w+ p (\d+)/3", said, re.IGNORECASE)[1]
+            until(lambda: used() == "0", "the end of all streams")
+
+    def test_a_worker_that_is_killed(self):
+        """What it had is forgotten with its lease."""
+        with self.flying("4/4s", workers=1) as server:
+            connections = self.begin(server, 4)
+            self.assertEqual(server.get("/file?user=a").status, 429)
+            [pid] = server.worker_pids()
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: server.worker_pids() not in ([], [pid]), "another worker")
+            self.free(server)
+            for connection in connections:
+                connection.close()
+
+    def test_reload_and_stop(self):
+        """An old worker has its requests until they end; one that is stopped gives all back at once."""
+        with self.flying(f"4/{self.LEASE}", zone="file=table", workers=1) as server:
+            connections = self.begin(server, 3)
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(server.worker_pids()) == 2, "a new worker")
+            connections += self.begin(server, 1)
+            self.assertEqual(self.held(server), 4)
+            connections[0].close()
+            self.free(server, 3)
+            server.stop()  # TERM
+            server.start()
+            self.assertEqual(self.held(server), 0)
+            for connection in connections:
+                connection.close()
+
+    def test_waiting(self):
+        """Who waits for another limit is in flight, and who leaves meanwhile is not."""
+        with self.flying(f"9/{self.LEASE}", http="stint_policy z 1/day reserve=5 name=day;",
+                         directives="stint_limit z day $arg_user delay=30d;") as server:
+            self.assertEqual(server.get("/file?user=a").status, 200)
+            connections = [server.connect() for _ in range(2)]
+            for connection in connections:
+                connection.request("GET", "/file?user=a")
+            self.free(server, 2)
+            for connection in connections:
+                connection.close()
+            self.free(server)
+            self.assertEqual(status(server)["held"], 0)
+
+    def test_plans(self):
+        """A policy in flight among those that a variable names: it holds, and nothing is charged."""
+        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;") as server:
+            text = server.configuration.read_text()
+            server.configuration.write_text(text.replace(
+                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;"))
+            server.reload()
+            self.assertEqual(server.statuses(3, "/file?plan=p&user=a"), [200] * 3)
+            connections = self.begin(server, 2, "/long?plan=p&user=a")
+            self.assertEqual(server.get("/file?plan=p&user=a").status, 429)
+            self.assertEqual(server.statuses(3, "/file?plan=year&user=b"), [200, 200, 429])
+            for connection in connections:
+                connection.close()
+
+    def test_never_more_at_once(self):
+        """A server behind counts them itself, over workers, reloads and clients that leave."""
+        counts = {"now": 0, "most": 0}
+        lock = threading.Lock()
+
+        class Behind(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                with lock:
+                    counts["now"] += 1
+                    counts["most"] = max(counts["most"], counts["now"])
+                time.sleep(0.01)
+                with lock:
+                    counts["now"] -= 1
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+        threading.Thread(target=behind.serve_forever, daemon=True).start()
+        self.addCleanup(behind.server_close)
+        self.addCleanup(behind.shutdown)
+        server = self.flying(f"3/{self.LEASE}", workers=3)
+        text = server.configuration.read_text()
+        server.configuration.write_text(text.replace(STATUS, STATUS + location(
+            "/behind", "proxy_ignore_client_abort on;",
+            f"proxy_pass http://127.0.0.1:{behind.server_port};")))
+        with server:
+            storm = module.Storm(server, "/behind?user=a", threads=8,
+                                 enough=lambda storm: storm.allowed >= 100 and storm.refused >= 20)
+            storm.run(lambda: [server.reload() for _ in range(2)])
+            self.assertEqual(storm.other, set())
+            self.assertLessEqual(counts["most"], 3)
+            self.assertGreater(counts["most"], 1)
+            self.free(server)
 
 
 if __name__ == "__main__":
