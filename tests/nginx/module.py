@@ -690,11 +690,11 @@ class Reloads(Case):
                 (f"3{PER_LONG}", "3/day", "the window cannot change"),
                 ("3/day", "3/day start=2024-01-01T05:00:00Z", "start cannot change"),
                 ("3/day", "3/day start=per-key",
-                 "start=per-key, start=first and smooth cannot change"),
-                ("3/day", "3/day start=first", "start=per-key, start=first and smooth cannot change"),
+                 "start=per-key, start=first, smooth and in-flight cannot change"),
+                ("3/day", "3/day start=first", "start=per-key, start=first, smooth and in-flight cannot change"),
                 ("3/month", "3/year", "month or year and the offset of the start cannot change"),
                 ("8/day", "8/day stripes=2", "stripes cannot change"),
-                ("3/day", "3/day smooth", "start=per-key, start=first and smooth cannot change")):
+                ("3/day", "3/day smooth", "start=per-key, start=first, smooth and in-flight cannot change")):
             with self.subTest(why=why, new=new):
                 with self.serve(self.policy(old), self.LIMIT) as server:
                     used = server.get().stint
@@ -1018,6 +1018,10 @@ class Mistakes(Case):
              'to 366 days, at "0s"'),
             (zone + "stint_policy z 9/s ban=1h after=0; #!", "", 'invalid policy "9/s ban=1h after=0": .*'
              "1 to 65,535.*"),
+            (zone + "stint_policy z 99999/s in-flight; #!", "", 'invalid policy "99999/s in-flight": .*'
+             "16,383"),
+            (zone + "stint_policy z 9/s in-flight ban=1h; #!", "", 'invalid policy "9/s in-flight ban=1h": '
+             "in-flight does not go with overrides"),
             (zone + "stint_policy z 9/s after=3; #!", "", 'invalid policy "9/s after=3": after needs ban, '
              "the time"),
             (zone + "stint_policy z 9/s stripes=4 ban=1h; #!", "", 'invalid policy "9/s stripes=4 ban=1h": '
@@ -1061,6 +1065,10 @@ class Mistakes(Case):
             (http, "stint_limit z p $uri charge=$uri cost=2; #!", '"charge=" does not go with "cost="'),
             (http, "stint_limit z p $uri charge=$uri limit=2; #!", '"charge=" does not go with "limit="'),
             (http, "stint_limit z p $uri charge=$uri delay; #!", '"charge=" does not go with "delay"'),
+            (http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri charge=$uri; #!",
+             '"charge=" does not go with a policy that is in-flight, as "f" is,'),
+            (http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri delay; #!",
+             '"delay" needs a policy with "reserve=", which "f" has not,'),
             (http, "stint_limit z p $uri default=p; #!",
              '"default=p" goes with a policy that is a variable only'),
             (http, "stint_limit z $uri $uri default=q; #!", r'unknown stint policy "q" of zone "z" '
