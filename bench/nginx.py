@@ -73,6 +73,25 @@ LIMITS["stint, charge"] = {
     "many": "stint_limit z open $arg_key charge=$charged;",
     "refused": "stint_limit z shut $binary_remote_addr charge=$charged;",
 }
+# Keys that may be banned, and one that is.
+LIMITS["stint, ban"] = {
+    "http": "stint_zone z keys=100k; stint_policy z 100M/s name=open ban=1h;"
+            "stint_policy z 1/52w name=shut ban=366d; stint_log_level info;",
+    **{path: LIMITS["stint"][path] for path in ("one", "many", "refused")},
+}
+# Requests at once: nobody knows how many are, so limit_conn is not measured refusing.
+LIMITS["limit_conn"] = {
+    "http": "limit_conn_zone $binary_remote_addr zone=one:10m; limit_conn_zone $arg_key zone=many:10m;",
+    "one": "limit_conn one 1000;",
+    "many": "limit_conn many 1000;",
+    "refused": None,
+}
+LIMITS["stint, in flight"] = {
+    "http": "stint_zone z keys=100k; stint_policy z 1000/1h name=open in-flight; stint_log_level info;",
+    "one": "stint_limit z open $binary_remote_addr;",
+    "many": "stint_limit z open $arg_key;",
+    "refused": "stint_limit z open $binary_remote_addr cost=1001;",
+}
 LIMITS["stint, draft fields"] = {**LIMITS["stint"],
                                  "http": LIMITS["stint"]["http"] + "stint_headers draft;"}
 
@@ -134,7 +153,8 @@ class Server:
         directory.mkdir()
         (directory / "nginx.conf").write_text(CONFIGURATION.format(
             module=module, port=self.port, workers=workers,
-            user="user root;" if os.geteuid() == 0 else "", **limits))
+            user="user root;" if os.geteuid() == 0 else "",
+            **{name: text or "" for name, text in limits.items()}))
         self.log = directory / "error.log"
         self.process = subprocess.Popen(
             [NGINX, "-p", directory, "-c", directory / "nginx.conf", "-e", self.log],
@@ -264,7 +284,8 @@ def main():
     options = parser.parse_args()
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers are stopped
-    samples = {(scenario, limit): [] for scenario in SCENARIOS for limit in LIMITS}
+    samples = {(scenario, limit): [] for scenario, (path, _) in SCENARIOS.items()
+               for limit, directives in LIMITS.items() if directives[path[1:]] is not None}
     servers = {}
     with tempfile.TemporaryDirectory(prefix="stint-bench-nginx-") as directory:
         script = Path(directory) / "many.lua"
@@ -278,6 +299,8 @@ def main():
             for _ in range(options.rounds):
                 for scenario, (path, let_through) in SCENARIOS.items():
                     for limit, server in servers.items():
+                        if (scenario, limit) not in samples:
+                            continue
                         samples[scenario, limit].append(
                             measure(server, path, let_through, options, script))
         finally:
