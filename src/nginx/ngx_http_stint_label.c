@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Names of keys that were refused, for the status page, the command and the log. They are texts: that of the
- * key, or the address or network that it is made of. */
+ * Names of keys that were refused, for the status page, the command and the log. They are texts:
+ * that of the key, or the address or network that it is made of. */
 #include "ngx_http_stint.h"
 
 /* Sets all but the first bits to 0. */
