@@ -212,7 +212,7 @@ class Filed(Case):
         return done.stdout
 
     def override(self, key, limit, policy="p"):
-        self.stint("override", "--for", "1h", self.table, policy, str(limit), key)
+        self.stint("override", "--for", "1h", self.table, policy, key, str(limit))
 
     def clear(self, key, policy="p"):
         self.stint("override", "--clear", self.table, policy, key)
