@@ -249,6 +249,17 @@ static ngx_int_t ngx_http_stint_find_same(ngx_conf_t *cf, const ngx_http_stint_z
     return NGX_ERROR;
 }
 
+/* Overrides are set by the command, which cannot come to memory of nginx's own. */
+static void ngx_http_stint_check_overrides(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone,
+                                           const ngx_http_stint_policy_t *policy) {
+    if (zone->file.len == 0 && policy->policy.ban == 0) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "policy \"%V\" has \"overrides\", but none can be set in the zone \"%V\", "
+                      "which has no \"file\", in %V:%ui",
+                      &policy->name, &zone->name, &policy->declared.file, policy->declared.line);
+    }
+}
+
 static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     ngx_uint_t count = 0, twice = 0;
@@ -267,6 +278,9 @@ static ngx_int_t ngx_http_stint_check_zone(ngx_conf_t *cf, const ngx_http_stint_
 
             count += 1 + overrides;
             twice |= overrides;
+            if (overrides) {
+                ngx_http_stint_check_overrides(cf, zone, policies[i]);
+            }
         }
     }
     for (ngx_uint_t i = zone->policies.nelts; count > zone->options.max_policies && i-- != 0;) {
