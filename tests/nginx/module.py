@@ -305,7 +305,7 @@ class Cost(Case):
                     f'stint cost "{shown}" is not a number, taken as 1, in zone "z" (told once a '
                     "minute)"))
 
-    def test_a_cost_that_never_fits_is_warned_of(self):
+    def test_what_makes_no_sense_is_warned_of(self):
         for http, limit, warned in (
                 ("20/minute", "cost=21", '"cost=21" is above the 20 that policy "p" ever has: all '
                  "requests are refused, in"),
@@ -313,7 +313,10 @@ class Cost(Case):
                 ("20/minute", "cost=21 limit=30", None),
                 ("20/minute capacity=30", "cost=30", None),
                 ("20/minute capacity=5", "", 'policy "20/minute capacity=5 name=p" never lets more '
-                 "than its capacity of 5 through in a window, though its limit is 20 in")):
+                 "than its capacity of 5 through in a window, though its limit is 20 in"),
+                ("20/minute overrides", "", 'policy "p" has "overrides", but none can be set in the zone '
+                 '"z", which has no "file", in'),
+                ("20/minute ban=1h", "", None)):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z keys=1k; stint_policy z {http} name=p;",
                                        f"stint_limit z p $uri {limit};")

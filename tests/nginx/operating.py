@@ -393,6 +393,7 @@ class InFlight(Case):
                 response = connection.getresponse()
                 response.read()
                 self.assertEqual((response.status, response.getheader("RateLimit")), (200, '"p";r=2'))
+            connection.close()
             self.assertEqual(self.held(server), 0)
             first, *others = self.begin(server, 3)
             for _ in range(3):
