@@ -1024,11 +1024,11 @@ class Mistakes(Case):
             (zone + "stint_policy z 99999/s in-flight; #!", "", 'invalid policy "99999/s in-flight": .*'
              "16,383"),
             (zone + "stint_policy z 9/s in-flight ban=1h; #!", "", 'invalid policy "9/s in-flight ban=1h": '
-             "in-flight does not go with overrides"),
+             "ban does not go with in-flight"),
             (zone + "stint_policy z 9/s after=3; #!", "", 'invalid policy "9/s after=3": after needs ban, '
              "the time"),
             (zone + "stint_policy z 9/s stripes=4 ban=1h; #!", "", 'invalid policy "9/s stripes=4 ban=1h": '
-             "overrides does not go with stripes"),
+             "ban does not go with stripes"),
             (zone + "stint_policy z 9/800d; #!", "", 'invalid policy "9/800d": the window must be 10 ms '
              "to 366 days.*"),
             (zone + 'stint_policy z "10/"; #!', "", 'invalid policy "10/": .*, at its end'),
