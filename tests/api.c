@@ -662,6 +662,44 @@ TEST(test_keys) {
     stint_close(limiter);
 }
 
+/* Keys stay what they are: a table in a file outlives the process that made it, and servers of several
+ * versions may share it. */
+TEST(test_keys_stay) {
+    static const struct {
+        size_t length;
+        uint64_t key, joined;
+    } expected[] = {
+        {0, UINT64_C(0x4866204368c88f08), UINT64_C(0x27bb041adc5c5aab)},
+        {1, UINT64_C(0xade488664ea4918a), UINT64_C(0xed548c4171f1e210)},
+        {3, UINT64_C(0x6abfa65f68f7e0b8), UINT64_C(0x0e68b860abd630da)},
+        {4, UINT64_C(0xeaa6fd4c3ff660fb), UINT64_C(0x438f6a61eb450469)},
+        {8, UINT64_C(0xd0e28e8f90f64c63), UINT64_C(0xb57ecbc9ad8206de)},
+        {9, UINT64_C(0x59e34e151af18f30), UINT64_C(0x6daa6ecbb35c6eba)},
+        {16, UINT64_C(0x6e8e1ddb1b849126), UINT64_C(0x26a674f6dd603dec)},
+        {17, UINT64_C(0xdbdb006c9543ab40), UINT64_C(0xabce9f87e187e6d2)},
+        {128, UINT64_C(0xa97fb2e70440ef47), UINT64_C(0x29f509df03ae14e2)},
+        {129, UINT64_C(0xa8fce9bfb5e92776), UINT64_C(0x913f0025aad8470c)},
+        {240, UINT64_C(0x039b90b8629165ed), UINT64_C(0x36ae496d413b6122)},
+        {241, UINT64_C(0x16fb862b398bb9f5), UINT64_C(0x65e55334c941ff33)},
+        {512, UINT64_C(0x16d0e7d2b300930b), UINT64_C(0x5a3d9158592499a1)},
+        {1024, UINT64_C(0x56f4cc2d1d456395), UINT64_C(0x5739cde6b2f8c7a3)},
+        {1025, UINT64_C(0x2508759e40ce2dc1), UINT64_C(0x447982c55ee3cd3e)},
+        {5000, UINT64_C(0xc3f18f3f92417e71), UINT64_C(0x8a7aa39daf656bfc)},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    unsigned char bytes[5000];
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256);
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        stint_key key = stint_key_of(limiter, bytes, expected[i].length);
+        assert_int_equal(key, expected[i].key);
+        assert_int_equal(stint_key_join(limiter, key, bytes, expected[i].length),
+                         expected[i].joined);
+    }
+    stint_close(limiter);
+}
+
 static stint_key join2(struct stint_limiter *limiter, const char *a, const char *b) {
     return stint_key_join(limiter, stint_key_of(limiter, a, strlen(a)), b, strlen(b));
 }
@@ -794,6 +832,7 @@ int main(void) {
         cmocka_unit_test(test_no_verdict),
         cmocka_unit_test(test_stats_errors),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_keys_stay),
         cmocka_unit_test(test_key_join),
         cmocka_unit_test(test_secrets),
         cmocka_unit_test(test_messages),

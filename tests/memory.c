@@ -3,6 +3,7 @@
  *
  * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
  * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
+#include "labels.h"
 #include "limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -358,6 +359,65 @@ TEST(test_nothing_for_wrong_options) {
         assert_int_equal(system_calls.calls[call], 0);
 }
 
+/* ---- Parts ---------------------------------------------------------------------------------- */
+
+/* A part of the mapping begins at a line, where the one before it ends or later. */
+static void check_part(const struct stint_limiter *limiter, const void *part, size_t size,
+                       size_t *end) {
+    size_t begin = (size_t)((const char *)part - limiter->memory.start);
+
+    assert_int_equal((uintptr_t)part % CACHE_LINE, 0);
+    assert_true(begin >= *end);
+    assert_true(begin + size <= limiter->memory.size);
+    *end = begin + size;
+}
+
+/* Of tables of all shapes: the parts are aligned, do not overlap and stay within the mapping, which has
+ * not a page more than they need. Many lines begin at a huge page. */
+TEST(test_parts_of_the_mapping) {
+    static const uint64_t keys[] = {1, 2, 127, 128, 129, 4097, 65535, 65536, 65537, 300000};
+    static const uint32_t policies[] = {1, 2, 63, 64, 65, 1000};
+    static const uint32_t labels[] = {0, 1, 4, 63, 65};
+
+    system_reset();
+    for (unsigned i = 0; i < 10 * 6 * 5; i++) {
+        struct stint_options options = options_of(keys[i % 10], 0);
+        struct stint_limiter *limiter = NULL;
+        options.max_policies = policies[i / 10 % 6];
+        options.labels = labels[i / 60];
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        const struct table *table = &limiter->table;
+        const size_t lines = table->line_count * sizeof(struct line);
+        size_t end = 0;
+        assert_int_equal(limiter->max_policies, options.max_policies);
+        assert_true(table->line_count * LINE_SLOTS >= 2 * options.max_keys);
+        assert_true(table->tag_unit > options.max_policies &&
+                    table->tag_unit <= 2 * (uint64_t)options.max_policies);
+        check_part(limiter, limiter->header, sizeof(struct header), &end);
+        check_part(limiter, limiter->policies, options.max_policies * sizeof(struct policy), &end);
+        check_part(limiter, limiter->records, options.max_policies * sizeof(struct policy_record),
+                   &end);
+        check_part(limiter, limiter->counters,
+                   (size_t)limiter->lanes * (options.max_policies + 1) * sizeof(struct counters),
+                   &end);
+        check_part(limiter, table->shards, sizeof(struct shard) << table->shard_bits, &end);
+        const size_t before = end;
+        check_part(limiter, table->lines, lines, &end);
+        const size_t aligned = lines >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE;
+        assert_int_equal((size_t)((char *)table->lines - limiter->memory.start) % aligned, 0);
+        assert_true(end - lines - before < aligned);
+        if (lines >= HUGE_PAGE)
+            assert_int_equal((uintptr_t)table->lines % HUGE_PAGE, 0);
+        if (options.labels != 0)
+            check_part(limiter, limiter->labels, limiter->label_sets * 4 * sizeof(struct label),
+                       &end);
+        assert_in_range(limiter->label_sets * 4, options.labels, options.labels + 3);
+        assert_true(limiter->memory.size - end < (size_t)2 * SMALL_PAGE);
+        stint_close(limiter);
+        system_reset();
+    }
+}
+
 /* ---- After opening -------------------------------------------------------------------------- */
 
 /* D: all memory is taken at open. */
@@ -415,6 +475,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_call_refused),
         cmocka_unit_test(test_each_call_of_resize_refused),
+        cmocka_unit_test(test_parts_of_the_mapping),
         cmocka_unit_test(test_no_huge_pages),
         cmocka_unit_test(test_prefault_refused),
         cmocka_unit_test(test_prefault_by_hand),

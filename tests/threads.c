@@ -6,6 +6,8 @@
 #include "turning.h"
 
 #include <limits.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- Few keys, all windows turning --------------------------------------------------------------
  */
@@ -267,6 +269,62 @@ TEST(test_counters) {
     stint_close(race.limiter);
 }
 
+/* Each thread that is alive has a number of its own, or the last one, which is for all others: two with
+ * one lane would lose counts. */
+
+enum { ALIVE = 20 };
+
+static struct {
+    struct race race;
+    pthread_barrier_t all_have;
+    uint64_t numbers[ALIVE];
+} alive;
+
+static void *alive_main(void *argument) {
+    stint_take(alive.race.limiter, alive.race.policy, alive.race.key, 1, EPOCH, NULL);
+    *(uint64_t *)argument = stint_thread_number;
+    pthread_barrier_wait(&alive.all_have);
+    return NULL;
+}
+
+static bool all_differ(uint64_t own) {
+    pthread_t threads[ALIVE];
+    uint64_t seen = UINT64_C(1) << own;
+
+    assert_int_equal(pthread_barrier_init(&alive.all_have, NULL, ALIVE), 0);
+    for (unsigned i = 0; i < ALIVE; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, alive_main, &alive.numbers[i]), 0);
+    for (unsigned i = 0; i < ALIVE; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&alive.all_have);
+    for (unsigned i = 0; i < ALIVE; i++) {
+        if (alive.numbers[i] == 0 || alive.numbers[i] >= LANES_MAX ||
+            (seen >> alive.numbers[i] & 1) != 0)
+            return false;
+        seen |= UINT64_C(1) << alive.numbers[i];
+    }
+    return true;
+}
+
+TEST(test_numbers_of_threads) {
+    alive.race = (struct race){.limiter = open_anywhere(100), .key = 5};
+    alive.race.policy = add_policy(alive.race.limiter, "", 1000, 60 * TICK, 0, 0);
+    stint_take(alive.race.limiter, alive.race.policy, alive.race.key, 1, EPOCH, NULL);
+    assert_in_range(stint_thread_number, 1, LANES_MAX - 1);
+    for (unsigned round = 0; round < 5; round++) /* those before have given theirs back */
+        assert_true(all_differ(stint_thread_number));
+#ifndef STINT_THREAD_SANITIZER /* no threads after fork */
+    /* A child's one thread keeps its number, and new ones get others. */
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(all_differ(stint_thread_number) ? 0 : 1);
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+#endif
+    stint_close(alive.race.limiter);
+}
+
 /* Destructors that decide, in every round of them: the last one is after the library's own. */
 
 enum { ENDING = 70 };
@@ -331,6 +389,7 @@ int main(void) {
         cmocka_unit_test(test_late_add_same_key),
         cmocka_unit_test(test_stray_add),
         cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_numbers_of_threads),
         cmocka_unit_test(test_decisions_of_destructors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
