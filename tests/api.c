@@ -662,8 +662,8 @@ TEST(test_keys) {
     stint_close(limiter);
 }
 
-/* Keys stay what they are: a table in a file outlives the process that made it, and servers of several
- * versions may share it. */
+/* Keys stay what they are: a table in a file outlives the process that made it, and servers of
+ * several versions may share it. */
 TEST(test_keys_stay) {
     static const struct {
         size_t length;

@@ -372,8 +372,8 @@ static void check_part(const struct stint_limiter *limiter, const void *part, si
     *end = begin + size;
 }
 
-/* Of tables of all shapes: the parts are aligned, do not overlap and stay within the mapping, which has
- * not a page more than they need. Many lines begin at a huge page. */
+/* Of tables of all shapes: the parts are aligned, do not overlap and stay within the mapping,
+ * which has not a page more than they need. Many lines begin at a huge page. */
 TEST(test_parts_of_the_mapping) {
     static const uint64_t keys[] = {1, 2, 127, 128, 129, 4097, 65535, 65536, 65537, 300000};
     static const uint32_t policies[] = {1, 2, 63, 64, 65, 1000};

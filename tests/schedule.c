@@ -80,6 +80,12 @@ static unsigned choose(bool must) {
     unsigned threads[SCHEDULED_MAX], count = alive(threads);
     if (count == 0)
         return SCHEDULED_MAX;
+    if (schedule->choose != NULL) {
+        unsigned now = 0;
+        while (now < count && threads[now] != current)
+            now++;
+        return threads[schedule->choose(count, now)];
+    }
     if (one_in != 0)
         return must || random_below(&chance, one_in) == 0 ? threads[random_below(&chance, count)]
                                                           : current;
@@ -133,6 +139,16 @@ void schedule_run(struct schedule *run) {
     memset(gone, 0, sizeof(gone));
     chance = (struct random){run->seed};
     steps = 0;
+    stop_at = 0;
+    change_count = 0;
+    one_in = 1;
+    if (run->choose != NULL) {
+        for (unsigned i = 0; i < run->threads; i++)
+            make_context(i);
+        current = SCHEDULED_MAX;
+        go_on(choose(true));
+        return;
+    }
     stop_at = run->stops ? 1 + random_below(&chance, run->usual_steps) : 0;
     static const uint64_t odds[] = {2, 3, 6, 15, 40};
     one_in = random_below(&chance, 2) == 0 ? 0 : odds[random_below(&chance, 5)];

@@ -17,6 +17,9 @@ struct schedule {
     uint64_t most_steps;  /* of all threads, after which they are stuck */
     uint64_t usual_steps; /* about as many as there will be */
     bool stops;           /* one of the threads stops for good on its way */
+    /* NULL: as the seed decides. Else which of the `count` threads that have not ended goes on, an
+     * index; `now` is the one that was going on, or `count` if it has ended or none has begun. */
+    unsigned (*choose)(unsigned count, unsigned now);
     /* Results */
     bool stuck;
     unsigned stopped; /* the thread that has stopped; SCHEDULED_MAX: none */

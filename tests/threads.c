@@ -269,8 +269,8 @@ TEST(test_counters) {
     stint_close(race.limiter);
 }
 
-/* Each thread that is alive has a number of its own, or the last one, which is for all others: two with
- * one lane would lose counts. */
+/* Each thread that is alive has a number of its own, or the last one, which is for all others:
+ * two with one lane would lose counts. */
 
 enum { ALIVE = 20 };
 
