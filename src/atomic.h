@@ -33,6 +33,9 @@
 
 #include "testing.h"
 
+#if !defined(__LP64__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "stint is for 64-bit little-endian machines: a slot is swapped as two words of 64 bits"
+#endif
 #if defined(__aarch64__) && !defined(CK_MD_RMO)
 #error "ck_md.h is another machine's, whose fences are nothing: the build machine's libck-dev?"
 #endif

@@ -700,6 +700,23 @@ TEST(test_keys_stay) {
     stint_close(limiter);
 }
 
+/* Promise I, in a batch: keys that only their home lines tell apart have the same tag, so each is to
+ * be looked for at its own line. */
+TEST(test_same_tags_in_a_batch) {
+    enum { N = 60 };
+    struct stint_limiter *limiter = open_limiter(10000, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "", 1, MINUTE, 0, 0);
+    struct stint_request requests[N];
+
+    for (uint64_t i = 0; i < N; i++)
+        requests[i] = (struct stint_request){.key = i << 58 | 12345, .policy = id, .cost = 1};
+    assert_int_equal(stint_decide_batch(limiter, requests, 1, T0, NULL), 1);
+    assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), N - 1);
+    assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), 0);
+    assert_int_equal(get_stats(limiter).live, N);
+    stint_close(limiter);
+}
+
 static stint_key join2(struct stint_limiter *limiter, const char *a, const char *b) {
     return stint_key_join(limiter, stint_key_of(limiter, a, strlen(a)), b, strlen(b));
 }
@@ -833,6 +850,7 @@ int main(void) {
         cmocka_unit_test(test_stats_errors),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_keys_stay),
+        cmocka_unit_test(test_same_tags_in_a_batch),
         cmocka_unit_test(test_key_join),
         cmocka_unit_test(test_secrets),
         cmocka_unit_test(test_messages),

@@ -5,7 +5,7 @@
  *     STINT_PREEMPTIONS=3   of pairs by the plain policy at most; by others one less
  *     STINT_SCENE_SEED=7    draw other scenes of more calls than two
  *     test-every-schedule --mistakes SECONDS
- *         for each guard of src/testing.h the scene that shows the mistake with the fewest preemptions,
+ *         for each guard of src/testing.h the scene that shows it with the fewest preemptions,
  *         as rows of schedules_known.h; at most so many seconds of each */
 #include "fixture.h"
 
