@@ -508,7 +508,7 @@ static void play_raised(const unsigned order[CALLS]) {
 }
 
 static void play_orders(unsigned order[CALLS], unsigned length) {
-    if (length == s.calls) {
+    if (length == s.calls || length == CALLS) {
         play_raised(order);
         return;
     }
@@ -780,7 +780,7 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     s.time = TIME + last * TICK;
     save(SCENE);
     s.order_count = 0;
-    unsigned order[CALLS];
+    unsigned order[CALLS] = {0};
     play_orders(order, 0);
 
     stint_test_removed = removed;
