@@ -25,7 +25,7 @@ ABOUT = {  # what each part's page says of itself in its NAME
     "Policies": "limits, and how they change while a server runs",
     "Keys": "what is limited: bytes, parts of them, addresses",
     "Deciding": "take tokens, look, charge and give back",
-    "Keys with limits of their own": "exceptions of a key for a while, and bans",
+    "Overrides and bans": "keys with limits of their own for a while",
     "Watching": "statistics, live keys, their names, metrics",
     "Telling the client": "response fields of HTTP",
     "Messages": "errors as sentences, and the version",

@@ -907,7 +907,7 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
 STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
     STINT_NONNULL(1);
 
-/* ---- Keys with limits of their own ---------------------------------------------------------- */
+/* ---- Overrides and bans --------------------------------------------------------------------- */
 
 /* Gives a key another limit until an instant, in place of what it has so far: the capacity of
  * request.limit, which it beats, and of the policy. All else of the policy stays. Of several keys
