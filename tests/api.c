@@ -700,8 +700,8 @@ TEST(test_keys_stay) {
     stint_close(limiter);
 }
 
-/* Promise I, in a batch: keys that only their home lines tell apart have the same tag, so each is to
- * be looked for at its own line. */
+/* Promise I, in a batch: keys that only their home lines tell apart have the same tag, so each is
+ * to be looked for at its own line. */
 TEST(test_same_tags_in_a_batch) {
     enum { N = 60 };
     struct stint_limiter *limiter = open_limiter(10000, STINT_FULL_REFUSE);
