@@ -296,26 +296,38 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
 /* Refuses the whole. A part that does not fit is refused in earnest, marked and counted. Of the
  * others the verdict is that of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
-                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
+                                const struct part *parts, size_t n, uint64_t now,
+                                struct stint_verdict *verdicts) {
+    uint64_t taken[STINT_ALL_MAX]; /* tokens that each would take */
+
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = &verdicts[i];
+        taken[i] = parts[i].how == PART_LONG ? parts[i].next : verdict->granted;
         if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0)
             continue;
-        uint64_t would;
+        uint64_t would, before = 0;
         if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
             continue;
         if (!counts(request))
             continue;
+        for (size_t j = 0; j < i; j++)
+            if (requests[j].key == request->key && requests[j].policy == request->policy)
+                before += taken[j];
         /* Told beside the tokens of earlier parts of the key. */
-        struct stint_verdict marked;
+        struct stint_verdict marked, beside;
         (void)part_decide(limiter, request, PART_REFUSED, now, &marked);
         if (marked.used < verdict->used) {
             marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
             marked.used = verdict->used;
             marked.remaining = verdict->remaining;
         }
-        if (marked.retry_after < verdict->retry_after)
+        /* The wait is that of another look: the mark may have put a late caller's key into a later
+         * window, or have banned the key. The part's own wait may have jitter where that beside the
+         * others has none, as an override ends before. */
+        if (before != 0 && !part_look(limiter, request, before, now, &beside, &would))
+            marked.retry_after = beside.retry_after;
+        else if (marked.retry_after < verdict->retry_after)
             marked.retry_after = verdict->retry_after;
         *verdict = marked;
     }
@@ -428,7 +440,7 @@ static ALWAYS_INLINE bool group_decide(struct stint_limiter *limiter,
         last |= parts[i].last;
     }
     if (!fit)
-        return all_refuse(limiter, requests, n, now, verdicts);
+        return all_refuse(limiter, requests, parts, n, now, verdicts);
     /* Those last that could not be given back after a boundary. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))

@@ -500,6 +500,37 @@ TEST(test_refused_wholes_refund_nothing) {
     stint_close(limiter);
 }
 
+/* A late caller's key without a slot is looked at in the window of his time. The mark of its first
+ * refusal gives it a slot in a later one, as slots of his window went to others: the time until
+ * both fit is counted from that. */
+TEST(test_refused_whole_of_a_late_caller) {
+    enum { OTHERS = 64 };
+    struct stint_options options = fixture_options(OTHERS, STINT_FULL_REFUSE);
+    options.shards = 1;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy policy = make_policy("rolling", 1, MINUTE, 0, 0);
+    policy.capacity = 10;
+    uint32_t id = add_made(limiter, &policy);
+    stint_key key = number_key(limiter, 0);
+    const struct stint_request requests[2] = {{key, id, 6, 0, 0, 0}, {key, id, 6, 0, 0, 0}};
+    struct stint_verdict v[2];
+
+    const uint64_t border = T0 - T0 % MINUTE + MINUTE, late = border - SECOND;
+    test_time = late;
+    for (uint32_t i = 1; i <= 2 * OTHERS; i++) {
+        if (i == OTHERS + 1)
+            test_time = border + 20 * SECOND;
+        assert_true(stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL));
+    }
+    assert_false(stint_decide_all(limiter, requests, 2, late, v));
+    assert_true(v[0].allowed);
+    assert_int_equal(v[1].flags, FIRST);
+    assert_int_equal(v[1].used, 6);
+    assert_int_equal(v[1].window, border + MINUTE);
+    assert_int_equal(v[1].retry_after, v[1].window - late + MINUTE);
+    stint_close(limiter);
+}
+
 /* ---- Groups --------------------------------------------------------------------------------- */
 
 enum { GROUPS = 12, KEYS = 3, REQUESTS = GROUPS * 6 + STINT_ALL_MAX };
@@ -628,6 +659,7 @@ int main(void) {
         cmocka_unit_test(test_looks_of_all),
         cmocka_unit_test(test_refund_all),
         cmocka_unit_test(test_refused_wholes_refund_nothing),
+        cmocka_unit_test(test_refused_whole_of_a_late_caller),
         cmocka_unit_test(test_groups_are_wholes),
         cmocka_unit_test(test_no_groups),
     };

@@ -381,6 +381,33 @@ TEST(test_ladder) {
     stint_close(limiter);
 }
 
+/* What a part of a refused group waits for beside earlier ones of its key, and alone, are two: only
+ * the first is told. Beside them it would take until after the override, which ends exactly; alone
+ * it would wait for its window's end, and jitter. */
+TEST(test_wait_in_groups) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 1);
+    made.capacity = 10;
+    made.jitter = 100;
+    uint32_t id = add_made(limiter, &made);
+
+    test_time = T0;
+    for (stint_key key = 1; key <= 20; key++) {
+        const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 3},
+                                                 {.key = key, .policy = id, .cost = 3}};
+        struct stint_verdict verdicts[2];
+        assert_int_equal(stint_override(limiter, id, key, 3, T0 + 90 * SECOND), 0);
+        for (int again = 0; again < 2; again++) {
+            assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+            assert_true(verdicts[0].allowed);
+            assert_int_equal(verdicts[1].flags, OVER | (again ? 0 : FIRST));
+            assert_int_equal(verdicts[1].used, 3);
+            assert_int_equal(verdicts[1].retry_after, 90 * SECOND);
+        }
+    }
+    stint_close(limiter);
+}
+
 /* A strike for each part that is refused, by whatever way it went. */
 TEST(test_ban_in_groups) {
     for (uint32_t flags = 0; flags <= STINT_SHADOW; flags += STINT_SHADOW) {
@@ -688,13 +715,14 @@ TEST(test_told) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts),       cmocka_unit_test(test_get),
-        cmocka_unit_test(test_errors),        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_ladder),
-        cmocka_unit_test(test_ban_in_groups), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_full_counts),   cmocka_unit_test(test_clock_step),
-        cmocka_unit_test(test_file),          cmocka_unit_test(test_told),
-        cmocka_unit_test(test_replaced),      cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_scripts),        cmocka_unit_test(test_get),
+        cmocka_unit_test(test_errors),         cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_ladder),
+        cmocka_unit_test(test_wait_in_groups), cmocka_unit_test(test_ban_in_groups),
+        cmocka_unit_test(test_full),           cmocka_unit_test(test_full_counts),
+        cmocka_unit_test(test_clock_step),     cmocka_unit_test(test_file),
+        cmocka_unit_test(test_told),           cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_resized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
