@@ -719,7 +719,8 @@ class Files(Case):
         text = server.configuration.read_text()
         server.configuration.write_text(text.replace("user root;", "user nobody nogroup;"))
         with server:
-            self.assertIn("\nUid:\t65534", Path(f"/proc/{server.worker_pids()[0]}/status").read_text())
+            status_file = Path(f"/proc/{server.worker_pids()[0]}/status")
+            until(lambda: "\nUid:\t65534" in status_file.read_text(), "a worker of another user")
             self.assertEqual(server.statuses(2), [200, 200])
             for pid in server.worker_pids():
                 os.kill(pid, signal.SIGKILL)

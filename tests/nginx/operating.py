@@ -19,6 +19,8 @@ import threading
 import time
 import unittest
 
+# Where something is charged there is one worker, which logs a request before it takes the next one.
+
 sys.dont_write_bytecode = True  # of what is beside it
 import module
 from features import policy_status, status
@@ -93,7 +95,7 @@ class Bans(Case):
     def test_failed_logins(self):
         """A ban by what responses are charged."""
         with self.banning(f"2{PER_LONG} ban=1h", http="map $arg_code $failed { 401 1; default 0; }",
-                          limit="stint_limit z p $arg_user charge=$failed;") as server:
+                          limit="stint_limit z p $arg_user charge=$failed;", workers=1) as server:
             server.configuration.write_text(server.configuration.read_text().replace(
                 STATUS, STATUS + location("/401", "return 401;")))
             server.reload()
@@ -294,7 +296,7 @@ class Overrides(Filed):
         with self.filed(f"stint_policy z 1{PER_LONG} reserve=1 overrides name=p;"
                         f"stint_policy z 1{PER_LONG} overrides name=charged;",
                         location("/file", "stint_limit z p k delay;"),
-                        location("/other", "stint_limit z charged k charge=1;")) as server:
+                        location("/other", "stint_limit z charged k charge=1;"), workers=1) as server:
             self.override("k", 3)
             self.assertEqual(server.statuses(3), [200] * 3)
             self.assertEqual(server.get().stint.split()[0], "REJECTED")
@@ -557,7 +559,8 @@ class InFlight(Case):
 
     def test_plans(self):
         """A policy in flight among those that a variable names: it holds, and nothing is charged."""
-        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;") as server:
+        with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;",
+                         workers=1) as server:
             text = server.configuration.read_text()
             server.configuration.write_text(text.replace(
                 "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;"))
