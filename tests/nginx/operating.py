@@ -19,7 +19,7 @@ import threading
 import time
 import unittest
 
-# Where something is charged there is one worker, which logs a request before it takes the next one.
+# Where a request must have ended before the next one there is one worker.
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
@@ -480,11 +480,11 @@ class InFlight(Case):
             self.free(server)
 
     def test_beside_limit_conn(self):
-        """Both count the same, and what limit_conn refuses is not in flight."""
+        """Both count the same, and what limit_conn refuses is not in flight. It decides first."""
         for conns, both in (2, 503), (3, 429):
             with self.flying(f"{5 - conns}/{self.LEASE}",
                              http="limit_conn_zone $arg_user zone=c:1m;",
-                             directives=f"limit_conn c {conns};") as server:
+                             directives=f"limit_conn c {conns};", workers=1) as server:
                 connections = self.begin(server, 2)
                 self.assertEqual(server.statuses(3, "/file?user=a"), [both] * 3)
                 self.assertEqual(server.get("/file?user=b").status, 200)

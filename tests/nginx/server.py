@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import os
+import random
 import re
 import shutil
 import signal
@@ -59,9 +60,12 @@ def until(condition, what):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to clients, which might take it before it is used."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Response:
