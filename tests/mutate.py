@@ -162,7 +162,7 @@ class Tree:
             self.tests, self.pristine = pristine.tests, pristine.pristine
             return
         directory.mkdir()
-        for name in ("include", "src", "tests", "meson.build", "meson_options.txt"):
+        for name in ("doc", "include", "src", "tests", "meson.build", "meson_options.txt"):
             copy = shutil.copytree if (SOURCE / name).is_dir() else shutil.copy2
             copy(SOURCE / name, directory / name)
         subprocess.run(["meson", "setup", *SETUP, self.build, directory], stdout=subprocess.DEVNULL,
