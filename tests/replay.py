@@ -92,6 +92,33 @@ class Smooth(Plain):
         return fits
 
 
+class Banning(Plain):
+    """A key that was refused in `after` windows within the ban's length, counted from the first, is
+    refused everything for that long."""
+
+    def __init__(self, limit, length, after):
+        super().__init__(limit)
+        self.length, self.after, self.bans = length, after, 0
+        self.until, self.strikes, self.refused = {}, {}, set()
+
+    def take(self, key, number, left, window):
+        now = (number + 1) * window - left
+        if now < self.until.get(key, 0):
+            return False
+        if super().take(key, number, left, window):
+            return True
+        if (key, number) not in self.refused:
+            self.refused.add((key, number))
+            count, since = self.strikes.get(key, (0, 0))
+            count, since = (count + 1, since) if count and now < since + self.length else (1, now)
+            self.strikes[key] = count, since
+            if count == self.after:
+                self.until[key] = now + self.length
+                self.strikes[key] = 0, 0
+                self.bans += 1
+        return False
+
+
 def naive(lines, fields, read_time, limit, window, start=0):
     """What the limit (a number, or one of the classes above) does, one request after another."""
     rule = Plain(limit) if isinstance(limit, int) else limit
@@ -318,6 +345,24 @@ class RealLog(Replay):
             for limit in report["limits"] + expected["limits"]:
                 limit["decisions_per_second"] = None
             self.assertEqual(report, expected)
+
+    def test_bans(self):
+        policies = {
+            "20/minute ban=10m": (Banning(20, 10 * MINUTE, 1), MINUTE),
+            "20/minute ban=2h": (Banning(20, 2 * HOUR, 1), MINUTE),
+            "20/minute ban=1d after=2": (Banning(20, DAY, 2), MINUTE),
+            "5/minute ban=6h after=3 shadow": (Banning(5, 6 * HOUR, 3), MINUTE),
+            "20/minute": (20, MINUTE),
+        }
+        options = [option for notation in policies for option in ("--limit", notation)]
+        report = self.report(*options, "--top", "10k", REAL_LOG)
+        for limit, (rule, window) in zip(report["limits"], policies.values()):
+            self.check(report, limit, self.lines, [1], clf_ns, rule, window)
+            self.assertEqual(limit["bans"], 0 if rule == 20 else rule.bans, limit["notation"])
+        self.assertGreater(report["limits"][2]["bans"], 0)
+        code, out, _ = replay("--limit", "20/minute ban=2h", "--limit", "20/minute", REAL_LOG)
+        self.assertEqual(code, 0)
+        self.assertEqual(re.findall(r"^  Bans +(\d+)$", out, re.MULTILINE), ["55"])
 
     def test_shadow_says_what_it_would_refuse(self):
         report = self.report("--limit", "20/minute shadow", REAL_LOG)

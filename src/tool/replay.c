@@ -383,6 +383,10 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         stint_policy_get(limiter, id, &added);
         memcpy(result->name, added.name, sizeof(result->name));
         untracked = decide_all(replay, limiter, id, refused, &result->elapsed_ns);
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        stint_policy_stats_get(limiter, id, &stats);
+        result->bans = stats.bans;
+        result->banning = added.ban != 0;
         stint_close(limiter);
         options.max_keys *= 2; /* a key found no slot: hardly ever, but then the counts are off */
     } while (untracked != 0);

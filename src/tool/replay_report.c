@@ -116,6 +116,8 @@ static void print_limit(FILE *out, const struct log_summary *log,
     print_count(out, "Allowed", limit->allowed, log->readable);
     print_count(out, "Refused", limit->refused, log->readable);
     print_count(out, "Keys refused", limit->keys_refused, log->keys);
+    if (limit->banning)
+        fprintf(out, "  %-*s%14s\n", LABEL, "Bans", grouped(a, limit->bans));
     fprintf(out, "  %-*s%14s decisions per second\n", LABEL, "Speed",
             grouped(a, decisions_per_second(limit)));
     if (limit->refused == 0)
@@ -175,13 +177,13 @@ static json_t *json_limit(const struct log_summary *log, const struct limit_resu
                               json_pack("{s:o, s:o}", "start",
                                         json_time(log, log->first_ns + i * limit->bucket_ns),
                                         "refused", json_count(limit->buckets[i])));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "notation",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "notation",
                      json_text(limit->notation, strlen(limit->notation)), "name",
                      json_text(limit->name, strlen(limit->name)), "requests",
                      json_count(log->readable), "allowed", json_count(limit->allowed), "refused",
                      json_count(limit->refused), "keys_refused", json_count(limit->keys_refused),
-                     "decisions_per_second", json_count(decisions_per_second(limit)), "top", top,
-                     "over_time", over_time);
+                     "bans", json_count(limit->bans), "decisions_per_second",
+                     json_count(decisions_per_second(limit)), "top", top, "over_time", over_time);
 }
 
 bool replay_print_json(FILE *out, const struct log_summary *log, const struct limit_result *limits,
