@@ -61,6 +61,19 @@ static uint64_t take_policies(const struct target *target, const struct chunk *c
     return take_each(target, chunk, STINT_NOW, 1, true);
 }
 
+/* The same after each key was given a limit of its own, which nobody comes to. */
+static uint64_t override_take(const struct target *target, const struct chunk *chunk) {
+    const uint64_t until = stint_now(target->limiter) + UINT64_C(86400000000000);
+
+    for (size_t i = 0; i < chunk->n; i++) {
+        stint_key key = stint_key_of(target->limiter, chunk->bytes + i * target->key_length,
+                                     target->key_length);
+        if (stint_override(target->limiter, target->policy, key, STINT_LIMIT_MAX - 1, until) != 0)
+            return 0; /* then fewer are allowed than must be */
+    }
+    return take(target, chunk);
+}
+
 /* The clock is read once for a batch: a server has the requests of one wake-up in hand. It fetches
  * a key's line as soon as it knows the key. */
 static uint64_t batch(const struct target *target, const struct chunk *chunk) {
@@ -225,6 +238,7 @@ timed_function *timed_named(const char *name) {
         {"take-at", take_at},
         {"take-5", take_5},
         {"take-policies", take_policies},
+        {"override-take", override_take},
         {"batch", batch},
         {"time-take", time_take},
         {"time-take-at", time_take_at},

@@ -19,6 +19,7 @@ class Path:
     still: bool = False  # the limiter's clock stands still, but costs what it always does
     stripes: int = 1
     parts: int = 1  # requests that are decided together
+    slots: int = 1  # that a key has, one of its override's among them
     each_key: bool = False  # each part has its own key; else the same, by a policy of its own
     windows: int = 1  # in which each key is asked for before the time is taken
     leaves_nothing: bool = False  # what is used is the same after it
@@ -106,6 +107,10 @@ KINDS = {
                   goal=(2, 1.6)),
     "calendar": path("take, by years of the calendar", window="year", goal=(2, 1.6)),
     "striped": path("take, of keys in two stripes", stripes=2, goal=(2, 1.6)),
+    "unlisted": path("take, by a policy with overrides, of keys that have none",
+                     policy="overrides", goal=(1.1, 1.1)),
+    "overridden": path("take, of keys that have a limit of their own by an override",
+                       policy="overrides", slots=2, before="override-take", goal=(2, 2)),
     "labelled": path("take, by a table with room for names of keys", labels=True,
                      goal=(1.05, 1.05)),
     "watched": path("take, by a table in a file that a read-only handle looks at", file=True,
@@ -164,9 +169,9 @@ def zipf_period(keys):
 
 
 def slots_half(row, keys, path):
-    """max_keys of a table. A striped key may take a slot for each stripe, and several parts take
-    one each."""
-    return max(1, int(keys * row["stripes"] * path.parts / row["load"] * 0.5 + 0.5))
+    """max_keys of a table. A striped key may take a slot for each stripe, several parts take one
+    each, and so does an override."""
+    return max(1, int(keys * row["stripes"] * path.parts * path.slots / row["load"] * 0.5 + 0.5))
 
 
 def memory_of(row):

@@ -20,7 +20,8 @@ EACH_ONCE = ["first-seen", "roll", "churn"]
 PATHS = {  # what each is measured beside
     **dict.fromkeys(["cost-5", "own-limit", "roll-over", "reservable", "reserve", "shadow",
                      "counted", "peek", "refund", "smooth", "in-flight", "hold",
-                     "per-key", "first", "calendar", "striped", "labelled", "watched"], "plain take"),
+                     "per-key", "first", "calendar", "striped", "unlisted", "overridden", "labelled",
+                     "watched"], "plain take"),
     **dict.fromkeys(["all-1", "all-2", "all-3", "all-2-keys", "all-3-keys"], "as many takes"),
     "groups": "batch of 64",
     "charge": "plain take",

@@ -21,7 +21,7 @@ BENCH = []  # the script, and the program that it asks
 CORES = len(os.sched_getaffinity(0))
 REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
-PATHS = 23  # other kinds of decisions than the plain take
+PATHS = 27  # other kinds of decisions than the plain take
 SMALL = ["--keys", "10k", "--seconds", "0.002"]
 
 # What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
