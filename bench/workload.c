@@ -61,9 +61,10 @@ static uint64_t take_policies(const struct target *target, const struct chunk *c
     return take_each(target, chunk, STINT_NOW, 1, true);
 }
 
-/* The same after each key was given a limit of its own, which nobody comes to. */
+/* The same after each key was given a limit of its own, which nobody comes to, for longer than the
+ * window. */
 static uint64_t override_take(const struct target *target, const struct chunk *chunk) {
-    const uint64_t until = stint_now(target->limiter) + UINT64_C(86400000000000);
+    const uint64_t until = stint_now(target->limiter) + 200 * UINT64_C(86400000000000);
 
     for (size_t i = 0; i < chunk->n; i++) {
         stint_key key = stint_key_of(target->limiter, chunk->bytes + i * target->key_length,
