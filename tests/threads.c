@@ -315,7 +315,7 @@ TEST(test_numbers_of_threads) {
         assert_true(all_differ(stint_thread_number));
 #ifndef STINT_THREAD_SANITIZER /* no threads after fork */
     /* A child's one thread keeps its number, and new ones get others. */
-    int status;
+    int status = -1;
     pid_t child = fork();
     if (child == 0)
         _exit(all_differ(stint_thread_number) ? 0 : 1);
