@@ -926,7 +926,8 @@ STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too; 2^28 never
  *           refuses: what the count does not hold is not counted (as with STINT_CHARGE), and all is
- *           granted. A smooth policy takes more than 16,383, but 2^28, as that
+ *           granted. So a refund may then give back tokens of other requests of the key. A smooth
+ *           policy takes more than 16,383, but 2^28, as that
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
  * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live).
