@@ -12,9 +12,8 @@
  * decide_as() in decide.c is that text. Here are the three instances of it that are asked for most,
  * as short as they can be:
  *
- *     take          one token by a plain policy: all but the capacity is constant. One atomic add
- *                   charges, because an overshoot of one is harmless where every request is for
- *                   one token
+ *     take          one token by a plain policy. One atomic add charges, because an overshoot of
+ *                   one is harmless where every request is for one token
  *     take_tokens   a cost, a limit of the request's own, a policy that carries tokens over: one
  *                   swap charges
  *     the batch     take, with the lines of the next requests on their way
@@ -153,8 +152,7 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* Likewise, for a key that has no override, by a policy that is hot but for its overrides. That has
- * a capacity for the hot path, but no window. */
+/* Likewise, for a key without an override, by one that is hot but for these: without a window. */
 static ALWAYS_INLINE bool window_filtered(const struct policy *policy, uint64_t now, tick_t end,
                                           const struct table *table, stint_key key) {
     return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
@@ -217,8 +215,7 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
     bool allowed;
 
     decision.tag = table_tag(&limiter->table, key, policy_id);
-    /* M1 */
-    if (LIKELY((traits & TRAIT_PLAIN) != 0) &&
+    if (LIKELY((traits & TRAIT_PLAIN) != 0) && /* M1 */
         LIKELY(slot_look(&decision, found->slot, atomic_load_acquire(&found->slot->state),
                          &sight) == LOOK_GOOD)) {
         decision.charge = judge(&decision.terms, sight.count, 0);
