@@ -52,8 +52,8 @@
  *                                  Same window: used or refused change.
  *                                  Or it is over: a new window of the same key.
  *                                  refund: slot_give_back. reset: refund.c, slot_reset.
- *                                  Of a companion: overrides.c, companion_write.
- *     COMMITTED   TOMBSTONE   D    Of a companion: overrides.c, companion_clear
+ *                                  override: overrides.c, companion_write. Its end may fall (I1).
+ *     COMMITTED   TOMBSTONE   D    clear: overrides.c, companion_clear. Only of a companion.
  *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder

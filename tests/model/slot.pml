@@ -21,7 +21,13 @@
  * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
  * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
  * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
- * that threads may make beside takes), REPLACE (STINT_FULL_REPLACE). */
+ * that threads may make beside takes), REPLACE (STINT_FULL_REPLACE).
+ *
+ * With OVERRIDES there are three processes more: two hands, which set and lift overrides (HAND0 HAND1,
+ * the keys that they do that for; SETS0 SETS1, how often), and an asker, which looks for the override
+ * of the first key as a decision does (ASKS times). UNTIL is the end that overrides have that are
+ * not short; SHORT: hands may set such as end with the tick; VOID: the last used slot is an override
+ * that is too far ahead. */
 
 #ifndef SLOTS
 #define SLOTS 2
@@ -93,12 +99,41 @@
 #ifndef REPLACE
 #define REPLACE 0
 #endif
+#ifndef OVERRIDES
+#define OVERRIDES 0
+#endif
+#ifndef HAND0
+#define HAND0 0
+#endif
+#ifndef HAND1
+#define HAND1 1
+#endif
+#ifndef SETS0
+#define SETS0 1
+#endif
+#ifndef SETS1
+#define SETS1 1
+#endif
+#ifndef ASKS
+#define ASKS 1
+#endif
+#ifndef UNTIL
+#define UNTIL 6
+#endif
+#ifndef SHORT
+#define SHORT 0
+#endif
+#ifndef VOID
+#define VOID 0
+#endif
 
-/* Tags. The keys' own are KEY and KEY + 1. */
+/* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
+ * OVERRIDE + 1. */
 #define NEVER     0
 #define TOMBSTONE 1
 #define OTHER     2 /* a key that had a slot before, and is not called for any more */
 #define KEY       3
+#define OVERRIDE  5
 
 /* A state is one word, as in slot.h: end | pending | refused | used. */
 #define STATE(end, pending, refused, used) ((end) << 6 | (pending) << 5 | (refused) << 4 | (used))
@@ -206,7 +241,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
-#define PROMISE_G_was_crowded(t)         call[t].crowded
+#define PROMISE_G_was_crowded(t)         (OVERRIDES || call[t].crowded) /* overrides.c says why */
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
 #if SLOTS == 1
 #define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
@@ -217,6 +252,14 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #endif
 
 #define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
+#define I3_one_override (COMMITTED_COUNT(OVERRIDE) <= 1 && COMMITTED_COUNT(OVERRIDE + 1) <= 1)
+/* An override of key k counts as a limit of 4 (k + 1): strays add less. */
+#define LIMIT_OF(k) (4 * ((k) + 1))
+#define PROMISE_O_of_own_key(state)  (STATE_USED(state) / 4 == 1)
+#define PROMISE_O_is_seen            !due
+#define PROMISE_O_none_void(state)   (STATE_ID(state) <= clock + MOST)
+#define PROMISE_O_replaces_none(tag) ((tag) < OVERRIDE)
+#define MOST 8 /* ticks that an override can be set ahead */
 
 /* ---- Transitions: each write to a slot names its own ------------------------------------------ */
 
@@ -228,6 +271,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define BY_REFUND  4
 #define BY_RESET   5
 #define BY_REPLACE 6
+#define BY_OVERRIDE 7
+#define BY_CLEAR   8
 #define HOW_DOUBLE 0
 #define HOW_SINGLE 1
 #define HOW_ADD    2
@@ -235,16 +280,16 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 c_decl {
     \#include <stdio.h>
     \#include <stdlib.h>
-    static unsigned char happened[4][4][3][7];
+    static unsigned char happened[4][4][3][9];
     static void report_transitions(void) {
         static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
         static const char *const hows[] = {"D", "S", "+"};
         static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
-                                          "replace"};
-        for (int i = 0; i < 4 * 4 * 3 * 7; i++)
-            if (happened[i / 84][i / 21 % 4][i / 7 % 3][i % 7])
-                printf("transition: %s %s %s %s\n", states[i / 84], states[i / 21 % 4],
-                       hows[i / 7 % 3], bys[i % 7]);
+                                          "replace", "override", "clear"};
+        for (int i = 0; i < 4 * 4 * 3 * 9; i++)
+            if (happened[i / 108][i / 27 % 4][i / 9 % 3][i % 9])
+                printf("transition: %s %s %s %s\n", states[i / 108], states[i / 27 % 4],
+                       hows[i / 9 % 3], bys[i % 9]);
     }
     static void report_at_exit(void) {
         static int asked;
@@ -253,6 +298,8 @@ c_decl {
     }
 };
 
+#define MAX(one, other) ((one) > (other) -> (one) : (other))
+
 hidden byte from, to; /* no part of the state */
 hidden short before;
 
@@ -260,12 +307,39 @@ hidden short before;
     (slot[i].tag == NEVER     -> 0                                                                 \
      : (slot[i].tag == TOMBSTONE -> 3 : (STATE_PENDING(slot[i].state) -> 1 : 2)))
 
-/* I1: the end only grows, and with another tag it does grow, except into a tombstone. */
-#ifdef WITHOUT_I1
-#define I1_end_grows(i, new_tag) true
+/* I1: the end only grows, and with another tag it does grow, except into a tombstone. That of an
+ * override may fall, but to none that a count in the slot had: `floor` is the last of those. */
+#if OVERRIDES
+byte floor[SLOTS];
+byte until; /* ghost: the end of the first key's override; 0: it has none */
+bit due; /* ghost: the asker's key has had an override since it began to ask */
+byte asked; /* its now */
+#define NOTE_OVERRIDE(i)                                                                           \
+    if                                                                                             \
+    :: slot[i].tag >= KEY && slot[i].tag < OVERRIDE ->                                             \
+        floor[i] = MAX(floor[i], STATE_ID(slot[i].state))                                          \
+    :: else                                                                                        \
+    fi;                                                                                            \
+    if                                                                                             \
+    :: COMMITTED_TO(i, OVERRIDE) -> until = STATE_ID(slot[i].state)                                \
+    :: !COMMITTED_TO(i, OVERRIDE) && was == OVERRIDE && !STATE_PENDING(before) -> until = 0        \
+    :: else                                                                                        \
+    fi;                                                                                            \
+    due = due && until > asked;
+hidden byte was;
+#define NOTE_TAG(i) was = slot[i].tag;
 #else
-#define I1_end_grows(i, new_tag)                                                                   \
-    (REPLACE || STATE_ID(slot[i].state) > STATE_ID(before) ||                                      \
+#define floor before_none
+hidden byte before_none[SLOTS];
+#define NOTE_OVERRIDE(i)
+#define NOTE_TAG(i)
+#endif
+#ifdef WITHOUT_I1
+#define I1_end_grows(i, new_tag, by) true
+#else
+#define I1_end_grows(i, new_tag, by)                                                               \
+    (REPLACE || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
+     STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
      (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
 #endif
@@ -273,15 +347,17 @@ hidden short before;
 #define WRITE(i, new_tag, new_state, how, by)                                                      \
     d_step {                                                                                       \
         from = KIND(i);                                                                            \
+        NOTE_TAG(i)                                                                                \
         before = slot[i].state;                                                                    \
         slot[i].state = new_state;                                                                 \
-        assert(I1_end_grows(i, new_tag));                                                          \
+        assert(I1_end_grows(i, new_tag, by));                                                      \
         slot[i].tag = new_tag;                                                                     \
         to = KIND(i);                                                                              \
         c_code { happened[from][to][how][by] = 1; };                                               \
         printf("slot %d: tag %d, end %d, pending %d, refused %d, used %d\n", i, slot[i].tag,       \
                STATE_ID(slot[i].state), STATE_PENDING(slot[i].state),                              \
                STATE_REFUSED(slot[i].state), STATE_USED(slot[i].state));                           \
+        NOTE_OVERRIDE(i)                                                                           \
         NOTE_FULL                                                                                  \
     }
 
@@ -290,10 +366,9 @@ hidden short before;
 #define NONE SLOTS
 #define TAG  (KEY + call[me].key)
 #define NOW  call[me].now
-#define MAX(one, other) ((one) > (other) -> (one) : (other))
 
 #define FORGET                                                                                     \
-    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;  \
+    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;             \
     token = 0; lines = 1; match = 0; sure = 0
 
 /* STALE: start over. */
@@ -727,6 +802,9 @@ least_state:
 #ifndef WRONG_REPLACE_TOMBSTONE
         :: !STATE_PENDING(state) && tag == TOMBSTONE -> goto least_next
 #endif
+#if OVERRIDES && !defined(WRONG_REPLACE_OVERRIDE)
+        :: !STATE_PENDING(state) && tag >= OVERRIDE -> goto least_next
+#endif
 #ifndef WRONG_REPLACE_OWN
         :: !STATE_PENDING(state) && tag == TAG -> START_OVER
 #endif
@@ -755,6 +833,7 @@ replace: /* stint_claim_slot */
         :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
         :: else
         fi;
+        assert(PROMISE_O_replaces_none(held_tag));
         if
         :: held_tag >= KEY && held_tag != TAG -> replaced[held_tag - KEY] = 1
         :: else
@@ -918,6 +997,258 @@ done:
     skip
 }
 
+#if OVERRIDES
+/* ---- Overrides -------------------------------------------------------------------------------- */
+
+byte filter; /* a bit of each key */
+
+#define MINE (OVERRIDE + key)
+
+/* overrides.c: stint_override, stint_override_clear */
+proctype hand(byte key; byte calls) {
+    byte i, at, now, end, tag;
+    byte held_tag; short held;
+    short state;
+
+next:
+    atomic {
+        i = 0; at = 0; tag = 0; held_tag = 0; held = 0; state = 0; end = 0; now = 0;
+        if
+        :: calls == 0 -> goto done
+        :: else -> calls--
+        fi;
+        now = clock;
+        if
+        :: end = UNTIL
+#if SHORT
+        :: end = now + 1
+#endif
+        :: end = 0 /* clear */
+        fi
+    }
+mine_tag: /* stint_find_committed; for a claim slot_search */
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == MINE -> tag = 0; goto mine_state
+        :: tag != MINE && tag != NEVER && i + 1 < SLOTS -> tag = 0; i++; goto mine_tag
+        :: else -> i = 0; tag = 0;
+            if
+            :: end == 0 -> goto next
+            :: else -> goto free_tag
+            fi
+        fi
+    }
+mine_state:
+    atomic { state = slot[i].state; goto mine_tag_again }
+mine_tag_again:
+    atomic {
+        if
+        :: slot[i].tag != MINE -> i = 0; state = 0; goto mine_tag
+        :: slot[i].tag == MINE && STATE_PENDING(state) && end == 0 -> goto next
+        :: slot[i].tag == MINE && STATE_PENDING(state) && end != 0 ->
+            at = i; held = state; state = 0; i = 0; goto stands_tag
+        :: else -> goto clock_again
+        fi
+    }
+clock_again: /* after the state: the end is beyond that at which the slot became the companion's */
+#ifndef WRONG_LATE_END
+    atomic { now = clock; goto swap }
+#endif
+#ifdef WRONG_CLEAR_FREE /* free at once, not with the next tick */
+#define CLEARED now
+#else
+#define CLEARED (now + 1)
+#endif
+swap: /* companion_write, companion_clear */
+    atomic {
+        if
+        :: slot[i].tag != MINE || slot[i].state != state -> i = 0; state = 0; goto mine_tag
+        :: else
+        fi;
+        if
+        :: end == 0 -> WRITE(i, TOMBSTONE, STATE(CLEARED, 0, 0, 0), HOW_DOUBLE, BY_CLEAR)
+        :: else ->
+#ifndef WRONG_LATE_END
+            end = MAX(end, now + 1);
+#endif
+            WRITE(i, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_OVERRIDE)
+        fi;
+        goto next
+    }
+free_tag: /* slot_find, second pass */
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> at = i; held_tag = 0; held = 0; tag = 0; i = 0; goto filter_add
+        :: else -> goto free_state
+        fi
+    }
+free_state:
+    atomic {
+        state = slot[i].state;
+        if
+        :: STATE_ID(state) <= now ->
+            at = i; held_tag = tag; held = state; tag = 0; state = 0; i = 0; goto filter_add
+        :: STATE_ID(state) > now && i + 1 < SLOTS -> i++; tag = 0; state = 0; goto free_tag
+        :: else -> goto next /* NO_ROOM: it replaces nobody */
+        fi
+    }
+filter_add:
+#ifndef WRONG_FILTER_AFTER
+    atomic { filter = filter | 1 << key; goto raise }
+#endif
+raise: /* watermark_raise */
+    atomic { watermark = (held_tag != NEVER -> MAX(watermark, now) : watermark); goto claim }
+claim: /* stint_claim_slot */
+    atomic {
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held ->
+            at = 0; held_tag = 0; held = 0; goto mine_tag
+        :: else
+        fi;
+        charged[at] = 0;
+        held_tag = 0; held = STATE(now + 1, 1, 0, 0);
+        WRITE(at, MINE, held, HOW_DOUBLE, BY_CLAIM);
+        goto stands_tag
+    }
+stands_tag: /* stint_claim_override: claim_stands */
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_NO_LOOK
+        :: true -> goto commit
+#else
+        :: i == SLOTS -> goto commit
+        :: i < SLOTS && (i == at || slot[i].tag != MINE) -> i++; goto stands_tag
+        :: else -> goto stands_state
+#endif
+        fi
+    }
+stands_state:
+    atomic { state = slot[i].state; goto stands_tag_again }
+stands_tag_again:
+    atomic {
+        if
+        :: slot[i].tag != MINE -> state = 0; i++; goto stands_tag
+        :: slot[i].tag == MINE && (!STATE_PENDING(state) || i < at) -> goto cancel
+        :: else -> goto cancel_other
+        fi
+    }
+cancel: /* claim_cancel */
+    atomic {
+        if
+        :: slot[at].tag == MINE && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, STATE(STATE_ID(held), 0, 0, 0), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        i = 0; at = 0; held = 0; state = 0; goto mine_tag
+    }
+cancel_other:
+    atomic {
+        if
+        :: slot[i].tag == MINE && SAME_WINDOW(slot[i].state, state) ->
+            WRITE(i, TOMBSTONE, STATE(STATE_ID(state), 0, 0, 0), HOW_DOUBLE, BY_RESOLVE); i++
+        :: else
+        fi;
+        state = 0; goto stands_tag
+    }
+commit: /* claim_commit */
+    atomic {
+        i = 0;
+        if
+        :: slot[at].tag != MINE || !SAME_WINDOW(slot[at].state, held) ->
+            at = 0; held = 0; goto mine_tag
+        :: else
+        fi;
+        end = MAX(end, STATE_ID(held));
+        WRITE(at, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_RESOLVE);
+        assert(I3_one_override)
+    }
+#ifdef WRONG_FILTER_AFTER
+    atomic { filter = filter | 1 << key }
+#endif
+    goto next;
+done:
+    skip
+}
+
+/* slot.c: stint_override_seen, of the first key. A slot may have been another key's override in
+ * between, until the same end: so override_in compares the whole state. */
+proctype asker(byte calls) {
+    byte i;
+    short state;
+
+next:
+    atomic {
+        i = 0; state = 0; due = 0; asked = 0;
+        if
+        :: calls == 0 -> goto done
+        :: else -> calls--
+        fi;
+        asked = clock;
+        due = until > asked && until <= asked + MOST
+    }
+possible: /* override_possible */
+    atomic {
+        if
+        :: filter & 1 -> skip
+        :: else -> goto none
+        fi
+    }
+line_tag:
+    atomic {
+        if
+        :: i == SLOTS -> goto none
+        :: i < SLOTS && slot[i].tag != OVERRIDE -> i++; goto line_tag
+        :: else -> goto in_state
+        fi
+    }
+in_state: /* override_in */
+    atomic { state = slot[i].state; goto in_tag }
+in_tag:
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_TAG
+        :: STATE_PENDING(state) -> state = 0; i++; goto line_tag
+#else
+        :: slot[i].tag != OVERRIDE || STATE_PENDING(state) -> state = 0; i++; goto line_tag
+#endif
+        :: else -> goto in_again
+        fi
+    }
+in_again:
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_END /* compares the end alone, and believes the second */
+        :: !SAME_WINDOW(slot[i].state, state) -> state = 0; goto in_state
+#else
+        :: slot[i].state != state -> state = 0; goto in_state
+#endif
+        :: else -> skip
+        fi;
+#ifdef WRONG_OVERRIDE_END
+        state = slot[i].state;
+#endif
+        /* stint_override_holds */
+        if
+#ifdef WRONG_VOID
+        :: STATE_ID(state) > asked ->
+#else
+        :: STATE_ID(state) > asked && STATE_ID(state) <= asked + MOST ->
+#endif
+            assert(PROMISE_O_of_own_key(state));
+            assert(PROMISE_O_none_void(state));
+            goto next
+        :: else -> state = 0; i++; goto line_tag
+        fi
+    }
+none:
+    atomic { assert(PROMISE_O_is_seen); goto next }
+done:
+    skip
+}
+#endif
+
 active proctype clock_hand() {
     do
     :: clock < LAST -> clock++
@@ -942,6 +1273,19 @@ init {
         charged[n] = 1; GRANT_MORE(0, ID(0, WINDOW_END(0, 1)));
 #if HOME < SLOTS
         reach = LINE_OF(n);
+#endif
+#endif
+#if VOID
+        n = n - 1;
+        slot[n].tag = OVERRIDE; slot[n].state = STATE(1 + MOST + 5, 0, 1, LIMIT_OF(0));
+        filter = 1;
+#endif
+#if OVERRIDES
+        run hand(HAND0, SETS0);
+        run hand(HAND1, SETS1);
+        run asker(ASKS);
+#if HELD
+        floor[n] = STATE_ID(slot[n].state);
 #endif
 #endif
         n = 0;
