@@ -15,8 +15,9 @@
  *
  *  - A call is decided at the time that it was given, or that it read; that time is in its verdict.
  *    One that is later than the allowance may be decided at the time that the clock said during the
- *    call. So may any where windows are months: others' are of milliseconds, and a slot that goes
- *    from one of those to one of these while a thread looks may seem to be far ahead.
+ *    call. So may any where windows are months, or overrides are set: others' are of
+ *    milliseconds, and a slot that goes from one of those to one of these while a thread looks may
+ *    seem to be far ahead.
  *  - A window that is over by the time of another key's call that had begun may be lost, the slot
  *    having gone to that key (or to another claim of this one, by a call that overlaps others).
  *    What comes after is in a later window, never again in the lost one (A, H).
@@ -32,6 +33,10 @@
  *    each key may have had all of them.
  *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
  *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
+ *  - An override is a register, which a decision reads first: it may be judged by any that there
+ *    was since it began. One that is over by the time of another call may be there for a late one,
+ *    or not, its slot having gone. One that is over when it is set lasts for a tick more. A stray
+ *    token may raise its limit. How long a refused key waits for its end is left to twin.c.
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
  *    that one refusal of each window is its first. B: a request is refused only if its cost did not
@@ -52,6 +57,7 @@
  * once. */
 #include "history.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
@@ -74,13 +80,15 @@ enum {
     READINGS_MAX = 8,
     STRIPES_OF_TEST = 2,
     LINES_MAX = 3,
-    LIMITS_MAX = 3,      /* the policy's, one above it (pick_request), and a charge's */
+    OVERRIDES_MAX = 7, /* of a history: set or cleared */
+    /* The policy's, one above it (pick_request), a charge's, and those of overrides. */
+    LIMITS_MAX = 3 + OVERRIDES_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
 
 #define NEVER UINT64_MAX
 
-enum kind { TAKE, DECIDE, REFUND, RESET };
+enum kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR };
 
 struct call {
     enum kind kind;
@@ -90,6 +98,9 @@ struct call {
     uint32_t tokens;   /* of a refund */
     bool of_charge;    /* the refund is of one */
     uint64_t window;
+    uint32_t limit; /* of an override that is set, or got */
+    uint64_t until;
+    int result;            /* likewise, or of one that is cleared */
     uint64_t began, ended; /* in the order of all; NEVER: it has not */
     uint64_t readings[READINGS_MAX];
     unsigned reading_count;
@@ -115,7 +126,9 @@ static struct {
     uint32_t on_full;
     uint64_t lines;
     struct stint_policy policies[POLICIES_MAX + FILLERS];
+    uint32_t ids[POLICIES_MAX + FILLERS];
     uint32_t policy_count, key_count;
+    uint32_t overrides; /* calls that set or clear one */
     stint_key keys[KEYS_MAX];
     uint64_t phases[KEYS_MAX][POLICIES_MAX];
     struct thread threads[THREADS_MAX];
@@ -137,6 +150,10 @@ static _Thread_local struct thread *self;
 
 static bool decides(const struct call *call) {
     return call->kind == TAKE || call->kind == DECIDE;
+}
+
+static bool has_overrides(const struct stint_policy *policy) {
+    return policy->flags & STINT_OVERRIDES;
 }
 
 static bool looks(const struct call *call) {
@@ -180,6 +197,13 @@ static struct slot *slot_at(uint64_t i) {
     return &h.limiter->table.lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
 }
 
+static bool is_companions(const struct slot *slot) {
+    if (slot->tag == 0 || slot->tag == table_tombstone(&h.limiter->table))
+        return false;
+    const struct policy *policy = limiter_tag_policy(h.limiter, slot->tag);
+    return policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0;
+}
+
 static const char *broken_by(const struct slot *now, const struct slot *before) {
     uint64_t tombstone = table_tombstone(&h.limiter->table);
     uint64_t end = state_id(now->state), end_before = state_id(before->state);
@@ -197,6 +221,8 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
             return "I7: a slot's window begins later than was told";
     }
     if (h.on_full == STINT_FULL_REPLACE) /* ends may fall */
+        return NULL;
+    if (is_companions(before)) /* likewise: overrides.c */
         return NULL;
     if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";
@@ -310,7 +336,7 @@ static void pick_request(struct thread *thread, struct call *call) {
 
     call->kind = TAKE;
     call->request =
-        (struct stint_request){.key = h.keys[call->key], .policy = call->policy, .cost = 1};
+        (struct stint_request){.key = h.keys[call->key], .policy = h.ids[call->policy], .cost = 1};
     if (random_below(random, 3) != 0)
         return;
     call->request.cost = (uint32_t)random_below(random, (uint64_t)capacity + 2);
@@ -334,6 +360,27 @@ static void pick_request(struct thread *thread, struct call *call) {
                                   : capacity + 3;
 }
 
+/* To set an override, to ask for it, or to clear it. */
+static void pick_override(struct thread *thread, struct call *call) {
+    struct random *random = &thread->random;
+    const struct stint_policy *policy = &h.policies[call->policy];
+    uint64_t length = h.months ? 40 * DAY : policy->window;
+
+    call->argument = STINT_NOW;
+    call->kind = OVERRIDE_GET;
+    if (random_below(random, 4) == 0 ||
+        __atomic_fetch_add(&h.overrides, 1, __ATOMIC_SEQ_CST) >= OVERRIDES_MAX)
+        return;
+    call->kind = random_below(random, 3) == 0 ? OVERRIDE_CLEAR : OVERRIDE;
+    if (call->kind == OVERRIDE_CLEAR)
+        return;
+    call->limit = random_below(random, 6) == 0
+                      ? STINT_LIMIT_MAX
+                      : (uint32_t)random_below(random, capacity_of(policy) + 4);
+    call->until =
+        read_time() + 1 + random_below(random, random_below(random, 2) ? 3 * length : DAY);
+}
+
 static void pick_call(struct thread *thread, struct call *call) {
     struct random *random = &thread->random;
     memset(call, 0, sizeof(*call));
@@ -351,6 +398,8 @@ static void pick_call(struct thread *thread, struct call *call) {
         thread->refundable = CALLS_MAX;
     } else if (random_below(random, 16) == 0) {
         call->kind = RESET;
+    } else if (has_overrides(&h.policies[call->policy]) && random_below(random, 4) == 0) {
+        pick_override(thread, call);
     } else {
         pick_request(thread, call);
         call->argument = pick_now(thread, &h.policies[call->policy]);
@@ -360,22 +409,32 @@ static void pick_call(struct thread *thread, struct call *call) {
 static void make_call(struct thread *thread, struct call *call) {
     const struct stint_request *request = &call->request;
     stint_key key = h.keys[call->key];
+    uint32_t id = h.ids[call->policy];
 
     call->ended = NEVER;
     call->began = next_event();
     thread->calling = true;
     switch (call->kind) {
     case TAKE:
-        stint_take(h.limiter, call->policy, key, request->cost, call->argument, &call->verdict);
+        stint_take(h.limiter, id, key, request->cost, call->argument, &call->verdict);
         break;
     case DECIDE:
         stint_decide(h.limiter, request, call->argument, &call->verdict);
         break;
     case REFUND:
-        call->given_back = stint_refund(h.limiter, call->policy, key, call->tokens, call->window);
+        call->given_back = stint_refund(h.limiter, id, key, call->tokens, call->window);
         break;
     case RESET:
-        stint_reset(h.limiter, call->policy, key);
+        stint_reset(h.limiter, id, key);
+        break;
+    case OVERRIDE:
+        call->result = stint_override(h.limiter, id, key, call->limit, call->until);
+        break;
+    case OVERRIDE_GET:
+        call->result = stint_override_get(h.limiter, id, key, &call->limit, &call->until);
+        break;
+    case OVERRIDE_CLEAR:
+        call->result = stint_override_clear(h.limiter, id, key);
         break;
     }
     thread->calling = false;
@@ -445,7 +504,7 @@ static bool run_scheduled(struct random *random) {
     return !schedule.stuck;
 }
 
-static struct stint_policy pick_policy(struct random *random, unsigned number) {
+static struct stint_policy pick_counts(struct random *random, unsigned number) {
     static const uint64_t lengths[] = {1, 1, 2, 3, 5, 8};
     uint64_t window = lengths[random_below(random, 6)] * STINT_TICK_NS;
     struct stint_policy policy = STINT_POLICY_INIT;
@@ -508,6 +567,20 @@ static struct stint_policy pick_policy(struct random *random, unsigned number) {
     return policy;
 }
 
+static struct stint_policy pick_policy(struct random *random, unsigned number) {
+    struct stint_policy policy = pick_counts(random, number);
+    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0)
+        policy.flags |= STINT_OVERRIDES;
+    return policy;
+}
+
+static void install_policy(unsigned number) {
+    int id = policy_added(h.limiter, &h.policies[number]);
+    if (id < 0)
+        abort();
+    h.ids[number] = (uint32_t)id;
+}
+
 /* Other keys have had, or have, some of the slots. */
 static void fill_table(struct random *random) {
     uint64_t slots = h.lines * LINE_SLOTS;
@@ -517,8 +590,7 @@ static void fill_table(struct random *random) {
         snprintf(policy->name, sizeof(policy->name), "filler %u", i);
         policy->limit = 1 + i;
         policy->window = (2 * i + 1) * STINT_TICK_NS;
-        if (policy_added(h.limiter, policy) != (int)(h.policy_count + i))
-            abort();
+        install_policy(POLICIES_MAX + i);
     }
     uint64_t fillers = random_below(random, slots + 2);
     if (random_below(random, 4) == 0)
@@ -526,7 +598,7 @@ static void fill_table(struct random *random) {
     for (uint64_t i = 0; i < fillers; i++) {
         if (random_below(random, 4) == 0)
             h.time += STINT_TICK_NS;
-        uint32_t id = h.policy_count + (uint32_t)random_below(random, FILLERS);
+        uint32_t id = h.ids[POLICIES_MAX + random_below(random, FILLERS)];
         stint_take(h.limiter, id, random_next(random) << 8 | (100 + i), 1, STINT_NOW, NULL);
     }
     h.shown = h.time;
@@ -542,7 +614,7 @@ static void start(uint64_t seed, struct random *random) {
     h.on_full =
         random_below(random, 8) == 0 ? STINT_FULL_REPLACE : (uint32_t)random_below(random, 2);
     options.max_keys = h.lines * LINE_SLOTS / 2;
-    options.max_policies = POLICIES_MAX + FILLERS;
+    options.max_policies = 2 * POLICIES_MAX + FILLERS; /* with those of overrides */
     options.on_full = h.on_full;
     options.clock = history_clock;
     options.secret = test_secret();
@@ -551,6 +623,7 @@ static void start(uint64_t seed, struct random *random) {
     if (h.months) /* not only January */
         h.time += random_below(random, 60) * DAY;
     h.events = 0;
+    h.overrides = 0;
     if (stint_open(&options, &h.limiter) != 0)
         abort();
     h.first_word = (const char *)h.limiter->table.shards;
@@ -562,10 +635,9 @@ static void start(uint64_t seed, struct random *random) {
         h.keys[k] = random_next(random) << 8 | (k + 1);
     for (unsigned p = 0; p < h.policy_count; p++) {
         h.policies[p] = pick_policy(random, p);
-        if (policy_added(h.limiter, &h.policies[p]) != (int)p)
-            abort();
+        install_policy(p);
         for (unsigned k = 0; k < h.key_count; k++) { /* the phase of its windows, if it has one */
-            struct stint_request look = {.key = h.keys[k], .policy = p, .flags = STINT_PEEK};
+            struct stint_request look = {.key = h.keys[k], .policy = h.ids[p], .flags = STINT_PEEK};
             struct stint_verdict verdict;
             stint_decide(h.limiter, &look, STINT_NOW, &verdict);
             h.phases[k][p] = 0;
@@ -605,6 +677,9 @@ static struct {
     uint64_t largest[THREADS_MAX * CALLS_MAX][LIMITS_MAX]; /* limits of which each may be the
                             * largest that it sees, growing */
     unsigned largest_count[THREADS_MAX * CALLS_MAX];
+    const struct call *overrides[1 + OVERRIDES_MAX]; /* that set or clear one; the first: none */
+    unsigned override_count;
+    const struct call *override;              /* by which the search decides now; NULL: none */
     uint32_t before[THREADS_MAX * CALLS_MAX]; /* calls that ended before it began */
     uint32_t must;                            /* calls that have ended */
     unsigned strays_most;
@@ -643,13 +718,23 @@ static uint64_t first_now(const struct call *call) {
 }
 
 static bool very_late(const struct call *call) {
-    return h.months || first_now(call) + ALLOWANCE < h.time + STINT_TICK_NS;
+    return h.months || h.overrides != 0 || first_now(call) + ALLOWANCE < h.time + STINT_TICK_NS;
+}
+
+static bool changes_override(const struct call *call) {
+    return call->kind == OVERRIDE || call->kind == OVERRIDE_CLEAR;
+}
+
+/* Whether a call may take a slot of the table. */
+static bool may_take_slot(const struct call *call) {
+    return call->kind == OVERRIDE || (decides(call) && !only_looks(call));
 }
 
 /* The latest time that a decision has shown. */
 static uint64_t latest_now(const struct call *call) {
     uint64_t latest = first_now(call);
-    for (unsigned i = 0; very_late(call) && i < call->reading_count; i++)
+    bool all = very_late(call) || call->kind == OVERRIDE;
+    for (unsigned i = 0; all && i < call->reading_count; i++)
         if (call->readings[i] > latest)
             latest = call->readings[i];
     return latest;
@@ -705,13 +790,47 @@ struct node {
     uint8_t strays;     /* tokens that others have left here */
     bool known;         /* it has a slot */
     bool refused;       /* it has had its first refusal in this window */
+    uint8_t override;   /* the number of the call that set it */
+    /* Calls that were under way when another took an override's place: they may have read it. */
+    uint32_t may_have_read[1 + OVERRIDES_MAX];
 };
 
 static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
 
+static bool is_overridden(uint32_t limit) {
+    return v.override != NULL && v.override->limit == limit;
+}
+
+static uint64_t tick_after(uint64_t time) {
+    return (time / STINT_TICK_NS + (time % STINT_TICK_NS != 0)) * STINT_TICK_NS;
+}
+
+/* When an override is over, if no clock had shown that it is when it was set. */
+static uint64_t override_end(const struct call *set) {
+    return tick_after(set->until);
+}
+
+/* At the latest: it is not before the claim of its slot, by any of those who set it. */
+static uint64_t override_end_most(const struct call *set) {
+    uint64_t most = override_end(set);
+    for (unsigned i = 1; i < v.override_count; i++)
+        if (v.overrides[i]->kind == OVERRIDE)
+            most = max_of(most, tick_after(latest_now(v.overrides[i]) + 1));
+    return most;
+}
+
+/* A stray token in its slot raises its limit. */
+static uint32_t override_limit_got(const struct call *set, uint32_t got) {
+    bool raised = set->limit != 0 && set->limit != STINT_LIMIT_MAX && got > set->limit &&
+                  got - set->limit <= v.strays_most;
+    return raised ? got : set->limit;
+}
+
 static uint32_t request_capacity(const struct call *call) {
+    if (v.override != NULL)
+        return override_limit_got(v.override, call->verdict.capacity);
     return call->request.limit != 0 ? call->request.limit : capacity_of(v.policy);
 }
 
@@ -735,26 +854,33 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
                                       struct node *node) {
     const struct stint_policy *policy = v.policy;
     bool peek = looks(call), charge = charges(call);
+    bool barred = is_overridden(0), endless = is_overridden(STINT_LIMIT_MAX) && !charge;
     uint32_t flags = call->request.flags, cost = call->request.cost;
     struct stint_verdict verdict = {.capacity = request_capacity(call)};
     uint64_t room = request_room(call), sum = count_sum(policy, node->count, now);
-    bool fits = sum + cost <= room;
+    bool fits = (sum + cost <= room && !barred) || endless;
+
+    if (v.override != NULL)
+        verdict.flags |= STINT_OVERRIDDEN;
 
     if (charge) { /* all of it, as far as the count of this window holds it */
         uint64_t holds = node->count.used < room ? room - node->count.used : 0;
         cost = cost < holds ? cost : (uint32_t)holds;
         fits = true;
     }
-    if (!fits && (flags & STINT_PARTIAL) != 0 && sum < room) {
+    if (!fits && (flags & STINT_PARTIAL) != 0 && sum < room && !barred) {
         cost = (uint32_t)(room - sum);
         fits = true;
     }
     verdict.allowed = fits;
-    if (fits && !charge && sum + cost > verdict.capacity)
+    if (fits && !charge && !endless && sum + cost > verdict.capacity)
         verdict.retry_after = count_wait(policy, node->count, cost, verdict.capacity, now);
     if (fits && !peek) {
-        node->count.used += cost;
-        sum += cost;
+        uint32_t most = count_most(policy);
+        uint32_t left = node->count.used < most ? most - node->count.used : 0;
+        uint32_t taken = endless && cost > left ? left : cost; /* as many as the count holds */
+        node->count.used += taken;
+        sum += taken;
         verdict.granted = cost;
     }
     if (!fits && !only_looks(call)) {
@@ -779,10 +905,12 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
     verdict.window = node->count.window;
     verdict.reset_after = verdict.window - now;
     if (!fits) {
-        verdict.retry_after = cost > room ? STINT_NEVER
+        verdict.retry_after = cost > room || v.override != NULL ? STINT_NEVER
                               : looks_back(policy)
                                   ? count_fits_at(policy, node->count, cost, verdict.capacity) - now
                                   : count_wait(policy, node->count, cost, room, now);
+        if (v.override != NULL) /* the end of the override counts: twin_model.c knows how */
+            verdict.retry_after = call->verdict.retry_after;
         if ((policy->flags & STINT_SHADOW) != 0) {
             verdict.allowed = true;
             verdict.flags |= STINT_SHADOWED;
@@ -796,14 +924,18 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
 static struct stint_verdict decide_untracked(const struct call *call, uint64_t now) {
     struct stint_verdict verdict = {.capacity = request_capacity(call), .flags = STINT_UNTRACKED};
     uint64_t room = request_room(call), cost = call->request.cost;
-    bool fits = cost <= room;
+    bool barred = is_overridden(0), fits = cost <= room && !barred;
 
-    if (!fits && (call->request.flags & STINT_PARTIAL) != 0) {
+    if (v.override != NULL)
+        verdict.flags |= STINT_OVERRIDDEN;
+    if (!fits && (call->request.flags & STINT_PARTIAL) != 0 && !barred) {
         cost = room;
         fits = true;
     }
     if (h.on_full == STINT_FULL_REFUSE)
         fits = false;
+    if (is_overridden(STINT_LIMIT_MAX)) /* even so */
+        fits = true;
     if (charges(call)) { /* is never refused, nor made here */
         cost = 0;
         fits = true;
@@ -812,13 +944,17 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
     verdict.reset_after = end_at(now) - now;
     if (fits && !looks(call))
         verdict.granted = verdict.used = (uint32_t)cost;
+    if (is_overridden(STINT_LIMIT_MAX) && verdict.used > count_most(v.policy))
+        verdict.used = count_most(v.policy);
     if (fits) {
         verdict.remaining = verdict.used < verdict.capacity ? verdict.capacity - verdict.used : 0;
         if (cost > verdict.capacity)
             verdict.retry_after = count_wait(v.policy, (struct count){.window = end_at(now)},
                                              (uint32_t)cost, verdict.capacity, now);
     } else {
-        verdict.retry_after = call->request.cost > room ? STINT_NEVER : verdict.reset_after;
+        verdict.retry_after = v.override != NULL          ? call->verdict.retry_after
+                              : call->request.cost > room ? STINT_NEVER
+                                                          : verdict.reset_after;
         if ((v.policy->flags & STINT_SHADOW) != 0) {
             verdict.allowed = true;
             verdict.flags |= STINT_SHADOWED;
@@ -958,6 +1094,88 @@ static void refund_known(unsigned index, const struct node *from, struct nexts *
     }
 }
 
+/* How an override may be seen by a clock that said `now`: as in force, as none, or both. */
+static void override_seen(const struct call *set, unsigned index, uint64_t now, bool *holds,
+                          bool *none) {
+    bool is_set = set != NULL && set->kind == OVERRIDE;
+    *holds = is_set && override_end_most(set) > now;
+    *none = !is_set || override_end(set) <= now ||
+            override_end(set) <= v.latest[index]; /* its slot may have gone to another */
+}
+
+static void decide_at(unsigned index, const struct node *from, uint64_t now, struct nexts *nexts) {
+    if (from->known)
+        decide_known(index, from, now, nexts);
+    else
+        stint_decide_absent(index, from, now, nexts);
+}
+
+/* A decision reads the override first: the one that there is, or one that there was since the
+ * decision began. */
+static void decide_overridden(unsigned index, const struct node *from, uint64_t now,
+                              struct nexts *nexts) {
+    bool none = false;
+    for (unsigned i = 0; i < v.override_count; i++) {
+        bool holds, not_here;
+        if (from->override != i && (from->may_have_read[i] >> index & 1) == 0)
+            continue;
+        override_seen(v.overrides[i], index, now, &holds, &not_here);
+        none |= not_here;
+        if (!holds) /* one that is too late reads it before it asks the clock */
+            override_seen(v.overrides[i], index, first_now(v.calls[index]), &holds, &not_here);
+        v.override = v.overrides[i];
+        if (holds)
+            decide_at(index, from, now, nexts);
+        v.override = NULL;
+    }
+    if (none)
+        decide_at(index, from, now, nexts);
+}
+
+/* Calls that are under way, or may be. */
+static uint32_t under_way(const struct node *node) {
+    uint32_t bits = 0;
+    for (unsigned i = 0; i < v.call_count; i++)
+        if ((node->done >> i & 1) == 0 && (v.before[i] & ~node->done) == 0)
+            bits |= UINT32_C(1) << i;
+    return bits;
+}
+
+/* The calls of overrides: a register. */
+static void override_at(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *call = v.calls[index], *set = v.overrides[from->override];
+    struct node next = *from;
+    bool holds, none, ended = call->ended != NEVER;
+    bool full = h.stats.placed >= h.lines * LINE_SLOTS;
+
+    next.done |= UINT32_C(1) << index;
+    if (call->reading_count == 0) { /* it has not got as far as that */
+        add_next(nexts, &next);
+        return;
+    }
+    uint64_t now = call->readings[0];
+    override_seen(set, index, now, &holds, &none);
+    if (call->kind == OVERRIDE_GET) {
+        bool same = holds && call->limit == override_limit_got(set, call->limit) &&
+                    call->until >= override_end(set) && call->until <= override_end_most(set);
+        if (!ended || (call->result == 0 && same) || (call->result == -ENOENT && none))
+            add_next(nexts, &next);
+        return;
+    }
+    bool good = call->kind == OVERRIDE_CLEAR ? holds : call->until > now;
+    bool bad = call->kind == OVERRIDE_CLEAR ? none : call->until <= now;
+    int failure = call->kind == OVERRIDE_CLEAR ? -ENOENT : -EINVAL;
+    if (!ended || (bad && call->result == failure) ||
+        (call->kind == OVERRIDE && full && call->result == -ENOSPC))
+        add_next(nexts, &next);
+    if (!good || (ended && call->result != 0))
+        return;
+    next.may_have_read[from->override] |= under_way(&next);
+    while (v.overrides[next.override] != call)
+        next.override = (uint8_t)((next.override + 1) % v.override_count);
+    add_next(nexts, &next);
+}
+
 static void call_at(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node without = *from;
@@ -971,14 +1189,12 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     } else if (call->kind == RESET) {
         without.count.used = without.count.previous = 0;
         add_next(nexts, &without);
+    } else if (!decides(call)) {
+        override_at(index, from, nexts);
     } else {
         uint64_t now = decided_at(call);
-        if (now == 0)
-            return;
-        if (from->known)
-            decide_known(index, from, now, nexts);
-        else
-            stint_decide_absent(index, from, now, nexts);
+        if (now != 0)
+            decide_overridden(index, from, now, nexts);
     }
 }
 
@@ -1045,6 +1261,8 @@ static uint32_t sees_room(const struct node *node) {
 static bool search(struct node node) {
     node.room = (node.room | sees_room(&node)) & ~node.done;
     node.added &= ~node.done;
+    for (unsigned i = 0; i < v.override_count; i++)
+        node.may_have_read[i] &= ~node.done;
     if ((v.must & ~node.done) == 0)
         return true;
     if (!visit(&node))
@@ -1098,9 +1316,17 @@ static bool overlaps_own(const struct call *call) {
 
 /* To which limit a decision raises the largest of its policy, or (not surely) may. */
 static uint64_t raises_largest(const struct call *call, bool surely) {
+    if (call->kind == OVERRIDE) /* who reads it does, and may then read another */
+        return surely ? 0 : call->limit + (call->limit < STINT_LIMIT_MAX ? v.strays_most : 0);
     if (charges(call) && (call->verdict.granted != 0 || !surely))
         return STINT_LIMIT_MAX;
+    if (surely && (call->verdict.flags & STINT_OVERRIDDEN) != 0)
+        return call->verdict.capacity;
     return call->request.limit;
+}
+
+static bool raises(const struct call *call) {
+    return (decides(call) || call->kind == OVERRIDE) && call->policy == v.policy_id;
 }
 
 /* Notes which limit may be the largest that there was when call `index` looked. Requests with a
@@ -1113,7 +1339,7 @@ static void note_largest(unsigned index) {
     for (unsigned j = 0; j < all_count; j++) {
         const struct call *other = all_calls[j];
         bool sure = other->ended < call->began || other == call;
-        if (decides(other) && other->policy == v.policy_id && sure)
+        if (raises(other) && sure)
             least = max_of(least, raises_largest(other, true));
     }
     for (uint64_t next = least; next != UINT64_MAX && v.largest_count[index] < LIMITS_MAX;) {
@@ -1122,8 +1348,7 @@ static void note_largest(unsigned index) {
         for (unsigned j = 0; j < all_count; j++) {
             const struct call *other = all_calls[j];
             uint64_t raised = raises_largest(other, false);
-            if (decides(other) && other->policy == v.policy_id && other->began < call->ended &&
-                raised > last && raised < next)
+            if (raises(other) && other->began < call->ended && raised > last && raised < next)
                 next = raised;
         }
     }
@@ -1136,9 +1361,12 @@ static void note_calls(unsigned key, unsigned policy) {
     v.policy = &h.policies[policy];
     v.phase = h.phases[key][policy];
     v.strays_most = (unsigned)h.stats.stray_tokens;
+    v.override_count = 1;
     for (unsigned i = 0; i < all_count; i++) {
         struct call *call = all_calls[i];
         bool own = call->key == key && call->policy == policy;
+        if (own && changes_override(call))
+            v.overrides[v.override_count++] = call;
         if (own)
             v.calls[v.call_count++] = call;
         else if (call->ended == NEVER && (is_hot(call) || is_striped(&h.policies[call->policy])))
@@ -1154,12 +1382,10 @@ static void note_calls(unsigned key, unsigned policy) {
         for (unsigned j = 0; j < all_count; j++) {
             const struct call *other = all_calls[j];
             bool own = other->key == key && other->policy == policy;
-            if (!decides(other) || other->began > call->ended)
-                continue;
-            if (only_looks(other))
+            if (!may_take_slot(other) || other->began > call->ended)
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
-            if (!own || overlaps_own(other))
+            if (!own || other->kind == OVERRIDE || overlaps_own(other))
                 v.latest_taker[i] = max_of(v.latest_taker[i], latest_now(other));
         }
         for (unsigned j = 0; j < v.call_count; j++)
@@ -1353,7 +1579,8 @@ static const char *striped_wrong(void) {
 /* ---- The whole history ----------------------------------------------------------------------- */
 
 static void print_call(const struct call *call) {
-    static const char *const kinds[] = {"take", "decide", "refund", "reset"};
+    static const char *const kinds[] = {"take",     "decide",       "refund",        "reset",
+                                        "override", "override_get", "override_clear"};
     FILE *out = h.report;
     fprintf(out, "  [%2" PRIu64 ",", call->began);
     if (call->ended == NEVER)
@@ -1365,6 +1592,9 @@ static void print_call(const struct call *call) {
     if (call->kind == REFUND)
         fprintf(out, " tokens %" PRIu32 " window %" PRId64 ": %" PRIu32, call->tokens,
                 (int64_t)(call->window - T0), call->given_back);
+    if (changes_override(call) || call->kind == OVERRIDE_GET)
+        fprintf(out, " limit %" PRIu32 " until %" PRId64 " (%" PRId64 "): %d", call->limit,
+                (int64_t)(call->until - T0), (int64_t)(call->readings[0] - T0), call->result);
     if (decides(call)) {
         const struct stint_verdict *got = &call->verdict;
         fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
@@ -1431,6 +1661,7 @@ static void sum_up(void) {
             overlaps |= i != j && all_calls[j]->key == call->key &&
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
+        totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
         if (!decides(call) || call->ended == NEVER)
             continue;
         totals->refusals += !call->verdict.allowed;
