@@ -9,6 +9,8 @@
  *   B  a request of the plain policy is refused only if the window is full: all but what was
  *      under way, or died with its process between the grant and the ledger, is in the ledger by
  *      then;
+ *      what is held in flight is given back by others or, if its holder was killed or forgot it, is
+ *      free after the next window: A and B are of two windows' holds;
  *   E  every thread that is not stopped gets on.
  *
  * The last line says how much of all there was. Exit codes: 0 none was broken, 1 one was, 2 wrong
@@ -44,6 +46,7 @@ enum {
     NOISE = 6000,
     MAX_KEYS = 2000, /* so the table is full at times */
     WINDOWS = 32,    /* of a key and policy in the ledger: older ones are forgotten */
+    HELD = 64,       /* holds that wait for whoever gives them back */
     STUCK = 20,      /* s without a decision: more than a loaded machine explains */
 };
 
@@ -69,8 +72,9 @@ static const struct {
     {"100/s near=50% jitter=20% name=near", 0, 100, 2},
     {"100/s start=first name=first", 0, 100, 2},
     {"1M/month name=monthly", 0, 1000000, 3},
+    {"120/200ms in-flight name=holds", STINT_PARTIAL, 120, 3},
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8 };
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8, HOLDS = 14 };
 
 /* ---- What all processes share, beside the table ---------------------------------------------- */
 
@@ -100,6 +104,9 @@ static struct shared {
     uint64_t strays; /* stray tokens, as far as seen */
     uint64_t violations, reopened, unchecked, windows, decisions;
     struct worker workers[PROCESSES];
+    uint64_t held[HELD];
+    uint64_t given_back[KEYS]; /* tokens, at most: counted before they are */
+    uint64_t refused_holds;
     struct row rows[KINDS][KEYS][WINDOWS];
 } * shared;
 
@@ -190,6 +197,61 @@ static void check_refused(uint32_t key, uint64_t epoch, uint64_t length,
                  (unsigned)key, verdict->window, word & ROW_TOKENS, may_miss);
 }
 
+/* ---- Held in flight -------------------------------------------------------------------------- */
+
+/* A hold that anybody may give back: epoch 6 | end of the window in ticks 38 | key 4 | tokens 8. */
+static uint64_t hold_of(uint32_t key, uint64_t epoch, uint64_t end, uint32_t tokens) {
+    return epoch << 58 | end / STINT_TICK_NS << 12 | (uint64_t)key << 8 | tokens;
+}
+
+/* The row of a key's window that ends at `end`; NULL: there is none. `tokens`: what it says. */
+static const struct row *row_if(uint32_t key, uint64_t epoch, uint64_t end, uint64_t length,
+                                uint64_t *tokens) {
+    const struct row *row = row_of(HOLDS, key, end, length);
+    uint64_t word = load(&row->word);
+    bool is_its = word >> ROW_WINDOW == (epoch << (ROW_EPOCH - ROW_WINDOW) | end / STINT_TICK_NS);
+    *tokens = is_its ? word & ROW_TOKENS : 0;
+    return is_its ? row : NULL;
+}
+
+/* Grants come to the ledger late and what is given back leaves it early: it never says more than is
+ * held. Nobody can be granted more in the window before. */
+static void check_held(uint32_t key, uint64_t epoch, uint64_t length,
+                       const struct stint_verdict *verdict) {
+    uint64_t before;
+    uint64_t sum = ledger_add(HOLDS, key, epoch, verdict->window, length, verdict->granted);
+    (void)row_if(key, epoch, verdict->window - length, length, &before);
+    if (sum == UINT64_MAX)
+        add(&shared->unchecked, 1);
+    else if (sum + before > kinds[HOLDS].bound)
+        violated("A: %s, key %u, window %" PRIu64 ": %" PRIu64 " held, and %" PRIu64 " from before",
+                 kinds[HOLDS].notation, (unsigned)key, verdict->window, sum, before);
+}
+
+/* A refusal: so much is held by those of two windows, or by nobody who could tell. Of whoever was
+ * killed since the window before those, each thread may have held as much as it may ask for. What
+ * was given back since `given_back` was read may have been held then. */
+static void check_not_held(uint32_t key, uint64_t epoch, uint64_t length, uint64_t cost,
+                           uint64_t given_back, const struct stint_verdict *verdict) {
+    uint64_t tokens, before, ignored;
+    const struct row *first = row_if(key, epoch, verdict->window - 2 * length, length, &ignored);
+    uint64_t lost = first != NULL ? load(&first->lost) : 0;
+    (void)row_if(key, epoch, verdict->window, length, &tokens);
+    (void)row_if(key, epoch, verdict->window - length, length, &before);
+    uint64_t hands = PROCESSES * THREADS + (load(&shared->lost) - lost);
+    given_back = load(&shared->given_back[key]) - given_back;
+    uint64_t may_miss = hands * kinds[HOLDS].cost + given_back + load(&shared->strays);
+
+    add(&shared->refused_holds, 1);
+    /* By now it may be later, and the windows others'. */
+    if (first == NULL || load(&shared->time) > verdict->window + length)
+        return;
+    if (tokens + before + cost + may_miss <= kinds[HOLDS].bound)
+        violated("B: holds, key %u, window %" PRIu64 ": refused with %" PRIu64 " and %" PRIu64
+                 " held and at most %" PRIu64 " under way",
+                 (unsigned)key, verdict->window, tokens, before, may_miss);
+}
+
 /* ---- Workers --------------------------------------------------------------------------------- */
 
 struct handle {
@@ -231,11 +293,63 @@ static bool handle_open(struct handle *handle) {
     return true;
 }
 
+/* Gives back what somebody holds. */
+static void give_back(const struct handle *handle, uint64_t hold) {
+    uint32_t key = (uint32_t)(hold >> 8 & 15), tokens = (uint32_t)(hold & 255);
+    uint64_t end = (hold >> 12 & ((UINT64_C(1) << 38) - 1)) * STINT_TICK_NS;
+    uint64_t length = handle->lengths[HOLDS], epoch = hold >> 58;
+    stint_key hash = stint_key_of(handle->limiter, &key, sizeof(key));
+
+    if (hold == 0 || epoch != load(&shared->epoch) % 64)
+        return;
+    add(&shared->given_back[key], tokens);
+    if (ledger_add(HOLDS, key, epoch, end, length, -(int64_t)tokens) == UINT64_MAX)
+        return;
+    uint32_t back = stint_refund(handle->limiter, handle->policies[HOLDS], hash, tokens, end);
+    (void)ledger_add(HOLDS, key, epoch, end, length, (int64_t)(tokens - back));
+}
+
+/* Holds tokens of a key, and leaves them to others to give back, or to nobody. */
+static void hold_checked(const struct handle *handle, struct random *random) {
+    uint32_t key = (uint32_t)random_below(random, KEYS);
+    uint64_t length = handle->lengths[HOLDS], epoch = load(&shared->epoch);
+    uint64_t *place = &shared->held[random_below(random, HELD)];
+    struct stint_verdict verdict;
+    struct stint_request request = {
+        .key = stint_key_of(handle->limiter, &key, sizeof(key)),
+        .policy = handle->policies[HOLDS],
+        .cost = 1 + (uint32_t)random_below(random, kinds[HOLDS].cost),
+        .flags = (uint32_t)random_next(random) & kinds[HOLDS].flags,
+    };
+
+    if (random_below(random, 3) == 0) {
+        give_back(handle, __atomic_exchange_n(place, 0, __ATOMIC_SEQ_CST));
+        return;
+    }
+    uint64_t given_back = load(&shared->given_back[key]);
+    (void)stint_decide(handle->limiter, &request, STINT_NOW, &verdict);
+    if ((verdict.flags & STINT_UNTRACKED) != 0)
+        return;
+    if (!verdict.allowed)
+        check_not_held(key, epoch, length, request.cost, given_back, &verdict);
+    if (verdict.granted == 0)
+        return;
+    check_held(key, epoch, length, &verdict);
+    if (random_below(random, 3) != 0) {
+        uint64_t hold = hold_of(key, epoch, verdict.window, verdict.granted);
+        give_back(handle, __atomic_exchange_n(place, hold, __ATOMIC_SEQ_CST));
+    }
+}
+
 /* One of the keys of the ledger. */
 static void decide_checked(const struct handle *handle, struct random *random) {
     uint32_t kind = random_below(random, 3) == 0 ? PLAIN : (uint32_t)random_below(random, KINDS);
     uint32_t key = (uint32_t)random_below(random, KEYS);
     uint64_t length = handle->lengths[kind];
+    if (kind == HOLDS) {
+        hold_checked(handle, random);
+        return;
+    }
     struct stint_request request = {
         .key = stint_key_of(handle->limiter, &key, sizeof(key)),
         .policy = handle->policies[kind],
@@ -551,16 +665,20 @@ static int report(const struct handle *handle) {
     }
     if (stint_stats_get(handle->limiter, &stats) != 0)
         violated("no statistics: %s", stint_reason());
-    uint64_t violations = load(&shared->violations);
+    uint64_t violations = load(&shared->violations), given_back = 0;
+    for (unsigned key = 0; key < KEYS; key++)
+        given_back += load(&shared->given_back[key]);
     printf("decisions %" PRIu64 ", windows passed %" PRIu64 ", kills survived %" PRIu64
            ", stops %" PRIu64 ", tables opened anew %" PRIu64 ", policy changes %" PRIu64
-           ", clock steps back %" PRIu64 ", untracked %" PRIu64 ", stray tokens %" PRIu64
+           ", clock steps back %" PRIu64 ", given back %" PRIu64 ", refused holds %" PRIu64
+           ", untracked %" PRIu64 ", stray tokens %" PRIu64
            ", grants too late for the ledger %" PRIu64 ", violations %" PRIu64 "\n",
            decisions, load(&shared->windows), kills, stops, load(&shared->reopened), changes, steps,
-           stats.untracked, stats.stray_tokens, load(&shared->unchecked), violations);
+           given_back, load(&shared->refused_holds), stats.untracked, stats.stray_tokens,
+           load(&shared->unchecked), violations);
     /* Not nothing: a run that saw none of it has shown nothing. */
     bool seen = decisions > 1000 && load(&shared->windows) > 100 && steps > 0 && changes > 0 &&
-                kills >= options.kills;
+                given_back > 0 && kills >= options.kills;
     if (!seen)
         fprintf(stderr, "too little has happened\n");
     return violations == 0 && seen ? 0 : 1;
