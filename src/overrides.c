@@ -47,15 +47,17 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
 }
 
 /* The state that a slot is to have; `state` is its own, 0: the key has none. 0: it stays as it
- * is. */
+ * is. `clock` was read after the slot was seen. No end is set that is over by it, as `wish` may be
+ * by now, or a late caller's: the slot may have had a later one (I1). */
 static uint64_t wished(const struct stint_limiter *limiter, uint32_t policy_id,
-                       const struct wish *wish, uint64_t state) {
-    const tick_t now = tick_of(wish->now);
+                       const struct wish *wish, uint64_t state, uint64_t clock) {
+    const tick_t now = tick_of(wish->now), next = tick_of(clock) + 1;
+    const tick_t until = wish->end > next ? wish->end : next;
     const tick_t end = end_of(state_id(state), now);
     uint64_t count = 0;
 
     if (wish->rest != 0)
-        return state_of(wish->end, wish->rest);
+        return state_of(until, wish->rest);
     if (state != 0) {
         if (stint_override_holds(limiter, policy_id, state, wish->now))
             return 0; /* banned, or set by hand: no strikes */
@@ -64,8 +66,8 @@ static uint64_t wished(const struct stint_limiter *limiter, uint32_t policy_id,
             count = state_used(state); /* strikes of the same span */
     }
     if (count + 1 >= wish->after)
-        return state_of(wish->end, OVERRIDE_ENDLESS);
-    return state_of(count == 0 ? wish->end : end, count + 1);
+        return state_of(until, OVERRIDE_ENDLESS);
+    return state_of(count == 0 ? until : end, count + 1);
 }
 
 /* Before a claim in this line of the sequence (M7): who is overridden has bits in the filter. */
@@ -97,7 +99,7 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
     /* Each round that does not return saw another thread's write. */
     for (;;) {
         if (stint_find_committed(table, key, decision.tag, &snapshot)) {
-            *state = wished(limiter, policy_id, wish, snapshot.state);
+            *state = wished(limiter, policy_id, wish, snapshot.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
             if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
@@ -121,7 +123,7 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
             if (!stint_claim_free(&decision, &snapshot))
                 continue;
         }
-        *state = wished(limiter, policy_id, wish, 0);
+        *state = wished(limiter, policy_id, wish, 0, decision.now);
         if (stint_claim_override(&decision, &snapshot,
                                  end_of(state_id(*state), tick_of(decision.now)),
                                  *state & (STATE_REFUSED | USED_MASK)) == DONE)
@@ -138,6 +140,7 @@ static bool companion_clear(struct stint_limiter *limiter, uint32_t policy_id, s
     struct snapshot snapshot;
 
     while (stint_find_committed(table, key, decision.tag, &snapshot)) {
+        decision.now = limiter_now(limiter); /* after the slot was seen, as in wished */
         const bool holds = stint_override_holds(limiter, policy_id, snapshot.state, decision.now);
         if (all ? !holds : (snapshot.state & STATE_REFUSED) != 0)
             return false;
@@ -264,7 +267,7 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key k
     limiter_count(limiter, companion, COUNT_BANNED);
     if (verdict == NULL)
         return;
-    const uint64_t left = tick_ns(wish.end) - now;
+    const uint64_t left = tick_ns(end_of(state_id(written), tick_of(now))) - now;
     verdict->flags |= STINT_BANNED;
     if (verdict->retry_after < left)
         verdict->retry_after = left;

@@ -460,15 +460,15 @@ static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t 
  *
  * As in slot_look: the tag was seen, then the state s is loaded, then the tag again. If it is still
  * the companion's, s may be another occupant's all the same, before the slot came back. So the
- * state is loaded once more. If it has the end of s, s is the companion's: whoever the slot came
- * back from had a window that was over, and no end falls to what is over (I1). */
+ * state is loaded once more, and has to be the same as a whole: overrides of two keys often have
+ * one end (I1), and whoever clears one lets the slot go before that. */
 static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
     for (;;) {
         uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
         if (GUARD(OVERRIDE_TAG, atomic_load_acquire(&slot->tag) != tag) || state_pending(state))
             return 0;
         uint64_t again = atomic_load_acquire(&slot->state); /* I1, M2 */
-        if (!GUARD(OVERRIDE_STATE, !state_same_window(state, again)))
+        if (!GUARD(OVERRIDE_STATE, state != again))
             return again;
     }
 }
