@@ -11,6 +11,8 @@
  *      then;
  *      what is held in flight is given back by others or, if its holder was killed or forgot it, is
  *      free after the next window: A and B are of two windows' holds;
+ *      a key with an override is judged by its limit: that which was set before the decision began,
+ *      by the one who turns the clock, and which is not over by any clock; and by no other key's;
  *   E  every thread that is not stopped gets on.
  *
  * The last line says how much of all there was. Exit codes: 0 none was broken, 1 one was, 2 wrong
@@ -73,8 +75,9 @@ static const struct {
     {"100/s start=first name=first", 0, 100, 2},
     {"1M/month name=monthly", 0, 1000000, 3},
     {"120/200ms in-flight name=holds", STINT_PARTIAL, 120, 3},
+    {"100/s overrides name=ruled", STINT_PARTIAL, 100, 3},
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8, HOLDS = 14 };
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8, HOLDS = 14, RULED = 15 };
 
 /* ---- What all processes share, beside the table ---------------------------------------------- */
 
@@ -95,6 +98,14 @@ struct worker {
     uint64_t started; /* the n-th process in this place */
 };
 
+/* The override of a key. */
+struct ruling {
+    uint64_t changes; /* odd: it is being changed, or not known */
+    uint64_t limit;   /* NO_LIMIT: there is none */
+    uint64_t until;
+};
+#define NO_LIMIT UINT64_MAX
+
 static struct shared {
     uint64_t time; /* ns: the clock of all */
     uint64_t epoch;
@@ -107,6 +118,9 @@ static struct shared {
     uint64_t held[HELD];
     uint64_t given_back[KEYS]; /* tokens, at most: counted before they are */
     uint64_t refused_holds;
+    struct ruling rulings[KEYS];
+    uint64_t ruled[KEYS][WINDOWS]; /* as a row: the largest limit that anybody was granted by */
+    uint64_t overridden, overrides;
     struct row rows[KINDS][KEYS][WINDOWS];
 } * shared;
 
@@ -252,6 +266,97 @@ static void check_not_held(uint32_t key, uint64_t epoch, uint64_t length, uint64
                  (unsigned)key, verdict->window, tokens, before, may_miss);
 }
 
+/* ---- Overrides ------------------------------------------------------------------------------- */
+
+/* Whose it is shows in a limit. */
+static bool is_limit_of(uint32_t key, uint32_t limit) {
+    return limit % 8 == key;
+}
+
+static bool strays(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    return stint_stats_get(limiter, &stats) != 0 || stats.stray_tokens != 0;
+}
+
+/* A verdict by the policy with overrides; `before` is the key's ruling before the decision. */
+static void check_ruled(struct stint_limiter *limiter, uint32_t key, uint64_t epoch,
+                        uint64_t length, struct ruling before,
+                        const struct stint_verdict *verdict) {
+    const struct ruling *ruling = &shared->rulings[key];
+    bool overridden = (verdict->flags & STINT_OVERRIDDEN) != 0, good = true;
+    uint64_t time = load(&shared->time);
+
+    if (overridden)
+        good = is_limit_of(key, verdict->capacity);
+    if (before.changes % 2 == 0 && load(&ruling->changes) == before.changes) {
+        if (before.limit == NO_LIMIT)
+            good &= !overridden;
+        else if (time < before.until)
+            good &= overridden && verdict->capacity == before.limit;
+    }
+    if (!good && !strays(limiter))
+        violated("key %u has an override of %" PRIu64 ", and was judged by %" PRIu32
+                 " (overridden: %d)",
+                 (unsigned)key, before.limit, verdict->capacity, overridden);
+    add(&shared->overridden, overridden);
+    if (verdict->granted == 0)
+        return;
+    /* Each window keeps the largest limit that one of its grants has told: before the grant is in
+     * the ledger, so the sum is at most that. */
+    uint64_t *most = &shared->ruled[key][verdict->window / length % WINDOWS];
+    uint64_t window = epoch << ROW_EPOCH | verdict->window / STINT_TICK_NS << ROW_WINDOW;
+    uint64_t seen = load(most);
+    while (seen < (window | verdict->capacity) &&
+           !__atomic_compare_exchange_n(most, &seen, window | verdict->capacity, false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+    uint64_t sum = ledger_add(RULED, key, epoch, verdict->window, length, verdict->granted);
+    seen = load(most);
+    if (sum == UINT64_MAX)
+        add(&shared->unchecked, 1);
+    else if (seen >> ROW_WINDOW == window >> ROW_WINDOW && sum > (seen & ROW_TOKENS))
+        violated("A: ruled, key %u, window %" PRIu64 ": %" PRIu64 " granted by at most %" PRIu64,
+                 (unsigned)key, verdict->window, sum, seen & ROW_TOKENS);
+}
+
+/* The latest time of this epoch. */
+static uint64_t latest;
+
+/* Only the one who turns the clock sets overrides of these keys. */
+static void set_ruling(struct stint_limiter *limiter, uint32_t policy, struct random *random) {
+    uint32_t key = (uint32_t)random_below(random, KEYS);
+    stint_key hash = stint_key_of(limiter, &key, sizeof(key));
+    struct ruling *ruling = &shared->rulings[key];
+    bool clears = random_below(random, 4) == 0;
+    uint32_t limit = 8 * (uint32_t)random_below(random, 30) + key;
+    uint64_t now = load(&shared->time);
+    uint64_t until = (now > latest ? now : latest) + 1 + random_below(random, 5 * SECOND);
+
+    if (ruling->changes % 2 == 0)
+        add(&ruling->changes, 1);
+    int error = clears ? stint_override_clear(limiter, policy, hash)
+                       : stint_override(limiter, policy, hash, limit, until);
+    if (error != 0 && error != (clears ? -ENOENT : -ENOSPC))
+        violated("override: %s (%s)", stint_strerror(error), stint_reason());
+    if (error != 0 && !clears) /* there may still be an older one */
+        return;
+    __atomic_store_n(&ruling->limit, clears ? NO_LIMIT : limit, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&ruling->until, until, __ATOMIC_SEQ_CST);
+    add(&ruling->changes, 1);
+    add(&shared->overrides, 1);
+}
+
+/* Before the clock goes on, or back: an override that is over by a clock may be lost, or be there
+ * again. Where the clock went back, some thread may still hold the latest time. */
+static void forget_rulings(bool all) {
+    for (unsigned key = 0; key < KEYS; key++) {
+        struct ruling *ruling = &shared->rulings[key];
+        bool over = ruling->limit != NO_LIMIT && ruling->until <= latest;
+        if (ruling->changes % 2 == 0 && (over || all))
+            add(&ruling->changes, 1);
+    }
+}
+
 /* ---- Workers --------------------------------------------------------------------------------- */
 
 struct handle {
@@ -357,6 +462,9 @@ static void decide_checked(const struct handle *handle, struct random *random) {
         .flags = (uint32_t)random_next(random) & kinds[kind].flags,
     };
     struct stint_verdict verdict;
+    struct ruling ruling = {.changes = load(&shared->rulings[key].changes)};
+    ruling.limit = load(&shared->rulings[key].limit);
+    ruling.until = load(&shared->rulings[key].until);
     uint64_t epoch = load(&shared->epoch);
 
     if (random_below(random, 8) == 0)
@@ -368,12 +476,14 @@ static void decide_checked(const struct handle *handle, struct random *random) {
         (void)stint_decide(handle->limiter, &request, STINT_NOW, &verdict);
     if ((verdict.flags & STINT_UNTRACKED) != 0)
         return;
-    if (verdict.granted > 0)
+    if (kind == RULED)
+        check_ruled(handle->limiter, key, epoch, length, ruling, &verdict);
+    else if (verdict.granted > 0)
         check_granted(kind, key, epoch, length, &verdict);
     else if (!verdict.allowed && kind == PLAIN)
         check_refused(key, epoch, length, &verdict);
 
-    if (verdict.granted > 0 && kind != PLAIN && random_below(random, 16) == 0) {
+    if (verdict.granted > 0 && kind != PLAIN && kind != RULED && random_below(random, 16) == 0) {
         /* Off the ledger first: from the refund on, others may be granted them. */
         uint32_t tokens = 1 + (uint32_t)random_below(random, verdict.granted);
         if (ledger_add(kind, key, epoch, verdict.window, length, -(int64_t)tokens) == UINT64_MAX)
@@ -422,6 +532,12 @@ static void decide_noise(const struct handle *handle, struct random *random) {
     switch (random_below(random, 8)) {
     case 0:
         stint_reset(handle->limiter, policy, key);
+        policy = handle->policies[RULED];
+        if (random_below(random, 2) == 0)
+            (void)!stint_override(handle->limiter, policy, key, request.limit,
+                                  load(&shared->time) + SECOND / 2);
+        else
+            (void)!stint_override_clear(handle->limiter, policy, key);
         break;
     case 1:
         (void)stint_refund(handle->limiter, policy, key, 5, load(&shared->time) + SECOND);
@@ -540,6 +656,7 @@ static void step_back(struct random *random) {
         for (unsigned thread = 0; thread < THREADS; thread++)
             while (load(&shared->workers[i].paused[thread]) == 0 && load(&shared->violations) == 0)
                 usleep(200);
+    forget_rulings(true);
     __atomic_store_n(&shared->time,
                      load(&shared->time) - 2 * 3600 * SECOND - random_below(random, 3600) * SECOND,
                      __ATOMIC_SEQ_CST);
@@ -549,13 +666,14 @@ static void step_back(struct random *random) {
 }
 
 static void turn_clock(struct random *random) {
-    static uint64_t epoch, latest; /* time of this epoch */
+    static uint64_t epoch;
     uint64_t now = load(&shared->time);
 
     if (epoch != load(&shared->epoch) || latest < now) {
         epoch = load(&shared->epoch);
         latest = now;
     }
+    forget_rulings(false);
     switch (random_below(random, 400)) {
     case 0: /* what NTP may do: never more than the allowance of 60 s behind what was shown once */
         now -= random_below(random, 20 * SECOND);
@@ -622,6 +740,8 @@ static void soak(const struct handle *handle, struct random *random) {
         turn_clock(random);
         if (random_below(random, 20) == 0)
             change_policy(handle, random);
+        if (random_below(random, 4) == 0)
+            set_ruling(handle->limiter, handle->policies[RULED], random);
         if (wall() >= next_kill) {
             process_kill((unsigned)random_below(random, PROCESSES));
             next_kill += killing;
@@ -671,14 +791,16 @@ static int report(const struct handle *handle) {
     printf("decisions %" PRIu64 ", windows passed %" PRIu64 ", kills survived %" PRIu64
            ", stops %" PRIu64 ", tables opened anew %" PRIu64 ", policy changes %" PRIu64
            ", clock steps back %" PRIu64 ", given back %" PRIu64 ", refused holds %" PRIu64
-           ", untracked %" PRIu64 ", stray tokens %" PRIu64
-           ", grants too late for the ledger %" PRIu64 ", violations %" PRIu64 "\n",
+           ", overrides %" PRIu64 ", judged by them %" PRIu64 ", untracked %" PRIu64
+           ", stray tokens %" PRIu64 ", grants too late for the ledger %" PRIu64
+           ", violations %" PRIu64 "\n",
            decisions, load(&shared->windows), kills, stops, load(&shared->reopened), changes, steps,
-           given_back, load(&shared->refused_holds), stats.untracked, stats.stray_tokens,
-           load(&shared->unchecked), violations);
+           given_back, load(&shared->refused_holds), load(&shared->overrides),
+           load(&shared->overridden), stats.untracked, stats.stray_tokens, load(&shared->unchecked),
+           violations);
     /* Not nothing: a run that saw none of it has shown nothing. */
     bool seen = decisions > 1000 && load(&shared->windows) > 100 && steps > 0 && changes > 0 &&
-                given_back > 0 && kills >= options.kills;
+                given_back > 0 && load(&shared->overridden) > 0 && kills >= options.kills;
     if (!seen)
         fprintf(stderr, "too little has happened\n");
     return violations == 0 && seen ? 0 : 1;
@@ -767,6 +889,8 @@ int main(int argc, char **argv) {
     table_memory = map_shared(table_size);
     shared = map_shared(sizeof(*shared));
     shared->time = T0;
+    for (unsigned key = 0; key < KEYS; key++)
+        shared->rulings[key].limit = NO_LIMIT;
 
     struct random random = {options.seed};
     struct handle handle;
