@@ -921,8 +921,8 @@ STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
  * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
  * it was set for. A decision that sleeps while the slot goes to another key's override, back and
- * there again, all cleared and set until the same instant, is by the other's. After a backward step of the clock, one that would be 366 days and 60 s ahead, is
- * void.)
+ * there again, all cleared and set until the same instant, is by the other's. After a backward step
+ * of the clock, one that would be 366 days and 60 s ahead, is void.)
  *   policy  one with STINT_OVERRIDES. If that flag is taken away, its overrides are not looked at
  *           until it is given again
  *   limit   tokens, at most 2^28. 0 refuses everything, requests for no tokens too; 2^28 never
