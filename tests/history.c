@@ -948,7 +948,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
         verdict.used = count_most(v.policy);
     if (fits) {
         verdict.remaining = verdict.used < verdict.capacity ? verdict.capacity - verdict.used : 0;
-        if (cost > verdict.capacity)
+        if (cost > verdict.capacity && !is_overridden(STINT_LIMIT_MAX))
             verdict.retry_after = count_wait(v.policy, (struct count){.window = end_at(now)},
                                              (uint32_t)cost, verdict.capacity, now);
     } else {
@@ -1153,7 +1153,8 @@ static void override_at(unsigned index, const struct node *from, struct nexts *n
         add_next(nexts, &next);
         return;
     }
-    uint64_t now = call->readings[0];
+    /* Who clears asks the clock again after it has seen the slot. */
+    uint64_t now = call->readings[call->kind == OVERRIDE_CLEAR ? call->reading_count - 1 : 0];
     override_seen(set, index, now, &holds, &none);
     if (call->kind == OVERRIDE_GET) {
         bool same = holds && call->limit == override_limit_got(set, call->limit) &&
@@ -1593,8 +1594,8 @@ static void print_call(const struct call *call) {
         fprintf(out, " tokens %" PRIu32 " window %" PRId64 ": %" PRIu32, call->tokens,
                 (int64_t)(call->window - T0), call->given_back);
     if (changes_override(call) || call->kind == OVERRIDE_GET)
-        fprintf(out, " limit %" PRIu32 " until %" PRId64 " (%" PRId64 "): %d", call->limit,
-                (int64_t)(call->until - T0), (int64_t)(call->readings[0] - T0), call->result);
+        fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
+                (int64_t)(call->until - T0), call->result);
     if (decides(call)) {
         const struct stint_verdict *got = &call->verdict;
         fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
@@ -1603,8 +1604,6 @@ static void print_call(const struct call *call) {
             fprintf(out, "%" PRId64, (int64_t)(call->argument - T0));
         else
             fprintf(out, "now");
-        for (unsigned i = 0; i < call->reading_count; i++)
-            fprintf(out, " (%" PRId64 ")", (int64_t)(call->readings[i] - T0));
         if (call->ended != NEVER)
             fprintf(out,
                     ": %s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32
@@ -1614,6 +1613,8 @@ static void print_call(const struct call *call) {
                     got->remaining, got->granted, (int64_t)(got->window - T0), got->reset_after,
                     (int64_t)got->retry_after);
     }
+    for (unsigned i = 0; i < call->reading_count; i++)
+        fprintf(out, " (%" PRId64 ")", (int64_t)(call->readings[i] - T0));
     fprintf(out, "\n");
 }
 
