@@ -1283,9 +1283,11 @@ static bool search(struct node node) {
         for (unsigned j = 0; j < nexts.count; j++)
             if (search(nexts.nodes[j]))
                 return true;
-        /* Its fetch-add comes too late. */
+        /* Its fetch-add comes too late: the window is full, or it met an override then. */
+        const struct stint_verdict *got = &v.calls[i]->verdict;
+        bool overridden = !got->allowed && (got->flags & STINT_OVERRIDDEN) != 0;
         if ((node.room >> i & 1) != 0 && (node.added >> i & 1) == 0 && node.known &&
-            node.count.used >= capacity_of(v.policy)) {
+            (overridden || node.count.used >= capacity_of(v.policy))) {
             struct node added = node;
             added.added |= UINT32_C(1) << i;
             added.count.used++;
