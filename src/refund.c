@@ -26,6 +26,23 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
     return back;
 }
 
+/* Whether the first stripe of a key has passed the window that ends at `window`. It has what was
+ * charged past the shares. So from then on the tokens of the other stripes may be all granted, and
+ * given back they could be granted once more to a thread that is late (A). Without a slot, either
+ * it has had none of that window, or the clock has shown the window's end, as it must before
+ * another key takes a slot (H). */
+static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t policy_id,
+                                uint64_t key, uint64_t window) {
+    const uint64_t hash = stripe_key(key, 0);
+    const tick_t end = tick_of_end(window);
+    struct snapshot snapshot;
+
+    return stint_find_committed(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id),
+                                &snapshot)
+               ? end_of(state_id(snapshot.state), end) > end
+               : tick_of(limiter_now(limiter)) >= end;
+}
+
 uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t key,
                           uint32_t tokens, uint64_t window) {
     if (policy_id >= limiter->deciding || GUARD(REFUND_NONE, window == 0)) /* nothing was counted */
@@ -37,9 +54,12 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     bool exists = (traits & TRAIT_EXISTS) != 0;
     uint32_t stripes = exists ? traits_stripes((uint32_t)traits) : 0, back = 0;
 
-    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++)
+    for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++) {
+        if (stripe == 1 && first_stripe_passed(limiter, policy_id, key, window))
+            break;
         back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
                                   id_of(tick_of_end(window)), tokens - back);
+    }
     return back;
 }
 

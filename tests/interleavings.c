@@ -632,6 +632,41 @@ TEST(test_stripes_charge_in_one_window) {
     }
 }
 
+/* What was charged past the shares of a striped key is in its first stripe. When that has passed
+ * into the next window, or is another key's, it is not given back from the other stripes: their
+ * tokens were granted, and could be granted once more to one who is late (A). */
+TEST(test_stripes_give_back_no_others_tokens) {
+    const struct stint_policy about = eight_tokens(2);
+    uint64_t number = stint_thread_number;
+    for (unsigned lost = 0; lost < 2; lost++) {
+        open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
+        striped = add_made(limiter, &about);
+        struct stint_verdict verdict;
+        stint_thread_number = 2; /* the first stripe's */
+        assert_true(stint_take(limiter, striped, KEY, 4, test_time, &verdict));
+        test_time += verdict.reset_after - SECOND / 100;
+        const uint64_t before = test_time;
+        stint_thread_number = 3;
+        assert_true(stint_take(limiter, striped, KEY, 4, test_time, NULL));
+        const struct stint_request charge = {KEY, striped, 2, 0, STINT_CHARGE, 0};
+        assert_true(stint_decide(limiter, &charge, test_time, &verdict));
+        assert_int_equal(verdict.used, 10);
+        test_time += SECOND / 50;
+        stint_thread_number = 2;
+        if (lost == 0)
+            assert_true(stint_take(limiter, striped, KEY, 1, test_time, NULL));
+        else
+            fill(0, 3, 1); /* two in slots that nobody had, one in that of the first stripe */
+        stint_thread_number = 3;
+        assert_int_equal(stint_refund(limiter, striped, KEY, 2, verdict.window), 0);
+        const uint64_t window = verdict.window;
+        if (stint_take(limiter, striped, KEY, 1, before, &verdict))
+            assert_true(verdict.window > window);
+        stint_thread_number = number;
+        assert_int_equal(close_line(NULL), 0);
+    }
+}
+
 /* Several requests by one policy that fit one by one, but not one after the other. */
 TEST(test_all_of_one_key_refuse_nobody) {
     static const uint32_t costs[][3] = {{4, 1, 0}, {1, 4, 0}, {2, 2, 1}, {3, 3, 3}, {4, 4, 4}};
@@ -849,6 +884,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_stripes_lose_no_token, close_line),
         cmocka_unit_test_teardown(test_stripes_see_the_last_token, close_line),
         cmocka_unit_test_teardown(test_stripes_charge_in_one_window, close_line),
+        cmocka_unit_test_teardown(test_stripes_give_back_no_others_tokens, close_line),
         cmocka_unit_test_teardown(test_all_of_one_key_refuse_nobody, close_line),
         cmocka_unit_test_teardown(test_by_one_rule, close_line),
         cmocka_unit_test_teardown(test_all_by_state_of_another, close_line),
