@@ -14,7 +14,8 @@
  *  - A caller who is later than the allowance may be decided at the clock's time instead of his, if
  *    a time was shown that is half a minute less than the allowance ahead of his.
  *  - A refund does not look at the time. It works as long as the slot holds the window, so once
- *    the window is over it gives back all or nothing.
+ *    the window is over it gives back all or nothing. (Of a striped key it may be anything between:
+ *    its first stripe tells whether the window is over, or without one the clock.)
  *  - A granted request of a striped policy may say of the remainder what its own stripe knows. For
  *    callers who are late, for requests with limits of their own, and in the window in which the
  *    limit was lowered, or changed after more was charged, what stripes do is not compared. Nor is

@@ -381,7 +381,10 @@ static void do_refund(void) {
     bool stale_stripe = is_striped(s.policy) && !now && got <= tokens;
     /* Of the stripes of a window that is over, some may have gone. */
     bool some_gone = is_striped(s.policy) && got <= back;
-    if (got != back && !(may_be_lost(&s) && (got == 0 || some_gone)) && !stale_stripe) {
+    /* Or its first one has had none of it: then the clock tells that it is over. */
+    bool none_first = some_gone && test_time >= window;
+    if (got != back && !(may_be_lost(&s) && (got == 0 || some_gone)) && !stale_stripe &&
+        !none_first) {
         print_error("refund: seed %" PRIu64 ", round %" PRIu64 ", operation %" PRIu64
                     ": policy %" PRIu32 ", flags %#" PRIx32 ", limit %" PRIu32 ", capacity %" PRIu32
                     ", used %" PRIu32 ", previous %" PRIu32 ", tokens %" PRIu32 ", window %" PRIu64
