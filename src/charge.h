@@ -233,12 +233,17 @@ struct charge {
     bool fits;
 };
 
+/* How much of a request its window can count: as much as it holds, whatever is left. */
+static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
+    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
+    const uint64_t left = held < terms->most ? terms->most - held : 0;
+    return terms->cost < left ? terms->cost : left;
+}
+
 /* What a key gets that is never refused: all, of which its window counts as much as it holds. */
 static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
                                           uint64_t used) {
-    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
-    const uint64_t left = held < terms->most ? terms->most - held : 0;
-    const uint64_t taken = terms->cost < left ? terms->cost : left;
+    const uint64_t taken = count_taken(terms, count);
 
     if (is_look(terms))
         return (struct charge){count, used, used + taken, 0, true};
@@ -254,9 +259,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     uint64_t taken = terms->cost;
 
     if (is_charge(terms)) {
-        uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
-        uint64_t most = held < terms->most ? terms->most - held : 0;
-        taken = taken < most ? taken : most;
+        taken = count_taken(terms, count);
         return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
     }
     if (UNLIKELY((terms->part & PART_ENDLESS) != 0) && !refused)
@@ -339,21 +342,28 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
 }
 
-/* Likewise of a key whose override ends in `over` ns, after which it can hold `capacity` tokens,
- * `room` with what may be reserved. What a key has used never grows by itself, so what fits once
- * fits from then on. */
+/* When the override of a key ends, and by what the key is judged then. */
+struct after_override {
+    uint64_t over; /* in so many ns */
+    uint64_t capacity;
+    uint64_t room; /* capacity, and what may be reserved */
+};
+
+/* Likewise of a key that has an override. What a key has used never grows by itself, so what fits
+ * once fits from then on. */
 static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
-                                        const struct charge *charge, uint64_t left, uint64_t over,
-                                        uint64_t capacity, uint64_t room) {
+                                        const struct charge *charge, uint64_t left,
+                                        const struct after_override *then_by) {
+    const uint64_t over = then_by->over;
     uint64_t wait = charge_wait(terms, rule, charge, left), then = 0;
     struct terms after = *terms;
 
     if (wait < over)
         return wait;
     after.part = 0;
-    after.capacity = capacity;
-    after.room = room;
-    if ((rule->flags & STINT_SMOOTH) != 0 || charge->total + terms->cost > room)
+    after.capacity = then_by->capacity;
+    after.room = then_by->room;
+    if ((rule->flags & STINT_SMOOTH) != 0 || charge->total + terms->cost > then_by->room)
         then = charge_wait(&after, rule, charge, left);
     return then > over ? then : over;
 }

@@ -233,17 +233,27 @@ static bool claim_gone(struct decision *decision, const struct snapshot *claim) 
     return true;
 }
 
+/* The steps before a commit. Returns whether the claim may be committed; else `progress` receives
+ * what became of it. */
+static bool claim_holds(struct decision *decision, const struct snapshot *claim,
+                        enum progress *progress) {
+    *progress = STALE;
+    INSTANT(INSTANT_CLAIMED);
+    if (GUARD(PENDING, !claim_stands(decision, claim)))
+        return false;
+    INSTANT(INSTANT_LOOKED);
+    *progress = DONE;
+    return !claim_gone(decision, claim);
+}
+
 /* Commits a claim with this request's charge. */
 enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
+    enum progress progress;
 
-    INSTANT(INSTANT_CLAIMED);
-    if (GUARD(PENDING, !claim_stands(decision, claim)))
-        return STALE;
-    INSTANT(INSTANT_LOOKED);
-    if (claim_gone(decision, claim))
-        return DONE;
+    if (!claim_holds(decision, claim, &progress))
+        return progress;
     tick_t tick = commit_tick(decision, state_id(claim->state));
     decision->end = stint_window_at(decision->limiter, decision->policy, decision->terms.traits,
                                     decision->hash, tick);
@@ -266,13 +276,10 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
 enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
                                    tick_t end, uint64_t rest) {
     const tick_t claimed = end_of(state_id(claim->state), tick_of(decision->now));
+    enum progress progress;
 
-    INSTANT(INSTANT_CLAIMED);
-    if (GUARD(PENDING, !claim_stands(decision, claim)))
-        return STALE;
-    INSTANT(INSTANT_LOOKED);
-    if (claim_gone(decision, claim))
-        return DONE;
+    if (!claim_holds(decision, claim, &progress))
+        return progress;
     return claim_commit(decision, claim, state_of(end > claimed ? end : claimed, rest));
 }
 

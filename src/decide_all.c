@@ -226,13 +226,17 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                          n, verdict);
 }
 
+/* Whether two requests are judged by one count. */
+static inline bool same_count(const struct stint_request *one, const struct stint_request *other) {
+    return one->key == other->key && one->policy == other->policy;
+}
+
 /* Tokens of the same key that earlier parts would take, of those that were only looked at. */
 static uint64_t taken_before(const struct stint_request *requests, const struct part *parts,
                              size_t n) {
     uint64_t tokens = 0;
     for (size_t i = 0; i < n; i++)
-        if (parts[i].how == PART_LONG && requests[i].key == requests[n].key &&
-            requests[i].policy == requests[n].policy)
+        if (parts[i].how == PART_LONG && same_count(&requests[i], &requests[n]))
             tokens += parts[i].next;
     return tokens;
 }
@@ -312,7 +316,7 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         if (!counts(request))
             continue;
         for (size_t j = 0; j < i; j++)
-            if (requests[j].key == request->key && requests[j].policy == request->policy)
+            if (same_count(&requests[j], request))
                 before += taken[j];
         /* Told beside the tokens of earlier parts of the key. */
         struct stint_verdict marked, beside;

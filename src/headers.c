@@ -170,9 +170,11 @@ static void add_legacy(struct text *text, const struct stint_limiter *limiter,
     size_t tightest = n; /* none yet */
 
     for (size_t i = 0; i < n; i++) {
-        const struct stint_policy its = stint_policy_told(limiter, policies[i]);
-        if (!is_told(&verdicts[i]) || is_in_flight(&its) ||
+        if (!is_told(&verdicts[i]) ||
             (tightest != n && !is_tighter(&verdicts[i], &verdicts[tightest])))
+            continue;
+        const struct stint_policy its = stint_policy_told(limiter, policies[i]);
+        if (is_in_flight(&its))
             continue;
         tightest = i;
         policy = its;

@@ -106,7 +106,7 @@ static bool read_per(struct reader *reader) {
 
 #define SECOND UINT64_C(1000000000)
 
-/* The first spelling of each unit, longest unit first, is the one that is written. */
+/* Longest unit first. Of its spellings a window is written with the first, a ban with the last. */
 static const struct unit {
     const char *name;
     uint64_t ns;
@@ -488,12 +488,18 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     return 0;
 }
 
+/* The longest unit of which a time is a multiple, by its first spelling. */
+static const struct unit *unit_of(uint64_t ns) {
+    const struct unit *unit = units;
+    while (ns % unit->ns != 0)
+        unit++; /* ends: it is a multiple of a millisecond */
+    return unit;
+}
+
 int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t size) {
     if (policy->calendar != 0)
         return snprintf(buffer, size, "%u/%s", policy->limit, calendar_words[policy->calendar]);
-    const struct unit *unit = units;
-    while (policy->window % unit->ns != 0)
-        unit++; /* ends: a window is a multiple of a millisecond */
+    const struct unit *unit = unit_of(policy->window);
     uint64_t number = policy->window / unit->ns;
     if (number == 1)
         return snprintf(buffer, size, "%u/%s", policy->limit, unit->name);
@@ -539,20 +545,12 @@ static void add_start(struct text *text, int64_t start, int32_t offset) {
 
 /* As short as it can be read. */
 static void add_ban(struct text *text, uint64_t ban) {
-    static const char letters[] = "wdhms";
-    static const uint64_t ns[] = {604800 * SECOND, 86400 * SECOND, 3600 * SECOND, 60 * SECOND,
-                                  SECOND};
-    size_t unit = 0;
-    while (unit < sizeof(ns) / sizeof(ns[0]) && ban % ns[unit] != 0)
+    const struct unit *unit = unit_of(ban);
+    while (unit + 1 < units + UNITS && unit[1].ns == unit->ns)
         unit++;
     add_text(text, " ban=");
-    if (unit < sizeof(ns) / sizeof(ns[0])) {
-        add_number(text, ban / ns[unit]);
-        add_letter(text, letters[unit]);
-    } else {
-        add_number(text, ban / (SECOND / 1000));
-        add_text(text, "ms");
-    }
+    add_number(text, ban / unit->ns);
+    add_text(text, unit->name);
 }
 
 int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size) {

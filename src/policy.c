@@ -83,7 +83,7 @@ static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
-    /* A capacity without a window: for keys alone that have no override (overridden.c). */
+    /* A capacity without a window: for keys alone that have no override (take.c). */
     const bool all = (rule->flags & STINT_OVERRIDES) == 0;
     hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
 }

@@ -213,8 +213,8 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
         if (capacity > most)
             capacity = most;
         const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
-        wait = charge_wait_over(terms, &rule, charge, waiting->left, over, capacity,
-                                capacity + reserved);
+        const struct after_override then_by = {over, capacity, capacity + reserved};
+        wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
         if (wait == over) /* exact: there is no window for whose end all wait */
             return wait;
     } else {
