@@ -108,6 +108,9 @@ enum progress stint_decide_full(struct decision *decision) {
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
         struct snapshot snapshot;
         enum least_used found = find_least_used(decision, &snapshot);
+        const tick_t now = tick_of(decision->now);
+        if (found == LEAST)
+            limiter_end_falls(decision->limiter, end_of(state_id(snapshot.state), now), now);
         if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &snapshot)))
             return STALE;
         if (found == LEAST) {

@@ -131,6 +131,7 @@ struct header {
      * takes it. Robust: if its holder dies, the next one repairs what he may have left half
      * done. */
     pthread_mutex_t lock;
+    uint64_t fallen_end; /* a tick: no slot whose end fell had a later one (limiter_end_falls) */
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
     uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
@@ -241,6 +242,15 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
         !limiter->memory.read_only) /* who opens none */
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
+}
+
+/* Before the end of a slot falls, but for steps of the clock (I1): of a policy that is gone, of a
+ * companion, or that is replaced. The slot may have this end again, for another key. Until that is
+ * over, nobody takes what he added to some window for an addition to his own key's next one
+ * (slot.c, stint_slot_added_ours). */
+static inline void limiter_end_falls(const struct stint_limiter *limiter, tick_t end, tick_t to) {
+    if (end > to)
+        atomic_raise(&limiter->header->fallen_end, (uint64_t)end); /* M7: then it falls */
 }
 
 /* ---- Hints (policy.current_end) -------------------------------------------------------------- */

@@ -102,6 +102,9 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
             *state = wished(limiter, policy_id, wish, snapshot.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
+            const tick_t now = tick_of(decision.now);
+            limiter_end_falls(limiter, end_of(state_id(snapshot.state), now),
+                              end_of(state_id(*state), now));
             if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
                 return WRITTEN;
             continue;
@@ -144,10 +147,11 @@ static bool companion_clear(struct stint_limiter *limiter, uint32_t policy_id, s
         const bool holds = stint_override_holds(limiter, policy_id, snapshot.state, decision.now);
         if (all ? !holds : (snapshot.state & STATE_REFUSED) != 0)
             return false;
+        const tick_t next = tick_of(decision.now) + 1;
+        limiter_end_falls(limiter, end_of(state_id(snapshot.state), next), next);
         /* Free with the next tick, and not before (I1). */
         const uint64_t seen[2] = {decision.tag, snapshot.state};
-        const uint64_t tombstone[2] = {table_tombstone(table),
-                                       state_of(tick_of(decision.now) + 1, 0)};
+        const uint64_t tombstone[2] = {table_tombstone(table), state_of(next, 0)};
         if (atomic_cas2_seq(snapshot.slot, seen, tombstone)) /* I2 */
             return true;
     }

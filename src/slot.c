@@ -168,9 +168,13 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
     if (GUARD(ADDED_PENDING, state_pending(added))) /* the commit drops it */
         return false;
     /* Tag (M3), then state (M4): if both are the key's with the end that was added to, it was the
-     * key's when it was added to (I1). */
+     * key's when it was added to (I1); unless that was another's, whose end fell and has come
+     * again. So whether one fell is asked last (M8). */
     if (!GUARD(ADDED_TAG, atomic_load_acquire(&slot->tag) != decision->tag) &&
-        !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)))
+        !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)) &&
+        !GUARD(ADDED_FALLEN,
+               end_of(state_id(added), tick_of(decision->now)) <=
+                   (tick_t)atomic_load_relaxed(&decision->limiter->header->fallen_end))) /* M8 */
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
     return false;

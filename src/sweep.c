@@ -15,6 +15,8 @@
  *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
  *     that it expects, if the slot has gone to that key since the thread has seen room: then a
  *     token of that key is granted in its stead (B).
+ *   - Another key's late fetch-add may have met the slot as it was, which may then have that end
+ *     again, for that key: so it is told that the end fell (limiter_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
  * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
@@ -36,8 +38,10 @@ static void slot_sweep(const struct stint_limiter *limiter, const uint64_t *wate
         const tick_t over = (tick_t)atomic_load_relaxed(watermark);
         const tick_t next = (over > clock ? over : clock) + 1;
         tick_t end = end_of(state_id(state), clock);
-        if (!state_pending(state) && end > next)
+        if (!state_pending(state) && end > next) {
+            limiter_end_falls(limiter, end, next);
             end = next;
+        }
         const uint64_t expected[2] = {tag, state};
         uint64_t used = 0;
         /* Full: whoever adds to it, because it still has the end that he saw, is not granted. */

@@ -55,6 +55,7 @@ enum stint_test_instant {
     X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
     X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \
     X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
+    X(ADDED_FALLEN, "a fetch-add to a slot whose end fell is taken for one to its next window")    \
     X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
     X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
     /* Overrides: slot.c, overrides.c */                                                           \

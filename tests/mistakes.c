@@ -517,8 +517,27 @@ static void refund_of_replaced(void) {
     expect(!take_of_two(end), "A: more than the limit in one window");
 }
 
+static void near_is_removed(void) {
+    if (stint_policy_remove(p.limiter, NEAR) != 0)
+        abort();
+}
+
 static void override(stint_key key, uint32_t limit, unsigned until) {
     if (stint_override(p.limiter, RULED, key, limit, EPOCH + until * STINT_TICK_NS) != 0)
+        abort();
+}
+
+/* Another key's, until its window is over; then not so long. */
+static void overridden_next(void) {
+    override(OTHER, 1, 2 * WINDOW);
+}
+
+static void override_sooner(void) {
+    override(OTHER, 1, WINDOW + 1);
+}
+
+static void override_lifted(void) {
+    if (stint_override_clear(p.limiter, RULED, OTHER) != 0)
         abort();
 }
 
@@ -948,6 +967,29 @@ static const struct play sweep_full = {.before = ACTS(call(take_first_of_old)),
                                        .thread = ACTS(call(take_of_old)),
                                        .meanwhile = ACTS(call(replaced_late))};
 
+/* Room was seen; then the slot goes to a key of another policy, and after the fetch-add back, as
+ * that policy is removed: in a window that has the end of that key's. */
+static const struct play added_swept = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), take(NEAR, OTHER)),
+    .later = ACTS(call(near_is_removed), turn(WINDOW + 2), takes(2, TWO, KEY))};
+
+/* Likewise to another key's override, which is lifted, or is to end sooner. */
+static const struct play added_lifted = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), call(overridden_next)),
+    .later = ACTS(call(override_lifted), turn(WINDOW + 2), takes(2, TWO, KEY))};
+static const struct play added_sooner = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), call(overridden_next)),
+    .later = ACTS(call(override_sooner), turn(WINDOW + 2), takes(2, TWO, KEY))};
+
+/* Likewise to another key, which is replaced. */
+static const struct play added_replaced = {
+    .before = ACTS(hold(3), call(hold_more), take(TWO, KEY), tell(TWO)), .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), take(ONE, OTHER)),
+    .later = ACTS(turn(WINDOW + 2), takes(2, TWO, KEY)), .replaces = true};
+
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
 /* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as
@@ -1029,6 +1071,10 @@ const struct mistake mistakes[] = {
     {"late add to a full window, striped", WITHOUT(STRIPES_ADDED), 1, &added_room_striped},
     {"late add to a claim", WITHOUT(ADDED_PENDING), 1, &added_pending},
     {"late add to another key, and back", WITHOUT(ADDED_STATE), 2, &added_state},
+    {"late add to a key whose policy is gone", WITHOUT(ADDED_FALLEN), 2, &added_swept},
+    {"late add to an override, lifted", WITHOUT(ADDED_FALLEN), 2, &added_lifted},
+    {"late add to an override, ended sooner", WITHOUT(ADDED_FALLEN), 2, &added_sooner},
+    {"late add to a key that is replaced", WITHOUT(ADDED_FALLEN), 2, &added_replaced},
     {"charge taken back", PATCHED("added-stays"), 2, &taken_back},
     {"counted in a claim", WITHOUT(FOUND_PENDING), 1, &found_pending},
     {"window of a claim", WITHOUT(KEY_PENDING), 0, &key_pending},
