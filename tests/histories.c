@@ -17,10 +17,11 @@ static void make_histories(enum history_threads threads, uint64_t count) {
     print_message("%" PRIu64 " histories of %" PRIu64 " operations, %" PRIu64
                   " of them overlapping; %" PRIu64 " switches, %" PRIu64 " refusals, %" PRIu64
                   " untracked, %" PRIu64 " replaced, %" PRIu64 " overridden, %" PRIu64
-                  " late, %" PRIu64 " strays, %" PRIu64 " threads stopped; %" PRIu64 " states\n",
+                  " bans, %" PRIu64 " late, %" PRIu64 " strays, %" PRIu64
+                  " threads stopped; %" PRIu64 " states\n",
                   totals.histories, totals.operations, totals.overlapping, totals.switches,
                   totals.refusals, totals.untracked, totals.replaced, totals.overridden,
-                  totals.late, totals.strays, totals.stopped, totals.states);
+                  totals.bans, totals.late, totals.strays, totals.stopped, totals.states);
 }
 
 TEST(test_one_at_a_time) {

@@ -24,10 +24,10 @@
  *  - A key without a slot may begin in any window from that of the call's time to that of the
  *    latest time of a call that had begun. A window that begins with a key's first request may
  *    begin at any tick between the two, but not in a window of the key's that was lost.
- *  - A request of one token that saw room, by its window and time, may count past the capacity when
- *    it is refused after all, once; the count is cut off at the largest limit that there was ("up
- *    to one for each thread that was refused at the same instant"). Where refusals count, this is
- *    how it counted.
+ *  - A request of one token that saw room, by its window and time, may count past the capacity, or
+ *    that of an override that was set meanwhile, when it is refused after all, once; the count is
+ *    cut off at the largest limit that there was ("up to one for each thread that was refused at
+ *    the same instant"). Where refusals count, this is how it counted.
  *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads
  *    stopped that may have had one on its way to another key's slot. It is not known whose it was:
  *    each key may have had all of them.
@@ -37,6 +37,11 @@
  *    was since it began. One that is over by the time of another call may be there for a late one,
  *    or not, its slot having gone. One that is over when it is set lasts for a tick more. A stray
  *    token may raise its limit. How long a refused key waits for its end is left to twin.c.
+ *  - A ban is in the same register. A first refusal has two effects: it is marked, and later, but
+ *    before its call returns, its strike is counted, or is the ban. A reset has two as well: it
+ *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
+ *    another call's, or are there for a late one; a stray token may count as one. As many find no
+ *    slot as stint_policy_stats says. Whoever stopped between loses one.
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
  *    that one refusal of each window is its first. B: a request is refused only if its cost did not
@@ -83,6 +88,7 @@ enum {
     OVERRIDES_MAX = 7, /* of a history: set or cleared */
     /* The policy's, one above it (pick_request), a charge's, and those of overrides. */
     LIMITS_MAX = 3 + OVERRIDES_MAX,
+    ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
 
@@ -100,8 +106,9 @@ struct call {
     uint64_t window;
     uint32_t limit; /* of an override that is set, or got */
     uint64_t until;
-    int result;            /* likewise, or of one that is cleared */
-    uint64_t began, ended; /* in the order of all; NEVER: it has not */
+    uint64_t claimed_until; /* a slot that it claims may not be over before */
+    int result;             /* likewise, or of one that is cleared */
+    uint64_t began, ended;  /* in the order of all; NEVER: it has not */
     uint64_t readings[READINGS_MAX];
     unsigned reading_count;
     struct stint_verdict verdict;
@@ -140,6 +147,7 @@ static struct {
     uint64_t events;  /* beginnings and ends of calls */
     const char *first_word, *last_word; /* of the table: others are no steps */
     struct stint_stats stats;
+    uint64_t strikes_lost[POLICIES_MAX];
     pthread_barrier_t barrier;
     struct history_totals *totals;
     FILE *report;
@@ -154,6 +162,18 @@ static bool decides(const struct call *call) {
 
 static bool has_overrides(const struct stint_policy *policy) {
     return policy->flags & STINT_OVERRIDES;
+}
+
+/* Whether a call may count a strike, or did. */
+static bool may_strike(const struct call *call) {
+    const uint32_t flags = call->verdict.flags & (STINT_FIRST_REFUSAL | STINT_OVERRIDDEN);
+    return decides(call) && h.policies[call->policy].ban != 0 &&
+           (call->ended == NEVER || flags == STINT_FIRST_REFUSAL);
+}
+
+/* Whether its strike may have been a ban, or was. */
+static bool may_ban(const struct call *call) {
+    return may_strike(call) && (call->ended == NEVER || (call->verdict.flags & STINT_BANNED) != 0);
 }
 
 static bool looks(const struct call *call) {
@@ -183,6 +203,8 @@ static uint64_t history_clock(void) {
     struct call *call = &self->calls[self->call_count];
     if (self->calling && call->reading_count < READINGS_MAX)
         call->readings[call->reading_count++] = time;
+    else if (self->calling) /* the last one counts */
+        call->readings[READINGS_MAX - 1] = time;
     return time;
 }
 
@@ -569,8 +591,15 @@ static struct stint_policy pick_counts(struct random *random, unsigned number) {
 
 static struct stint_policy pick_policy(struct random *random, unsigned number) {
     struct stint_policy policy = pick_counts(random, number);
-    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0)
+    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0) {
         policy.flags |= STINT_OVERRIDES;
+        if (random_below(random, 2) == 0) {
+            policy.ban = (1 + random_below(random, 12)) * (h.months ? 5 * DAY : STINT_TICK_NS);
+            policy.ban_after = (uint32_t)random_below(random, 4);
+            if (!carries(&policy)) /* to be refused in more than one of them */
+                policy.limit = 1;
+        }
+    }
     return policy;
 }
 
@@ -677,13 +706,14 @@ static struct {
     uint64_t largest[THREADS_MAX * CALLS_MAX][LIMITS_MAX]; /* limits of which each may be the
                             * largest that it sees, growing */
     unsigned largest_count[THREADS_MAX * CALLS_MAX];
-    const struct call *overrides[1 + OVERRIDES_MAX]; /* that set or clear one; the first: none */
+    const struct call *overrides[ENTRIES_MAX]; /* calls that set one, or ban; the first: none */
     unsigned override_count;
     const struct call *override;              /* by which the search decides now; NULL: none */
     uint32_t before[THREADS_MAX * CALLS_MAX]; /* calls that ended before it began */
     uint32_t must;                            /* calls that have ended */
     unsigned strays_most;
-    unsigned deepest; /* most calls that found a place */
+    unsigned lost_most; /* strikes that found no slot */
+    unsigned deepest;   /* most calls that found a place */
     uint32_t deepest_done;
 } v;
 
@@ -733,7 +763,7 @@ static bool may_take_slot(const struct call *call) {
 /* The latest time that a decision has shown. */
 static uint64_t latest_now(const struct call *call) {
     uint64_t latest = first_now(call);
-    bool all = very_late(call) || call->kind == OVERRIDE;
+    bool all = very_late(call) || call->kind == OVERRIDE || may_strike(call);
     for (unsigned i = 0; all && i < call->reading_count; i++)
         if (call->readings[i] > latest)
             latest = call->readings[i];
@@ -790,42 +820,54 @@ struct node {
     uint8_t strays;     /* tokens that others have left here */
     bool known;         /* it has a slot */
     bool refused;       /* it has had its first refusal in this window */
-    uint8_t override;   /* the number of the call that set it */
+    uint8_t override;   /* the number of the call that set it, or banned the key */
+    uint8_t strikes;    /* of a key that has no override; their time is that of call `strike_of` */
+    uint8_t strike_of;
+    uint8_t strikes_lost;
+    uint32_t half; /* of two effects these calls have had the first: first refusals whose strike is
+                    * to come, resets that have lifted the strikes */
     /* Calls that were under way when another took an override's place: they may have read it. */
-    uint32_t may_have_read[1 + OVERRIDES_MAX];
+    uint32_t may_have_read[ENTRIES_MAX];
 };
 
 static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
 
+/* What an override was set to, or a ban sets. */
+static uint32_t override_sets(const struct call *set) {
+    return set->kind == OVERRIDE ? set->limit : 0;
+}
+
 static bool is_overridden(uint32_t limit) {
-    return v.override != NULL && v.override->limit == limit;
+    return v.override != NULL && override_sets(v.override) == limit;
+}
+
+static bool is_banned(void) {
+    return v.override != NULL && v.override->kind != OVERRIDE;
 }
 
 static uint64_t tick_after(uint64_t time) {
     return (time / STINT_TICK_NS + (time % STINT_TICK_NS != 0)) * STINT_TICK_NS;
 }
 
-/* When an override is over, if no clock had shown that it is when it was set. */
+/* When an override is over, or the time of strikes, if no clock had shown that it is when it was
+ * set. */
 static uint64_t override_end(const struct call *set) {
-    return tick_after(set->until);
+    return tick_after(set->kind == OVERRIDE ? set->until : decided_at(set) + v.policy->ban);
 }
 
-/* At the latest: it is not before the claim of its slot, by any of those who set it. */
+/* At the latest. */
 static uint64_t override_end_most(const struct call *set) {
-    uint64_t most = override_end(set);
-    for (unsigned i = 1; i < v.override_count; i++)
-        if (v.overrides[i]->kind == OVERRIDE)
-            most = max_of(most, tick_after(latest_now(v.overrides[i]) + 1));
-    return most;
+    return max_of(override_end(set), set->claimed_until);
 }
 
 /* A stray token in its slot raises its limit. */
 static uint32_t override_limit_got(const struct call *set, uint32_t got) {
-    bool raised = set->limit != 0 && set->limit != STINT_LIMIT_MAX && got > set->limit &&
-                  got - set->limit <= v.strays_most;
-    return raised ? got : set->limit;
+    uint32_t limit = override_sets(set);
+    bool raised =
+        limit != 0 && limit != STINT_LIMIT_MAX && got > limit && got - limit <= v.strays_most;
+    return raised ? got : limit;
 }
 
 static uint32_t request_capacity(const struct call *call) {
@@ -848,6 +890,17 @@ static void mark_near(struct stint_verdict *verdict) {
         verdict->flags |= STINT_NEAR_LIMIT;
 }
 
+static uint64_t time_until(uint64_t time, uint64_t now) {
+    return time > now ? time - now : 0;
+}
+
+/* How long who is refused by an override waits: what the verdict says, but not less than until the
+ * end of a ban. */
+static uint64_t overridden_wait(const struct call *call, uint64_t now) {
+    uint64_t least = is_banned() ? time_until(override_end(v.override), now) : 0;
+    return max_of(call->verdict.retry_after, least);
+}
+
 /* The verdict on a call at time `now` on a key with that count in its window, and its effect.
  * `counted`: where refusals count, this one has been. */
 static struct stint_verdict decide_in(const struct call *call, uint64_t now, bool counted,
@@ -861,7 +914,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
     bool fits = (sum + cost <= room && !barred) || endless;
 
     if (v.override != NULL)
-        verdict.flags |= STINT_OVERRIDDEN;
+        verdict.flags |= STINT_OVERRIDDEN | (is_banned() ? STINT_BANNED : 0);
 
     if (charge) { /* all of it, as far as the count of this window holds it */
         uint64_t holds = node->count.used < room ? room - node->count.used : 0;
@@ -883,7 +936,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
         sum += taken;
         verdict.granted = cost;
     }
-    if (!fits && !only_looks(call)) {
+    if (!fits && !only_looks(call) && !is_banned()) {
         if (!node->refused)
             verdict.flags |= STINT_FIRST_REFUSAL;
         node->refused = true;
@@ -894,7 +947,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
             sum = verdict.capacity;
         }
         uint64_t left = sum < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - sum : 0;
-        if ((policy->flags & STINT_COUNT_REFUSED) != 0 && !counted) {
+        if ((policy->flags & STINT_COUNT_REFUSED) != 0 && !counted && !is_banned()) {
             uint32_t counts = cost < left ? cost : (uint32_t)left;
             node->count.used += counts;
             sum += counts;
@@ -910,7 +963,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
                                   ? count_fits_at(policy, node->count, cost, verdict.capacity) - now
                                   : count_wait(policy, node->count, cost, room, now);
         if (v.override != NULL) /* the end of the override counts: twin_model.c knows how */
-            verdict.retry_after = call->verdict.retry_after;
+            verdict.retry_after = overridden_wait(call, now);
         if ((policy->flags & STINT_SHADOW) != 0) {
             verdict.allowed = true;
             verdict.flags |= STINT_SHADOWED;
@@ -927,7 +980,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
     bool barred = is_overridden(0), fits = cost <= room && !barred;
 
     if (v.override != NULL)
-        verdict.flags |= STINT_OVERRIDDEN;
+        verdict.flags |= STINT_OVERRIDDEN | (is_banned() ? STINT_BANNED : 0);
     if (!fits && (call->request.flags & STINT_PARTIAL) != 0 && !barred) {
         cost = room;
         fits = true;
@@ -952,7 +1005,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
             verdict.retry_after = count_wait(v.policy, (struct count){.window = end_at(now)},
                                              (uint32_t)cost, verdict.capacity, now);
     } else {
-        verdict.retry_after = v.override != NULL          ? call->verdict.retry_after
+        verdict.retry_after = v.override != NULL          ? overridden_wait(call, now)
                               : call->request.cost > room ? STINT_NEVER
                                                           : verdict.reset_after;
         if ((v.policy->flags & STINT_SHADOW) != 0) {
@@ -978,13 +1031,43 @@ static void add_next(struct nexts *nexts, const struct node *node) {
         nexts->nodes[nexts->count++] = *node;
 }
 
+/* Whether a call whose verdict that is counts a strike then. */
+static bool strikes(struct stint_verdict verdict) {
+    return v.policy->ban != 0 && v.override == NULL && (verdict.flags & STINT_FIRST_REFUSAL) != 0;
+}
+
+/* A verdict, where the strike was a ban: it tells its end, if the key has to wait for that. */
+static struct stint_verdict banned_verdict(const struct call *call, struct stint_verdict verdict) {
+    uint64_t now = decided_at(call), told = call->verdict.retry_after;
+    uint64_t least = time_until(override_end(call), now),
+             most = time_until(override_end_most(call), now);
+    verdict.flags |= STINT_BANNED;
+    if (verdict.retry_after < told && told <= most)
+        verdict.retry_after = told;
+    verdict.retry_after = max_of(verdict.retry_after, least);
+    return verdict;
+}
+
 /* The same verdict; `shows`: of refusals that counted past the capacity, it may show the count. */
 static bool answers(const struct call *call, struct stint_verdict expected, uint64_t shows) {
-    if (call->ended == NEVER || same_verdict(&expected, &call->verdict))
+    if (call->ended == NEVER)
+        return true;
+    if (strikes(expected) && may_ban(call))
+        expected = banned_verdict(call, expected);
+    if (same_verdict(&expected, &call->verdict))
         return true;
     bool fast = !expected.allowed && (expected.flags & STINT_FIRST_REFUSAL) == 0 && is_hot(call);
     expected.used = (uint32_t)shows;
     return fast && same_verdict(&expected, &call->verdict);
+}
+
+/* Call `index` has been decided. */
+static void note_decided(struct node *node, unsigned index, struct stint_verdict verdict) {
+    uint32_t bit = UINT32_C(1) << index;
+    if (strikes(verdict))
+        node->half |= bit;
+    else
+        node->done |= bit;
 }
 
 /* Counts above every limit are cut off, if nothing is carried and refusals are not meant to
@@ -1018,7 +1101,7 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
         bool wrote = !only_looks(call) &&
                      (decided.refused != next.refused || decided.count.used != next.count.used);
         struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
-        result.done |= bit;
+        note_decided(&result, index, verdict);
         add_next(nexts, &result);
     }
 }
@@ -1045,14 +1128,15 @@ static void stint_decide_absent(unsigned index, const struct node *from, uint64_
     bool ended = call->ended != NEVER;
     struct node next = *from;
 
-    next.done |= UINT32_C(1) << index;
     if (ended && (call->verdict.flags & STINT_UNTRACKED) != 0) {
+        next.done |= UINT32_C(1) << index;
         if (h.stats.placed >= h.lines * LINE_SLOTS && answers(call, decide_untracked(call, now), 0))
             add_next(nexts, &next);
         return;
     }
     struct node looked = {.count = {.window = end_at(now)}};
     struct stint_verdict verdict = decide_in(call, now, false, &looked);
+    note_decided(&next, index, verdict);
     if (only_looks(call) || (looked.count.used == 0 && !looked.refused)) { /* nothing to write */
         if (answers(call, verdict, 0))
             add_next(nexts, &next);
@@ -1097,9 +1181,8 @@ static void refund_known(unsigned index, const struct node *from, struct nexts *
 /* How an override may be seen by a clock that said `now`: as in force, as none, or both. */
 static void override_seen(const struct call *set, unsigned index, uint64_t now, bool *holds,
                           bool *none) {
-    bool is_set = set != NULL && set->kind == OVERRIDE;
-    *holds = is_set && override_end_most(set) > now;
-    *none = !is_set || override_end(set) <= now ||
+    *holds = set != NULL && override_end_most(set) > now;
+    *none = set == NULL || override_end(set) <= now ||
             override_end(set) <= v.latest[index]; /* its slot may have gone to another */
 }
 
@@ -1132,13 +1215,78 @@ static void decide_overridden(unsigned index, const struct node *from, uint64_t 
         decide_at(index, from, now, nexts);
 }
 
-/* Calls that are under way, or may be. */
+/* Decisions that are under way, or may be. */
 static uint32_t under_way(const struct node *node) {
     uint32_t bits = 0;
     for (unsigned i = 0; i < v.call_count; i++)
-        if ((node->done >> i & 1) == 0 && (v.before[i] & ~node->done) == 0)
+        if (((node->done | node->half) >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 &&
+            decides(v.calls[i]))
             bits |= UINT32_C(1) << i;
     return bits;
+}
+
+/* Puts the override that `call` set, NULL: none, in the place of that which there is. */
+static void put_override(struct node *node, const struct call *call) {
+    uint8_t number = 0;
+    while (v.overrides[number] != call)
+        number++;
+    node->strikes = node->strike_of = 0;
+    if (number != node->override)
+        node->may_have_read[node->override] |= under_way(node);
+    node->override = number;
+}
+
+/* The strike of a first refusal: the second effect of its call. Who is banned, or has an override
+ * set by hand, collects none. Strikes, and overrides, are gone when their time is over. */
+static void strike_at(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *call = v.calls[index], *span = NULL;
+    uint64_t now = decided_at(call), after = v.policy->ban_after == 0 ? 1 : v.policy->ban_after;
+    bool banned = may_ban(call), other = call->ended == NEVER || !banned;
+    bool overridden, no_override, counted, none;
+    struct node same = *from;
+
+    same.half &= ~(UINT32_C(1) << index);
+    same.done |= UINT32_C(1) << index;
+    if (from->strikes != 0)
+        span = v.calls[from->strike_of];
+    override_seen(v.overrides[from->override], index, now, &overridden, &no_override);
+    override_seen(span, index, now, &counted, &none);
+    if (span != NULL && override_end_most(span) > tick_after(now + v.policy->ban) + ALLOWANCE)
+        none = true; /* very late */
+    if (overridden && other)
+        add_next(nexts, &same);
+    if (!no_override)
+        return;
+    if (none && other && from->strikes_lost < v.lost_most) {
+        struct node lost = same;
+        lost.strikes_lost++;
+        add_next(nexts, &lost);
+    }
+    for (unsigned strays = 0; strays <= v.strays_most; strays++) { /* each may be a strike */
+        for (unsigned is_first = !counted; is_first <= none; is_first++) {
+            struct node next = same;
+            unsigned count = 1 + (is_first ? 0 : from->strikes + strays);
+            if (count >= after ? !banned : !other)
+                continue;
+            put_override(&next, count >= after ? call : NULL);
+            if (count < after) {
+                next.strikes = (uint8_t)count;
+                next.strike_of = is_first ? (uint8_t)index : from->strike_of;
+            }
+            add_next(nexts, &next);
+        }
+    }
+}
+
+/* A reset under a policy with bans: it lifts the strikes, or a ban, and then sets the count to
+ * nothing. */
+static void reset_lifts(unsigned index, const struct node *from, struct nexts *nexts) {
+    const struct call *set = v.overrides[from->override];
+    struct node next = *from;
+    next.half |= UINT32_C(1) << index;
+    if (set == NULL || set->kind != OVERRIDE)
+        put_override(&next, NULL);
+    add_next(nexts, &next);
 }
 
 /* The calls of overrides: a register. */
@@ -1171,22 +1319,26 @@ static void override_at(unsigned index, const struct node *from, struct nexts *n
         add_next(nexts, &next);
     if (!good || (ended && call->result != 0))
         return;
-    next.may_have_read[from->override] |= under_way(&next);
-    while (v.overrides[next.override] != call)
-        next.override = (uint8_t)((next.override + 1) % v.override_count);
+    put_override(&next, call->kind == OVERRIDE ? call : NULL);
     add_next(nexts, &next);
 }
 
 static void call_at(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node without = *from;
+    bool half = from->half >> index & 1;
 
     without.done |= UINT32_C(1) << index;
-    if (call->kind == REFUND) {
+    without.half &= ~without.done;
+    if (half && decides(call)) {
+        strike_at(index, from, nexts);
+    } else if (call->kind == REFUND) {
         if (from->known)
             refund_known(index, from, nexts);
         else if (call->ended == NEVER || call->given_back == 0)
             add_next(nexts, &without);
+    } else if (call->kind == RESET && v.policy->ban != 0 && !half) {
+        reset_lifts(index, from, nexts);
     } else if (call->kind == RESET) {
         without.count.used = without.count.previous = 0;
         add_next(nexts, &without);
@@ -1204,6 +1356,8 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
 static void call_after(unsigned index, const struct node *from, struct nexts *nexts) {
     call_at(index, from, nexts);
     if (!from->known)
+        return;
+    if ((from->half >> index & 1) != 0 && decides(v.calls[index])) /* its strike */
         return;
     uint64_t free_at = count_free_at(v.policy, from->count);
     if (free_at > v.latest_taker[index])
@@ -1226,16 +1380,18 @@ static struct {
 
 /* Whether a node is new; if so, it is noted. */
 static bool visit(const struct node *node) {
-    uint64_t words[sizeof(*node) / sizeof(uint64_t)], hash = 0;
-    static_assert(sizeof(words) == sizeof(*node), "nodes are whole words");
-    memcpy(words, node, sizeof(words));
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+    const size_t size = offsetof(struct node, may_have_read) +
+                        v.override_count * sizeof(node->may_have_read[0]); /* the rest is 0 */
+    uint32_t words[sizeof(*node) / sizeof(uint32_t)];
+    uint64_t hash = 0;
+    memcpy(words, node, size);
+    for (size_t i = 0; i < size / sizeof(words[0]); i++) {
         hash = (hash ^ words[i]) * UINT64_C(0x9E3779B97F4A7C15);
         hash ^= hash >> 29;
     }
     size_t at = hash % (2 * NODES_MAX);
     for (; visited.rounds[at] == visited.round; at = (at + 1) % (2 * NODES_MAX))
-        if (memcmp(&visited.nodes[visited.index[at]], node, sizeof(*node)) == 0)
+        if (memcmp(&visited.nodes[visited.index[at]], node, size) == 0)
             return false;
     if (visited.count == NODES_MAX) {
         fprintf(stderr, "history %" PRIu64 ": too many states\n", h.seed);
@@ -1253,17 +1409,27 @@ static uint32_t sees_room(const struct node *node) {
     if (!node->known || node->refused || node->count.used >= capacity_of(v.policy))
         return 0;
     for (unsigned i = 0; i < v.call_count; i++)
-        if ((node->done >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 && is_hot(v.calls[i]) &&
-            first_now(v.calls[i]) != 0 && end_at(first_now(v.calls[i])) == node->count.window)
+        if (((node->done | node->half) >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 &&
+            is_hot(v.calls[i]) && first_now(v.calls[i]) != 0 &&
+            end_at(first_now(v.calls[i])) == node->count.window)
             bits |= UINT32_C(1) << i;
     return bits;
 }
 
+/* Whether a fetch-add of call `index` may find that it must not count: no room, or the mark of a
+ * refusal, or a later window. After these it is refused only by an override that was set
+ * meanwhile. */
+static bool comes_too_late(const struct node *node, unsigned index) {
+    bool later = node->count.window != end_at(first_now(v.calls[index]));
+    return node->count.used >= capacity_of(v.policy) ||
+           ((node->refused || later) && v.override_count > 1);
+}
+
 static bool search(struct node node) {
-    node.room = (node.room | sees_room(&node)) & ~node.done;
-    node.added &= ~node.done;
+    node.room = (node.room | sees_room(&node)) & ~(node.done | node.half);
+    node.added &= ~(node.done | node.half);
     for (unsigned i = 0; i < v.override_count; i++)
-        node.may_have_read[i] &= ~node.done;
+        node.may_have_read[i] &= ~(node.done | node.half);
     if ((v.must & ~node.done) == 0)
         return true;
     if (!visit(&node))
@@ -1283,11 +1449,9 @@ static bool search(struct node node) {
         for (unsigned j = 0; j < nexts.count; j++)
             if (search(nexts.nodes[j]))
                 return true;
-        /* Its fetch-add comes too late: the window is full, or it met an override then. */
-        const struct stint_verdict *got = &v.calls[i]->verdict;
-        bool overridden = !got->allowed && (got->flags & STINT_OVERRIDDEN) != 0;
+        /* Its fetch-add comes too late. */
         if ((node.room >> i & 1) != 0 && (node.added >> i & 1) == 0 && node.known &&
-            (overridden || node.count.used >= capacity_of(v.policy))) {
+            comes_too_late(&node, i)) {
             struct node added = node;
             added.added |= UINT32_C(1) << i;
             added.count.used++;
@@ -1365,10 +1529,11 @@ static void note_calls(unsigned key, unsigned policy) {
     v.phase = h.phases[key][policy];
     v.strays_most = (unsigned)h.stats.stray_tokens;
     v.override_count = 1;
+    v.lost_most = (unsigned)h.strikes_lost[policy];
     for (unsigned i = 0; i < all_count; i++) {
         struct call *call = all_calls[i];
         bool own = call->key == key && call->policy == policy;
-        if (own && changes_override(call))
+        if (own && (call->kind == OVERRIDE || may_ban(call)))
             v.overrides[v.override_count++] = call;
         if (own)
             v.calls[v.call_count++] = call;
@@ -1388,12 +1553,18 @@ static void note_calls(unsigned key, unsigned policy) {
             if (!may_take_slot(other) || other->began > call->ended)
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
-            if (!own || other->kind == OVERRIDE || overlaps_own(other))
+            if (!own || other->kind == OVERRIDE || may_strike(other) || overlaps_own(other))
                 v.latest_taker[i] = max_of(v.latest_taker[i], latest_now(other));
         }
-        for (unsigned j = 0; j < v.call_count; j++)
-            if (v.calls[j]->ended < call->began)
+        for (unsigned j = 0; j < v.call_count; j++) {
+            const struct call *other = v.calls[j];
+            if (other->ended < call->began)
                 v.before[i] |= UINT32_C(1) << j;
+            /* Its slot may have been claimed by another that was under way. */
+            if ((other->kind == OVERRIDE || may_strike(other)) && (i == j || overlap(other, call)))
+                v.calls[i]->claimed_until =
+                    max_of(v.calls[i]->claimed_until, tick_after(latest_now(other) + 1));
+        }
     }
 }
 
@@ -1636,10 +1807,11 @@ static bool wrong(const char *what, bool of_key) {
             fprintf(h.report,
                     "  policy %u: limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
                     " stripes %" PRIu32 " window %" PRIu64 " calendar %" PRIu32 " offset %" PRId32
-                    " start %" PRId64 " flags %#" PRIx32 " near %" PRIu32 "\n",
+                    " start %" PRId64 " flags %#" PRIx32 " near %" PRIu32 " ban %" PRIu64
+                    " after %" PRIu32 ", strikes lost %" PRIu64 "\n",
                     p, policy->limit, policy->capacity, policy->max_reserved, policy->stripes,
                     policy->window, policy->calendar, policy->offset, policy->start, policy->flags,
-                    policy->near_limit);
+                    policy->near_limit, policy->ban, policy->ban_after, h.strikes_lost[p]);
     }
     fprintf(h.report, "  Times are ns since %" PRIu64 ".\n", T0);
     for (unsigned i = 0; i < all_count; i++)
@@ -1665,6 +1837,7 @@ static void sum_up(void) {
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
         totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
+        totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
         if (!decides(call) || call->ended == NEVER)
             continue;
         totals->refusals += !call->verdict.allowed;
@@ -1726,6 +1899,8 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
         run_free();
     stint_test_step = NULL;
     h.stats = get_stats(h.limiter);
+    for (unsigned p = 0; p < h.policy_count; p++)
+        h.strikes_lost[p] = get_policy_stats(h.limiter, h.ids[p]).strikes_lost;
     gather_calls();
     sum_up();
     if (threads == HISTORY_FREE) /* several writes may have come between two looks */

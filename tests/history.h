@@ -27,11 +27,12 @@ struct history_totals {
     uint64_t refusals;
     uint64_t untracked;
     uint64_t replaced;
-    uint64_t overridden; /* judged by an override */
-    uint64_t strays;     /* the exception of promise B */
-    uint64_t late;       /* decided in a later window than that of their time */
-    uint64_t stopped;    /* threads that stopped for good on their way */
-    uint64_t states;     /* of the model that were visited */
+    uint64_t overridden; /* judged by an override, or a ban */
+    uint64_t bans;
+    uint64_t strays;  /* the exception of promise B */
+    uint64_t late;    /* decided in a later window than that of their time */
+    uint64_t stopped; /* threads that stopped for good on their way */
+    uint64_t states;  /* of the model that were visited */
 };
 
 /* Makes one history and checks it. Adds to `totals`. Returns whether the library kept its promises;
