@@ -540,6 +540,9 @@ static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rul
         uint64_t more = terms->room - terms->capacity;
         terms->capacity = rule->capacity;
         terms->room = rule->capacity + (more < rule->max_reserved ? more : rule->max_reserved);
+        /* Else it may be refused though the rule before lets it through, and this one is a
+         * shadow. */
+        terms->traits ^= (terms->traits ^ rule->flags) & STINT_SHADOW;
     }
 }
 

@@ -705,16 +705,18 @@ static void change_rule(void) {
     assert_int_equal(stint_policy_change(limiter, ADDED, &about), 0);
 }
 
-/* A request is judged by one rule, the old or the new: what neither grants it does not get,
- * wherever the change comes. */
+/* A request is judged by one rule, the old or the new: what neither grants it does not get, what
+ * both let through is, and what neither says is not said, wherever the change comes. */
 TEST(test_by_one_rule) {
     static const struct {
         const char *from, *to;
         uint32_t held, cost, flags, most;
+        bool allowed; /* by both */
     } changes[] = {
-        {"10/100s capacity=100 name=p", "50/100s", 95, 100, 0, 0},
-        {"10/100s capacity=100 name=p", "50/100s", 95, 100, STINT_PARTIAL, 50},
-        {"10/100s name=p", "5/100s reserve=5", 0, 15, STINT_RESERVE, 0},
+        {"10/100s capacity=100 name=p", "50/100s", 95, 100, 0, 0, false},
+        {"10/100s capacity=100 name=p", "50/100s", 95, 100, STINT_PARTIAL, 50, false},
+        {"10/100s name=p", "5/100s reserve=5", 0, 15, STINT_RESERVE, 0, false},
+        {"4/100s in-flight name=p", "1/100s in-flight shadow", 2, 1, 0, 1, true},
     };
     for (size_t i = 0; i < 2 * sizeof changes / sizeof changes[0]; i++) {
         for (unsigned step = 0, others = 1; others != 0; step++) {
@@ -729,6 +731,11 @@ TEST(test_by_one_rule) {
             struct stint_verdict verdicts[2];
             decide_beside(step, change_rule, requests, 1 + i % 2, STINT_NOW, verdicts);
             others = meanwhile == NULL;
+            if ((changes[i / 2].allowed && !verdicts[0].allowed) ||
+                (verdicts[0].flags & STINT_NEAR_LIMIT) != 0)
+                fail_msg("%s to %s, %zu requests: allowed %d, flags %#x at step %u",
+                         changes[i / 2].from, changed_to, 1 + i % 2, verdicts[0].allowed,
+                         verdicts[0].flags, step);
             if (verdicts[0].granted > changes[i / 2].most)
                 fail_msg("%s to %s, %zu requests: %u granted at step %u", changes[i / 2].from,
                          changed_to, 1 + i % 2, verdicts[0].granted, step);
