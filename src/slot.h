@@ -724,9 +724,12 @@ static ALWAYS_INLINE bool decision_end(const struct decision *decision,
     uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->part & PARTS_TOLD);
     uint64_t wait = 0;
 
-    if ((terms->traits & TRAIT_NEAR) != 0 &&
-        charge->used * 100 > terms->capacity * policy_rule(decision->policy).near_limit)
-        flags |= STINT_NEAR_LIMIT;
+    if ((terms->traits & TRAIT_NEAR) != 0) {
+        const uint32_t near_limit = policy_rule(decision->policy).near_limit;
+        if (near_limit != 0 && /* it was taken from the policy a moment ago */
+            charge->used * 100 > terms->capacity * near_limit)
+            flags |= STINT_NEAR_LIMIT;
+    }
     if ((terms->part & PART_SILENT) == 0) {
         if (is_charge(terms))
             limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);
