@@ -376,6 +376,8 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
     if ((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) {
         const struct rule rule = policy_rule(policy); /* all that counts is of this one */
+        if (UNLIKELY(((rule.flags ^ traits) & STINT_SHADOW) != 0) && !endless)
+            return STINT_UNKNOWN_POLICY; /* it was changed meanwhile: once more */
         if (!unlike)
             decision->terms.capacity = capacity = rule.capacity;
         uint64_t room = capacity + ((flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);

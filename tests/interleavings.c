@@ -717,6 +717,7 @@ TEST(test_by_one_rule) {
         {"10/100s capacity=100 name=p", "50/100s", 95, 100, STINT_PARTIAL, 50, false},
         {"10/100s name=p", "5/100s reserve=5", 0, 15, STINT_RESERVE, 0, false},
         {"4/100s in-flight name=p", "1/100s in-flight shadow", 2, 1, 0, 1, true},
+        {"10/100s reserve=1 name=p", "1/100s reserve=1 shadow", 5, 1, STINT_RESERVE, 1, true},
         {"4/100s near=50% name=p", "4/100s", 0, 1, 0, 1, true},
     };
     for (size_t i = 0; i < 2 * sizeof changes / sizeof changes[0]; i++) {
