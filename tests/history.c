@@ -54,8 +54,13 @@
  *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
  *    key has two slots: A and B hold for keys that were not replaced, but nobody is told which
  *    were.
- *  - Policies do not change, the clock does not step back, and stint_decide_all is left out: it is
- *    not one operation, as stint.h says.
+ *  - In some histories a thread changes policies: limits, capacities, max_reserved, near_limit and
+ *    STINT_SHADOW, but not a plain one to one that carries tokens over, nor those of stripes. A
+ *    decision that was under way meanwhile is by the policy before or after. It may begin a window,
+ *    reserve and charge by the one after alone, and what its verdict tells beside, NEAR_LIMIT and
+ *    waits, may be by a later one than its limit.
+ *  - The clock does not step back, policies are not replaced, and stint_decide_all is left out: it
+ *    is not one operation, as stint.h says.
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
  * after each of their atomic operations as well: a broken one need not show in an answer at
@@ -86,19 +91,20 @@ enum {
     STRIPES_OF_TEST = 2,
     LINES_MAX = 3,
     OVERRIDES_MAX = 7, /* of a history: set or cleared */
-    /* The policy's, one above it (pick_request), a charge's, and those of overrides. */
-    LIMITS_MAX = 3 + OVERRIDES_MAX,
+    CHANGES_MAX = 3,   /* of policies */
+    /* The policy's, one above it (pick_request), a charge's, and those of overrides and changes. */
+    LIMITS_MAX = 3 + OVERRIDES_MAX + CHANGES_MAX,
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
 
 #define NEVER UINT64_MAX
 
-enum kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR };
+enum kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR, CHANGE };
 
 struct call {
     enum kind kind;
-    unsigned thread, key, policy;
+    unsigned thread, key, policy, change;
     struct stint_request request;
     uint64_t argument; /* its now: STINT_NOW, or a time */
     uint32_t tokens;   /* of a refund */
@@ -132,7 +138,10 @@ static struct {
     struct stint_limiter *limiter;
     uint32_t on_full;
     uint64_t lines;
-    struct stint_policy policies[POLICIES_MAX + FILLERS];
+    struct stint_policy policies[POLICIES_MAX + FILLERS]; /* as they were added */
+    struct stint_policy changed[CHANGES_MAX];             /* as they become, in order */
+    bool changing; /* a thread changes them, and words of policies are steps, too */
+    uint32_t changes;
     uint32_t ids[POLICIES_MAX + FILLERS];
     uint32_t policy_count, key_count;
     uint32_t overrides; /* calls that set or clear one */
@@ -270,9 +279,15 @@ static void watch_table(void) {
 }
 
 static void scheduled_step(const void *word) {
-    if (self == NULL || (const char *)word < h.first_word || (const char *)word >= h.last_word)
+    const bool of_policy = (const struct policy *)word >= h.limiter->policies &&
+                           (const char *)word < (const char *)h.limiter->records;
+    const bool of_table = (const char *)word >= h.first_word && (const char *)word < h.last_word;
+    static bool watching; /* which reads policies, too */
+    if (self == NULL || watching || !(of_table || (h.changing && of_policy)))
         return;
+    watching = true;
     watch_table();
+    watching = false;
     schedule_step();
 }
 
@@ -403,6 +418,27 @@ static void pick_override(struct thread *thread, struct call *call) {
         read_time() + 1 + random_below(random, random_below(random, 2) ? 3 * length : DAY);
 }
 
+/* To change a policy, but not its kind: a plain one stays plain. */
+static void pick_change(struct random *random, struct call *call) {
+    struct stint_policy policy = h.policies[call->policy];
+    const bool above = policy.capacity > policy.limit;
+    call->kind = CHANGE;
+    call->change = h.changes++;
+    for (unsigned i = 0; i < call->change; i++)
+        if (strcmp(h.changed[i].name, policy.name) == 0)
+            policy = h.changed[i];
+    policy.limit = 1 + (uint32_t)random_below(random, 5);
+    if (above)
+        policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
+    if (policy.max_reserved != 0)
+        policy.max_reserved = 1 + (uint32_t)random_below(random, 3);
+    if (random_below(random, 4) == 0)
+        policy.flags ^= STINT_SHADOW;
+    if (random_below(random, 4) == 0)
+        policy.near_limit = (uint32_t)random_below(random, 3) * 40;
+    h.changed[call->change] = policy;
+}
+
 static void pick_call(struct thread *thread, struct call *call) {
     struct random *random = &thread->random;
     memset(call, 0, sizeof(*call));
@@ -418,6 +454,9 @@ static void pick_call(struct thread *thread, struct call *call) {
         call->of_charge = charges(taken);
         call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
         thread->refundable = CALLS_MAX;
+    } else if (h.changing && thread->number == 0 && h.changes < CHANGES_MAX &&
+               !is_striped(&h.policies[call->policy]) && random_below(random, 3) == 0) {
+        pick_change(random, call);
     } else if (random_below(random, 16) == 0) {
         call->kind = RESET;
     } else if (has_overrides(&h.policies[call->policy]) && random_below(random, 4) == 0) {
@@ -457,6 +496,10 @@ static void make_call(struct thread *thread, struct call *call) {
         break;
     case OVERRIDE_CLEAR:
         call->result = stint_override_clear(h.limiter, id, key);
+        break;
+    case CHANGE:
+        if (stint_policy_change(h.limiter, id, &h.changed[call->change]) != 0)
+            abort();
         break;
     }
     thread->calling = false;
@@ -652,7 +695,8 @@ static void start(uint64_t seed, struct random *random) {
     if (h.months) /* not only January */
         h.time += random_below(random, 60) * DAY;
     h.events = 0;
-    h.overrides = 0;
+    h.overrides = h.changes = 0;
+    h.changing = random_below(random, 5) == 0;
     if (stint_open(&options, &h.limiter) != 0)
         abort();
     h.first_word = (const char *)h.limiter->table.shards;
@@ -696,7 +740,16 @@ static void start(uint64_t seed, struct random *random) {
 /* The history of a key under a policy. */
 static struct {
     unsigned key, policy_id;
-    const struct stint_policy *policy;
+    /* By which the search decides now: what was read first, what a count is brought to its window
+     * by, what is judged by then, and what is told. */
+    const struct stint_policy *policy, *read, *nears, *passing, *telling;
+    struct stint_policy adopted;
+    struct version {
+        const struct stint_policy *policy;
+        uint64_t from, until; /* calls that did not end before, nor begin after, may know it */
+    } versions[1 + CHANGES_MAX];
+    unsigned version_count;
+    uint32_t least_capacity, most_capacity; /* of all versions */
     uint64_t phase;
     struct call *calls[THREADS_MAX * CALLS_MAX];
     unsigned call_count;
@@ -804,7 +857,7 @@ static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = &h.policies[call->policy];
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
            call->request.flags == 0 && !looks_back(policy) && !carries(policy) &&
-           policy->near_limit == 0 && !is_calendar(policy) &&
+           (policy->near_limit == 0 || h.changes != 0) && !is_calendar(policy) &&
            (policy->flags & (STINT_START_PER_KEY | STINT_START_FIRST)) == 0;
 }
 
@@ -879,14 +932,14 @@ static uint32_t request_capacity(const struct call *call) {
 /* Most tokens that may be used after a request. */
 static uint64_t request_room(const struct call *call) {
     if (charges(call))
-        return count_most(v.policy);
+        return count_most(v.read);
     return request_capacity(call) +
            ((call->request.flags & STINT_RESERVE) != 0 ? v.policy->max_reserved : 0);
 }
 
 static void mark_near(struct stint_verdict *verdict) {
-    if (v.policy->near_limit != 0 &&
-        (uint64_t)verdict->used * 100 > (uint64_t)verdict->capacity * v.policy->near_limit)
+    if (v.nears->near_limit != 0 && v.telling->near_limit != 0 &&
+        (uint64_t)verdict->used * 100 > (uint64_t)verdict->capacity * v.telling->near_limit)
         verdict->flags |= STINT_NEAR_LIMIT;
 }
 
@@ -927,7 +980,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
     }
     verdict.allowed = fits;
     if (fits && !charge && !endless && sum + cost > verdict.capacity)
-        verdict.retry_after = count_wait(policy, node->count, cost, verdict.capacity, now);
+        verdict.retry_after = count_wait(v.telling, node->count, cost, verdict.capacity, now);
     if (fits && !peek) {
         uint32_t most = count_most(policy);
         uint32_t left = node->count.used < most ? most - node->count.used : 0;
@@ -961,7 +1014,7 @@ static struct stint_verdict decide_in(const struct call *call, uint64_t now, boo
         verdict.retry_after = cost > room || v.override != NULL ? STINT_NEVER
                               : looks_back(policy)
                                   ? count_fits_at(policy, node->count, cost, verdict.capacity) - now
-                                  : count_wait(policy, node->count, cost, room, now);
+                                  : count_wait(v.telling, node->count, cost, room, now);
         if (v.override != NULL) /* the end of the override counts: twin_model.c knows how */
             verdict.retry_after = overridden_wait(call, now);
         if ((policy->flags & STINT_SHADOW) != 0) {
@@ -1002,7 +1055,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
     if (fits) {
         verdict.remaining = verdict.used < verdict.capacity ? verdict.capacity - verdict.used : 0;
         if (cost > verdict.capacity && !is_overridden(STINT_LIMIT_MAX))
-            verdict.retry_after = count_wait(v.policy, (struct count){.window = end_at(now)},
+            verdict.retry_after = count_wait(v.telling, (struct count){.window = end_at(now)},
                                              (uint32_t)cost, verdict.capacity, now);
     } else {
         verdict.retry_after = v.override != NULL          ? overridden_wait(call, now)
@@ -1019,7 +1072,7 @@ static struct stint_verdict decide_untracked(const struct call *call, uint64_t n
 
 /* ---- One call of the model ------------------------------------------------------------------- */
 
-enum { NEXT_MAX = 64 };
+enum { NEXT_MAX = 256 };
 
 struct nexts {
     struct node nodes[NEXT_MAX];
@@ -1090,12 +1143,15 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
             break;
         if (is_cut() && next.count.used > largest)
             next.count.used = (uint32_t)largest;
-        if (next.count.window <= now) {
-            next.count = count_passed_to(v.policy, next.count, end_at(now));
+        const bool passes = next.count.window <= now;
+        if (passes) {
+            next.count = count_passed_to(v.passing, next.count, end_at(now));
             next.refused = false;
         }
         struct node decided = next;
+        v.policy = passes && v.override == NULL ? &v.adopted : v.read;
         struct stint_verdict verdict = decide_in(call, now, (from->added & bit) != 0, &decided);
+        v.policy = v.read;
         if (!answers(call, verdict, shows))
             continue;
         bool wrote = !only_looks(call) &&
@@ -1213,6 +1269,58 @@ static void decide_overridden(unsigned index, const struct node *from, uint64_t 
     }
     if (none)
         decide_at(index, from, now, nexts);
+}
+
+static bool may_know(const struct call *call, const struct version *version) {
+    return version < v.versions + v.version_count && version->from < call->ended;
+}
+
+/* A decision that was under way while its policy was changed is made by the one before or after.
+ * Charges and reservations may be by a later one than that which says whether NEAR_LIMIT is told.
+ * Who begins a window by what was left in the one before may do that by a later one, and is judged
+ * by that if it allows less. What verdicts tell beside may be by one that is later still. */
+static void decide_by_policies(unsigned index, const struct node *from, uint64_t now,
+                               struct nexts *nexts) {
+    const struct call *call = v.calls[index];
+    const bool passes = carries(v.policy) || looks_back(v.policy);
+    const bool twice = (call->request.flags & (STINT_RESERVE | STINT_CHARGE)) != 0;
+    for (const struct version *first = v.versions; may_know(call, first); first++) {
+        if (call->began > first->until)
+            continue;
+        for (const struct version *rule = first; may_know(call, rule); rule++) {
+            if (rule != first && !twice)
+                break;
+            for (const struct version *next = rule; may_know(call, next); next++) {
+                if (next != rule && !passes)
+                    break;
+                v.adopted = *rule->policy;
+                if (call->request.limit == 0 &&
+                    capacity_of(next->policy) < capacity_of(&v.adopted)) {
+                    v.adopted = *next->policy;
+                    if (v.adopted.max_reserved > rule->policy->max_reserved)
+                        v.adopted.max_reserved = rule->policy->max_reserved;
+                }
+                for (const struct version *last = next; may_know(call, last); last++) {
+                    v.nears = first->policy;
+                    v.policy = v.read = rule->policy;
+                    v.passing = next->policy;
+                    v.telling = last->policy;
+                    decide_overridden(index, from, now, nexts);
+                }
+            }
+        }
+    }
+    v.policy = v.versions[0].policy;
+}
+
+/* The time from which a slot may be another's, by any version of its policy. */
+static uint64_t free_at_least(struct count count) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < v.version_count; i++) {
+        uint64_t free_at = count_free_at(v.versions[i].policy, count);
+        least = free_at < least ? free_at : least;
+    }
+    return least;
 }
 
 /* Decisions that are under way, or may be. */
@@ -1347,7 +1455,7 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     } else {
         uint64_t now = decided_at(call);
         if (now != 0)
-            decide_overridden(index, from, now, nexts);
+            decide_by_policies(index, from, now, nexts);
     }
 }
 
@@ -1359,7 +1467,7 @@ static void call_after(unsigned index, const struct node *from, struct nexts *ne
         return;
     if ((from->half >> index & 1) != 0 && decides(v.calls[index])) /* its strike */
         return;
-    uint64_t free_at = count_free_at(v.policy, from->count);
+    uint64_t free_at = free_at_least(from->count);
     if (free_at > v.latest_taker[index])
         return;
     struct node lost = *from;
@@ -1406,7 +1514,7 @@ static bool visit(const struct node *node) {
 /* Which of the hot calls that are under way may see room now: in the window of their time. */
 static uint32_t sees_room(const struct node *node) {
     uint32_t bits = 0;
-    if (!node->known || node->refused || node->count.used >= capacity_of(v.policy))
+    if (!node->known || node->refused || node->count.used >= v.most_capacity)
         return 0;
     for (unsigned i = 0; i < v.call_count; i++)
         if (((node->done | node->half) >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 &&
@@ -1421,7 +1529,7 @@ static uint32_t sees_room(const struct node *node) {
  * meanwhile. */
 static bool comes_too_late(const struct node *node, unsigned index) {
     bool later = node->count.window != end_at(first_now(v.calls[index]));
-    return node->count.used >= capacity_of(v.policy) ||
+    return node->count.used >= v.least_capacity ||
            ((node->refused || later) && v.override_count > 1);
 }
 
@@ -1483,6 +1591,8 @@ static bool overlaps_own(const struct call *call) {
 
 /* To which limit a decision raises the largest of its policy, or (not surely) may. */
 static uint64_t raises_largest(const struct call *call, bool surely) {
+    if (call->kind == CHANGE)
+        return capacity_of(&h.changed[call->change]);
     if (call->kind == OVERRIDE) /* who reads it does, and may then read another */
         return surely ? 0 : call->limit + (call->limit < STINT_LIMIT_MAX ? v.strays_most : 0);
     if (charges(call) && (call->verdict.granted != 0 || !surely))
@@ -1493,7 +1603,8 @@ static uint64_t raises_largest(const struct call *call, bool surely) {
 }
 
 static bool raises(const struct call *call) {
-    return (decides(call) || call->kind == OVERRIDE) && call->policy == v.policy_id;
+    return (decides(call) || call->kind == OVERRIDE || call->kind == CHANGE) &&
+           call->policy == v.policy_id;
 }
 
 /* Notes which limit may be the largest that there was when call `index` looked. Requests with a
@@ -1521,18 +1632,39 @@ static void note_largest(unsigned index) {
     }
 }
 
+static void note_version(const struct stint_policy *policy, uint64_t from) {
+    const uint32_t capacity = capacity_of(policy);
+    v.versions[v.version_count++] = (struct version){policy, from, NEVER};
+    v.most_capacity = capacity > v.most_capacity ? capacity : v.most_capacity;
+    v.least_capacity = capacity < v.least_capacity ? capacity : v.least_capacity;
+}
+
+/* What the policy was, and became. One thread changes all. */
+static void note_versions(void) {
+    v.least_capacity = UINT32_MAX;
+    note_version(&h.policies[v.policy_id], 0);
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        if (call->kind != CHANGE || call->policy != v.policy_id)
+            continue;
+        v.versions[v.version_count - 1].until = call->ended;
+        note_version(&h.changed[call->change], call->began);
+    }
+    v.policy = v.versions[0].policy;
+}
+
 static void note_calls(unsigned key, unsigned policy) {
     memset(&v, 0, sizeof(v));
     v.key = key;
     v.policy_id = policy;
-    v.policy = &h.policies[policy];
+    note_versions();
     v.phase = h.phases[key][policy];
     v.strays_most = (unsigned)h.stats.stray_tokens;
     v.override_count = 1;
     v.lost_most = (unsigned)h.strikes_lost[policy];
     for (unsigned i = 0; i < all_count; i++) {
         struct call *call = all_calls[i];
-        bool own = call->key == key && call->policy == policy;
+        bool own = call->key == key && call->policy == policy && call->kind != CHANGE;
         if (own && (call->kind == OVERRIDE || may_ban(call)))
             v.overrides[v.override_count++] = call;
         if (own)
@@ -1549,7 +1681,7 @@ static void note_calls(unsigned key, unsigned policy) {
             v.must |= UINT32_C(1) << i;
         for (unsigned j = 0; j < all_count; j++) {
             const struct call *other = all_calls[j];
-            bool own = other->key == key && other->policy == policy;
+            bool own = other->key == key && other->policy == policy && other->kind != CHANGE;
             if (!may_take_slot(other) || other->began > call->ended)
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
@@ -1753,8 +1885,8 @@ static const char *striped_wrong(void) {
 /* ---- The whole history ----------------------------------------------------------------------- */
 
 static void print_call(const struct call *call) {
-    static const char *const kinds[] = {"take",     "decide",       "refund",        "reset",
-                                        "override", "override_get", "override_clear"};
+    static const char *const kinds[] = {"take",     "decide",       "refund",         "reset",
+                                        "override", "override_get", "override_clear", "change"};
     FILE *out = h.report;
     fprintf(out, "  [%2" PRIu64 ",", call->began);
     if (call->ended == NEVER)
@@ -1769,6 +1901,13 @@ static void print_call(const struct call *call) {
     if (changes_override(call) || call->kind == OVERRIDE_GET)
         fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
                 (int64_t)(call->until - T0), call->result);
+    if (call->kind == CHANGE) {
+        const struct stint_policy *to = &h.changed[call->change];
+        fprintf(out,
+                " to limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
+                " flags %#" PRIx32 " near %" PRIu32,
+                to->limit, to->capacity, to->max_reserved, to->flags, to->near_limit);
+    }
     if (decides(call)) {
         const struct stint_verdict *got = &call->verdict;
         fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
@@ -1836,6 +1975,7 @@ static void sum_up(void) {
             overlaps |= i != j && all_calls[j]->key == call->key &&
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
+        totals->changes += call->kind == CHANGE;
         totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
         totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
         if (!decides(call) || call->ended == NEVER)

@@ -29,6 +29,7 @@ struct history_totals {
     uint64_t replaced;
     uint64_t overridden; /* judged by an override, or a ban */
     uint64_t bans;
+    uint64_t changes; /* of policies */
     uint64_t strays;  /* the exception of promise B */
     uint64_t late;    /* decided in a later window than that of their time */
     uint64_t stopped; /* threads that stopped for good on their way */
