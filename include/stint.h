@@ -933,7 +933,8 @@ STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *           policy takes more than 16,383, but 2^28, as that
  *   until   ns since the epoch, by the limiter's clock (stint_now), at most 366 days ahead; rounded
  *           up to 10 ms
- * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live).
+ * Returns 0; -EINVAL, -ENOENT (no such policy), -ENOSPC (all slots that the key may have are live),
+ * -EROFS.
  * Threads: lock-free, as decisions are.
  * Cost: that of a key's first request. */
 STINT_API STINT_CHECKED int stint_override(struct stint_limiter *limiter, uint32_t policy,
@@ -947,7 +948,7 @@ STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t p
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
 /* Ends a key's override, or its ban, now.
- * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL.
+ * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS.
  * Threads: lock-free. Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 

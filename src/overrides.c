@@ -161,9 +161,11 @@ static bool companion_clear(struct stint_limiter *limiter, uint32_t policy_id, s
 /* ---- By hand --------------------------------------------------------------------------------- */
 
 /* Finds the policy of an id, which may have been replaced, and whether it has overrides. */
-static int check(const struct stint_limiter *limiter, uint32_t *policy_id) {
+static int check(const struct stint_limiter *limiter, uint32_t *policy_id, bool writes) {
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
+    if (writes && limiter->memory.read_only)
+        return stint_failed(EROFS, READ_ONLY);
     const uint32_t id = stint_limiter_policy_now(limiter, *policy_id);
     if (id == POLICY_NONE)
         return stint_failed(ENOENT, "there is no policy of that id");
@@ -177,7 +179,7 @@ static int check(const struct stint_limiter *limiter, uint32_t *policy_id) {
 
 int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t limit,
                    uint64_t until) {
-    int error = check(limiter, &policy_id);
+    int error = check(limiter, &policy_id, true);
     if (error != 0)
         return error;
     if (limit > STINT_LIMIT_MAX)
@@ -208,7 +210,7 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
 
 int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                        uint32_t *limit, uint64_t *until) {
-    int error = check(limiter, &policy_id);
+    int error = check(limiter, &policy_id, false);
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
@@ -225,7 +227,7 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
 }
 
 int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    int error = check(limiter, &policy_id);
+    int error = check(limiter, &policy_id, true);
     if (error != 0)
         return error;
     return companion_clear(limiter, policy_id, key, true)

@@ -395,7 +395,7 @@ TEST(test_each_striped_refused) {
 
 enum { KINDS = 11 };
 
-/* A policy of each kind. */
+/* A policy of each kind. The last one has a companion, whose id is KINDS. */
 static void add_kinds(struct stint_limiter *limiter) {
     static const char *const texts[KINDS] = {"5/minute name=plain",
                                              "5/minute name=carries capacity=9 reserve=20",
@@ -407,7 +407,7 @@ static void add_kinds(struct stint_limiter *limiter) {
                                              "5/minute name=counting count-refused",
                                              "5/hour name=first start=first",
                                              "5/month name=month",
-                                             "5/d name=day"};
+                                             "5/d name=day ban=1h"};
     for (uint32_t id = 0; id < KINDS; id++) {
         struct stint_policy policy = STINT_POLICY_INIT;
         assert_int_equal(stint_policy_parse(texts[id], &policy, NULL), 0);
@@ -461,6 +461,18 @@ static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *
     stint_prefetch(reader, request->key);
 }
 
+/* It is told, and stays. */
+static void assert_override_kept(struct stint_limiter *reader) {
+    const stint_key key = number_key(reader, 3);
+    uint32_t limit = 0;
+
+    assert_int_equal(stint_override(reader, KINDS - 1, key, 5, test_time + HOUR), -EROFS);
+    assert_non_null(strstr(stint_reason(), "STINT_READ_ONLY"));
+    assert_int_equal(stint_override_clear(reader, KINDS - 1, key), -EROFS);
+    assert_int_equal(stint_override_get(reader, KINDS - 1, key, &limit, NULL), 0);
+    assert_int_equal(limit, 2);
+}
+
 /* All that is no decision. */
 static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *writer) {
     struct stint_policy policy = make_policy("new", 5, MINUTE, 0, 0), got = STINT_POLICY_INIT;
@@ -480,6 +492,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
     assert_int_equal(policy_found(reader, "day"), KINDS - 1);
     assert_int_equal(policy_found(reader, "none"), -ENOENT);
     assert_int_equal(stint_label(reader, 1, "name", 4), -EROFS);
+    assert_override_kept(reader);
     for (uint32_t i = 0; i < KINDS; i++) {
         struct stint_policy_stats counts = get_policy_stats(reader, i),
                                   same = get_policy_stats(writer, i);
@@ -502,7 +515,7 @@ TEST(test_read_only) {
     static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
                                      3 * MINUTE, 100 * DAY, 0};
     struct stint_options options = shared_options(50);
-    options.max_policies = KINDS + 1;
+    options.max_policies = KINDS + 2;
     options.labels = 4;
     options.on_full = STINT_FULL_REFUSE;
     options.secret = test_secret();
@@ -524,6 +537,10 @@ TEST(test_read_only) {
             (void)ask(writer, id, number_key(writer, 2), 9, STINT_DRAIN);
             (void)ask(writer, id, number_key(writer, 3), 3, STINT_CHARGE);
         }
+        if (step == 1)
+            assert_int_equal(
+                stint_override(writer, KINDS - 1, number_key(writer, 3), 2, test_time + 2 * DAY),
+                0);
         for (uint64_t number = 100; step == 3 && number < 60000; number++) /* full lines */
             if (table_home(table, number_key(writer, number)) < 40)
                 (void)ask(writer, KINDS - 1, number_key(writer, number), 1, 0);
