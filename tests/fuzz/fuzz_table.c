@@ -86,8 +86,10 @@ static void make_whole(struct whole *whole, bool file) {
                                         "8/minute name=d stripes=4",
                                         "2/day name=e start=per-key shadow jitter=5% near=50%",
                                         "3/h name=f count-refused",
-                                        "3/h name=g start=first",
-                                        "9/month name=h start=2024-01-15T09:00:00+05:30"};
+                                        "9/month name=h start=2024-01-15T09:00:00+05:30",
+                                        "2/minute name=i in-flight",
+                                        "3/h name=g start=first ban=10m"};
+    const uint32_t banning = sizeof texts / sizeof texts[0] - 1; /* and a companion behind it */
     struct stint_options options = options_of(STINT_FULL_ADMIT);
     struct stint_limiter *limiter;
 
@@ -112,10 +114,19 @@ static void make_whole(struct whole *whole, bool file) {
         assert(error == 0);
         int added = policy_added(limiter, &policy);
         assert(added == (int)id);
+    }
+    error = stint_override(limiter, banning, key_of(limiter, 0), 7, T0 + DAY);
+    assert(error == 0);
+    error = stint_override(limiter, banning, key_of(limiter, 1), 0, T0 + DAY);
+    assert(error == 0);
+    for (uint32_t id = banning + 1; id-- > 0;)
         for (uint64_t key = 0; key < 3; key++)
             for (uint32_t i = 0; i < 4; i++)
-                stint_take(limiter, id, key_of(limiter, key + id), 1, STINT_NOW, NULL);
-    }
+                stint_take(limiter, id, key_of(limiter, key + (id == banning ? 0 : id)), 1,
+                           STINT_NOW, NULL);
+    struct stint_stats stats = STINT_STATS_INIT;
+    error = stint_stats_get(limiter, &stats);
+    assert(error == 0 && stats.overrides == 2 && stats.barred == 1 && stats.banned == 1);
     for (uint64_t key = 0; key < LABELS + 2; key++)
         (void)stint_label(limiter, key_of(limiter, key), "\033[31m of a terminal", 20);
     /* A is replaced, and f removed. */
@@ -329,6 +340,10 @@ static void change_policy(struct input *input, struct stint_limiter *limiter) {
     if (stint_policy_get(limiter, id, &policy) != 0)
         return;
     policy.limit = limit;
+    if (limit % 8 == 0) /* given overrides, or a ban; or they are taken away */
+        policy.flags ^= STINT_OVERRIDES;
+    policy.ban = (policy.flags & STINT_OVERRIDES) != 0 && limit % 3 == 0 ? DAY : 0;
+    policy.ban_after = policy.ban != 0 ? limit % 4 : 0;
     (void)stint_policy_change(limiter, id, &policy);
     snprintf(policy.name, sizeof policy.name, "n%u", (unsigned)limit % 4);
     int added = policy_added(limiter, &policy);
@@ -349,7 +364,8 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
     static const char *const rates[] = {"2/10ms",          "3/minute",
                                         "7/minute smooth", "5/2h start=per-key",
                                         "9/s stripes=8",   "4/day capacity=6 reserve=1",
-                                        "6/h start=first", "8/month"};
+                                        "6/h start=first", "8/month ban=2m after=2",
+                                        "2/10s in-flight"};
     char text[256];
     uint32_t lines = (uint32_t)input_below(input, 4), told = 0;
     uint32_t flags = (uint32_t)input_number(input, 1) & (STINT_DRY_RUN | STINT_PRUNE);
@@ -360,7 +376,8 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
     for (uint32_t i = 0; i < lines; i++) {
         uint8_t which = (uint8_t)input_number(input, 1);
         length += (size_t)snprintf(text + length, sizeof(text) - length, "%s name=%c\n",
-                                   rates[which % 8], 'a' + (which >> 4));
+                                   rates[which % 16 % (sizeof rates / sizeof rates[0])],
+                                   'a' + (which >> 4));
     }
     int error = stint_policies_apply(limiter, text, flags, &wrong, count_changes, &told);
     check_slept();
@@ -375,6 +392,32 @@ static void apply_policies(struct input *input, struct stint_limiter *limiter) {
         assert(error == 0 || error == -ENOENT || error == -EBUSY || error == -EPROTO ||
                error == -EROFS);
     }
+}
+
+/* Sets a key's override, asks for it, or clears it. What was set is there, if all goes well. */
+static void override_key(struct input *input, struct stint_limiter *limiter,
+                         const struct stint_request *request) {
+    const bool reads = limiter->memory.read_only;
+    uint8_t form = (uint8_t)input_number(input, 1);
+    uint32_t limit = 0;
+    uint64_t until = 0;
+    int error;
+
+    if ((form & 3) != 0) {
+        const uint32_t wished = (form & 4) != 0 ? request->limit : form >> 4;
+        error = stint_override(limiter, request->policy, request->key, wished,
+                               now + input_number(input, 2) * UINT64_C(500000000000));
+        assert(reads ? error == -EROFS
+                     : error == 0 || error == -EINVAL || error == -ENOENT || error == -ENOSPC);
+    }
+    error = stint_override_get(limiter, request->policy, request->key, &limit, &until);
+    assert(error == 0 || error == -EINVAL || error == -ENOENT);
+    if (error == 0)
+        assert(limit <= STINT_LIMIT_MAX && until > now && until % STINT_TICK_NS == 0);
+    if ((form & 8) == 0)
+        return;
+    error = stint_override_clear(limiter, request->policy, request->key);
+    assert(reads ? error == -EROFS : error == 0 || error == -EINVAL || error == -ENOENT);
 }
 
 static void call(struct input *input, struct stint_limiter *limiter) {
@@ -418,6 +461,9 @@ static void call(struct input *input, struct stint_limiter *limiter) {
         break;
     case 9:
         apply_policies(input, limiter);
+        break;
+    case 10:
+        override_key(input, limiter, &requests[0]);
         break;
     case 15: {
         char bytes[64];
