@@ -54,6 +54,9 @@ static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two 
 struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
+    uint64_t bans[2];        /* by the policy's version, as its rules are (limiter_ban) */
+    uint64_t until;          /* of a policy that is gone: no window that it decided in ended after
+                              * this tick */
     uint32_t flags;          /* enum record_flags */
     uint32_t alias; /* the policy that decides in this one's place, once this one is gone: its id +
                      * 1; 0: none */
@@ -61,11 +64,7 @@ struct policy_record {
                          * id + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
-    uint32_t ban_after; /* windows in which a key was refused, until it is banned; 0: 1 */
-    uint64_t ban;       /* ns; 0: none */
-    uint64_t until;     /* of a policy that is gone: no window that it decided in ended after this
-                     * tick */
-    uint64_t reserved[2];
+    uint32_t reserved[3];
 };
 static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
 
@@ -351,6 +350,22 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
         words[1] = atomic_load_acquire(&policy->rules[version % 2][1]); /* M13 */
     } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
     return rule_unpack(words);
+}
+
+/* A ban: the ticks for which a key is banned, and from this bit down in how many windows it must
+ * have been refused for that; 0: the policy bans nobody. */
+#define BAN_TICKS 16
+
+/* What goes with the rule of now, read as that is. */
+static inline uint64_t limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    uint64_t version, ban;
+
+    do {
+        version = atomic_load_acquire(&policy->version);                    /* M15 */
+        ban = atomic_load_acquire(&limiter->records[id].bans[version % 2]); /* M13 */
+    } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
+    return ban;
 }
 
 /* Whether a policy was removed or replaced: it was there, and no decision is made by it. */

@@ -244,15 +244,13 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key k
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id == POLICY_NONE)
         return;
-    const struct policy_record *record = &limiter->records[policy_id];
     const uint32_t companion = limiter_companion(limiter, policy_id);
-    const uint64_t ban = atomic_load_relaxed(&record->ban);                      /* M15 */
-    const uint32_t after = (uint32_t)atomic_load_relaxed_32(&record->ban_after); /* M15 */
-    const uint64_t until = now + ban;
+    const uint64_t ban = limiter_ban(limiter, policy_id);
+    const uint64_t until = now + tick_ns((tick_t)(ban >> BAN_TICKS));
     const struct wish wish = {
         .end = tick_of(until) + (until % STINT_TICK_NS != 0),
         .now = now,
-        .after = after,
+        .after = ban & STINT_BAN_AFTER_MAX,
     };
 
     uint64_t written;

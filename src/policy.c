@@ -113,6 +113,15 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     policy_heat(limiter, id, rule);
 }
 
+/* The ban that goes with the next rule. */
+static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
+    /* Under the lock: M14 is for those who read. */
+    const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&limiter->records[id].bans[next % 2], ban); /* M14 */
+}
+
 /* No decision is made by a policy from now on: its next rule has no traits. Whoever asks by its id
  * is led to the one that its record names, or refused. A thread that has read the rule before goes
  * on by it, in slots that are nobody's any more. */
@@ -127,6 +136,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     words[RULE_TRAITS] = 0;
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
+    ban_write(limiter, id, limiter_ban(limiter, id));
     words_write(policy, words);
 }
 
@@ -143,7 +153,14 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    struct rule rule = policy_rule(policy);
+    struct rule rule;
+    uint64_t version, ban;
+
+    do {                                                 /* both are of one version */
+        version = atomic_load_acquire(&policy->version); /* M15 */
+        rule = policy_rule(policy);
+        ban = limiter_ban(limiter, id);
+    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
     struct stint_policy read = {
         .size = sizeof(read),
         .limit = rule.limit,
@@ -157,10 +174,9 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .jitter = rule.jitter,
         .calendar = record->calendar,
         .offset = record->offset,
-        .ban = atomic_load_relaxed(&record->ban), /* M15 */
+        .ban_after = ban & STINT_BAN_AFTER_MAX,
+        .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
     };
-    if (read.ban != 0) /* else somebody may be about to set it */
-        read.ban_after = (uint32_t)atomic_load_relaxed_32(&record->ban_after); /* M15 */
     memcpy(read.name, record->name, sizeof(read.name));
     return read;
 }
@@ -332,21 +348,13 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
-/* Writes a rule and what goes with it. A ban is never without STINT_OVERRIDES, at any instant. */
+/* Writes a rule and its ban. */
 static void rule_write_all(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy) {
-    struct policy_record *record = &limiter->records[id];
     const struct rule rule = rule_of(policy);
 
-    if (policy->ban == 0) {
-        INSTANT(INSTANT_SET_UP);
-        atomic_store_relaxed(&record->ban, 0); /* M12 */
-    }
+    ban_write(limiter, id, policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
     rule_write(limiter, id, &rule);
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed_32(&record->ban_after, policy->ban_after); /* M12 */
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&record->ban, policy->ban); /* M12 */
 }
 
 bool stint_policy_needs_companion(const struct stint_limiter *limiter,

@@ -100,10 +100,10 @@ uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limite
 
 bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
                           uint64_t now) {
-    const struct policy_record *record = &limiter->records[policy_id];
     const bool set = (state & STATE_REFUSED) != 0; /* by hand */
-    const uint64_t longest = set ? STINT_WINDOW_MAX : record->ban;
-    const tick_t most = (tick_t)(longest / STINT_TICK_NS) + 1 + ALLOWANCE_TICKS;
+    const uint64_t longest =
+        set ? STINT_WINDOW_MAX / STINT_TICK_NS : limiter_ban(limiter, policy_id) >> BAN_TICKS;
+    const tick_t most = (tick_t)longest + 1 + ALLOWANCE_TICKS;
     tick_t tick = tick_of(now);
 
     if (!set && !override_banned(state)) /* strikes */

@@ -194,10 +194,14 @@ static void die_at_step(const void *word) {
         (void)raise(SIGKILL);
 }
 
-/* Each store of set-up is a step, too. */
+/* Each store of set-up is a step, too; or the first of them is the first step. */
+static bool from_set_up;
+
 static void die_at_set_up(enum stint_test_instant instant) {
-    if (instant == INSTANT_SET_UP)
-        die_at_step(NULL);
+    if (instant != INSTANT_SET_UP)
+        return;
+    stint_test_step = die_at_step;
+    die_at_step(NULL);
 }
 
 static void stop_at_step(const void *word) {
@@ -230,7 +234,7 @@ static bool die(const struct scene *scene, void (*act)(const struct scene *scene
     assert_true(child >= 0);
     if (child == 0) {
         steps_left = step;
-        stint_test_step = die_at_step;
+        stint_test_step = from_set_up ? NULL : die_at_step;
         stint_test_hook = die_at_set_up;
         act(scene);
         _exit(0);
@@ -392,6 +396,17 @@ static bool check_old_or_new(const struct scene *scene, uint32_t old, const char
     return is_new;
 }
 
+/* No slot is left of policies that are gone. */
+static void assert_swept(const struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+    for (uint64_t line = 0; line < table->line_count; line++)
+        for (unsigned s = 0; s < LINE_SLOTS; s++) {
+            const struct policy *policy =
+                limiter_tag_policy(limiter, table->lines[line].slots[s].tag);
+            assert_false(policy != NULL && policy_gone(policy));
+        }
+}
+
 /* Of each policy that another one takes the place of, or none, there is the old one or the new one
  * at any instant, and applying again finishes. */
 TEST(test_death_in_apply) {
@@ -458,14 +473,7 @@ TEST(test_death_in_apply) {
                                                  rows[i].policies[p].before,
                                                  rows[i].policies[p].after));
                 }
-            /* No slot is left of those that are gone. */
-            const struct table *table = &other->table;
-            for (uint64_t line = 0; line < table->line_count; line++)
-                for (unsigned s = 0; s < LINE_SLOTS; s++) {
-                    const struct policy *policy =
-                        limiter_tag_policy(other, table->lines[line].slots[s].tag);
-                    assert_false(policy != NULL && policy_gone(policy));
-                }
+            assert_swept(other);
             stint_close(other);
             stint_close(scene.limiter);
         }
@@ -695,6 +703,128 @@ TEST(test_death_in_companion) {
     alarm(0);
 }
 
+/* ---- Companions that are handed over --------------------------------------------------------- */
+
+/* Key 8 has a limit of its own and key 9 is banned, or else neither. */
+static void assert_ruled(const struct scene *scene, uint32_t id, bool holds) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(scene->limiter, id, &policy), 0);
+    struct stint_verdict verdict =
+        ask(scene->limiter, id, number_key(scene->limiter, 8), 0, STINT_PEEK);
+    assert_int_equal(verdict.capacity, holds ? 3 : policy.limit);
+    verdict = ask(scene->limiter, id, number_key(scene->limiter, 9), 0, STINT_PEEK);
+    assert_int_equal((verdict.flags & STINT_BANNED) != 0, holds);
+}
+
+/* A table with a policy that has a companion, and perhaps free ids between those in use. */
+static void ruled_begin(struct scene *scene, bool refills) {
+    static const char *const passing[] = {"x", "y", "z"};
+    struct stint_policy policy = STINT_POLICY_INIT;
+
+    test_time = T0;
+    unlink(own_path);
+    scene->limiter = open_own();
+    scene->key = number_key(scene->limiter, 7);
+    add_policies(scene);
+    for (size_t i = 0; i < 3 && refills; i++)
+        (void)add_policy(scene->limiter, passing[i], 1, DAY, 0, 0);
+    assert_int_equal(stint_policy_parse("2/minute name=ruled ban=1h", &policy, NULL), 0);
+    ruled = add_made(scene->limiter, &policy);
+    for (size_t i = 0; i < 3 && refills; i++)
+        assert_int_equal(
+            stint_policy_remove(scene->limiter, (uint32_t)policy_found(scene->limiter, passing[i])),
+            0);
+    assert_int_equal(
+        stint_override(scene->limiter, ruled, number_key(scene->limiter, 8), 3, T0 + DAY), 0);
+    (void)ask(scene->limiter, ruled, number_key(scene->limiter, 9), 3, 0);
+    if (refills) {
+        stint_close(scene->limiter);
+        scene->limiter = open_own();
+    }
+    assert_ruled(scene, ruled, true);
+}
+
+static void remove_ruled(const struct scene *scene) {
+    (void)stint_policy_remove(scene->limiter, ruled);
+}
+
+/* Whoever dies while a policy with overrides and bans is changed, replaced or removed, or while
+ * one gets them: there is the old one, with all that was set, or the new one, with it if that has
+ * overrides. Applying again finishes, and in the end no id is lost. */
+TEST(test_death_in_hand_over) {
+    if (emulated("robust mutexes"))
+        skip();
+    static const char had[] = "2/minute name=\"ruled\" ban=1h";
+    static const struct {
+        const char *name, *text, *before, *after;
+        bool holds;   /* afterwards, what was set for `ruled` */
+        uint32_t ids; /* in use afterwards */
+    } rows[] = {
+        {"ruled", "4/h name=ruled ban=2h", had, "4/hour name=\"ruled\" ban=2h", true, 7},
+        {"ruled", "4/h name=ruled", had, "4/hour name=\"ruled\"", false, 6},
+        {"ruled", "5/minute name=ruled ban=2h after=3", had,
+         "5/minute name=\"ruled\" ban=2h after=3", true, 7},
+        {"ruled", "5/minute name=ruled", had, "5/minute name=\"ruled\"", false, 7},
+        {"ruled", NULL, had, "", false, 5},
+        {"new", "4/h name=new ban=3h after=2", "", "4/hour name=\"new\" ban=3h after=2", true, 9},
+        {"plain", "4/h name=plain ban=3h after=2", "5/minute name=\"plain\"",
+         "4/hour name=\"plain\" ban=3h after=2", true, 8},
+    };
+    enum { SWEPT = 40 }; /* steps by the new one; then slots are swept, as above */
+    char path[] = "/dev/shm/stint-deaths-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    own_path = path;
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const size_t row = i / 2;
+        const bool removed = rows[row].text == NULL;
+        void (*act)(const struct scene *) = removed ? remove_ruled : apply;
+        struct scene scene = {0};
+        bool dies = true;
+        uint64_t step = 0;
+        unsigned old = 0, new = 0;
+        applied = removed ? "" : rows[row].text;
+        applied_flags = 0;
+        from_set_up = true;
+        for (; dies; step += new < SWEPT ? 1 : 1009) {
+            alarm(60);
+            ruled_begin(&scene, i % 2 == 1);
+            const int found = policy_found(scene.limiter, rows[row].name);
+            const uint32_t id = found < 0 ? UINT32_MAX : (uint32_t)found;
+            dies = die(&scene, act, step);
+            const bool is_new =
+                check_old_or_new(&scene, id, rows[row].name, rows[row].before, rows[row].after);
+            assert_true(is_new || dies);
+            is_new ? new ++ : old++;
+            if (!is_new || !removed)
+                assert_ruled(&scene, ruled, !is_new || rows[row].holds);
+            struct scene other = {.limiter = open_own(), .key = scene.key};
+            act(&scene);
+            apply(&scene); /* sweeps */
+            assert_true(
+                check_old_or_new(&other, id, rows[row].name, rows[row].before, rows[row].after));
+            if (!removed)
+                assert_ruled(&other, ruled, rows[row].holds);
+            assert_swept(other.limiter);
+            stint_close(scene.limiter);
+            stint_close(other.limiter);
+            scene.limiter = open_own(); /* alone */
+            uint32_t ids = 0;
+            for (uint32_t k = 0; k < scene.limiter->max_policies; k++)
+                ids += limiter_policy(scene.limiter, k) != NULL;
+            assert_int_equal(ids, rows[row].ids);
+            stint_close(scene.limiter);
+        }
+        from_set_up = false;
+        print_message("%s, %zu: %u and %u deaths\n", removed ? "removed" : rows[row].text, i % 2,
+                      old, new);
+        assert_true(old > 3 && new > 3);
+    }
+    alarm(0);
+    unlink(path);
+}
+
 static bool wait_less; /* whoever is waited for will not move */
 
 int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
@@ -811,11 +941,11 @@ int main(void) {
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
-        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_override),
-        cmocka_unit_test(test_death_in_companion), cmocka_unit_test(test_death_in_making),
-        cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
-        cmocka_unit_test(test_death_in_freeing),
+        cmocka_unit_test(test_death_in_hand_over), cmocka_unit_test(test_death_at_each_step),
+        cmocka_unit_test(test_death_in_change),    cmocka_unit_test(test_death_in_reset),
+        cmocka_unit_test(test_death_in_override),  cmocka_unit_test(test_death_in_companion),
+        cmocka_unit_test(test_death_in_making),    cmocka_unit_test(test_stop_in_making),
+        cmocka_unit_test(test_death_in_apply),     cmocka_unit_test(test_death_in_freeing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -339,7 +339,7 @@ TEST(test_damaged_table) {
         {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},
-        {record + offsetof(struct policy_record, ban), 0x01, "policy 0"},
+        {record + offsetof(struct policy_record, bans[1]), 0x01, "policy 0"},
         {shard + offsetof(struct shard, filter), 0x01, NULL}, /* a key may have an override */
         {offsetof(struct header, features), 0x01, "features"},
         {offsetof(struct header, features) + 7, 0x80, "features"},
