@@ -703,6 +703,113 @@ TEST(test_death_in_companion) {
     alarm(0);
 }
 
+/* ---- In flight ------------------------------------------------------------------------------- */
+
+/* What is held: by those who live, 2; and by the one who dies, COST at most. */
+static uint32_t held;
+static uint64_t held_window; /* of what the one who dies had before */
+
+static void hold(const struct scene *scene) {
+    (void)stint_take(scene->limiter, held, scene->key, COST, STINT_NOW, NULL);
+}
+
+static void hold_before(const struct scene *scene) {
+    held_window = ask(scene->limiter, held, scene->key, COST, 0).window;
+}
+
+static void hold_long(const struct scene *scene) {
+    hold_before(scene);
+    test_time += MINUTE;
+}
+
+static void release(const struct scene *scene) {
+    (void)stint_refund(scene->limiter, held, scene->key, COST, held_window);
+}
+
+static void hold_and_release(const struct scene *scene) {
+    hold_before(scene);
+    release(scene);
+}
+
+static void hold_as_one(const struct scene *scene) {
+    const struct stint_request requests[] = {
+        {.key = scene->key, .policy = scene->plain, .cost = 1},
+        {.key = scene->key, .policy = held, .cost = COST},
+        {.key = scene->key, .policy = scene->carries, .cost = 1},
+    };
+    struct stint_verdict verdicts[3];
+    if (stint_decide_all(scene->limiter, requests, 3, STINT_NOW, verdicts))
+        (void)stint_refund_all(scene->limiter, requests, verdicts, 3);
+}
+
+/* Whatever the dead was doing, what he held is counted as a whole or not at all. Others hold what is
+ * left, and give back what is theirs; whoever gives back more frees his, and never more than that.
+ * If nobody does, it is forgotten within two leases. */
+TEST(test_death_in_flight) {
+    static const struct {
+        void (*before)(const struct scene *scene);
+        void (*act)(const struct scene *scene);
+        uint32_t living; /* tokens of others */
+        int32_t may;     /* what the dead may have changed, */
+        int32_t does;    /* and does if he comes to his end */
+    } cases[] = {
+        {nothing, hold, 0, COST, COST},
+        {nothing, hold, 2, COST, COST},
+        {stale_table, hold, 0, COST, COST},
+        {hold_before, release, 2, -COST, -COST},
+        {hold_long, release, 2, -COST, -COST},
+        {nothing, hold_and_release, 2, COST, 0},
+        {stale_table, hold_and_release, 0, COST, 0},
+        {hold_long, hold_and_release, 0, COST, 0},
+        {nothing, hold_as_one, 2, COST, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint32_t living = cases[i].living;
+        unsigned with = 0, without = 0;
+        bool dies = true;
+        uint64_t step = 0;
+        for (; dies; step++) {
+            struct scene scene;
+            alarm(20);
+            scene_begin(&scene, STINT_FULL_REFUSE);
+            held = add_policy(scene.limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
+            const uint64_t window = ask(scene.limiter, held, scene.key, living, 0).window;
+            held_window = 0;
+            cases[i].before(&scene);
+            const int32_t before = (int32_t)used_of(scene.limiter, held, scene.key);
+            dies = die(&scene, cases[i].act, step);
+            const int32_t used = (int32_t)used_of(scene.limiter, held, scene.key);
+            if (used != before + cases[i].does &&
+                (!dies || (used != before && used != before + cases[i].may)))
+                fail_msg("case %zu, step %" PRIu64 ": %d held after %d", i, step, used, before);
+            used == before ? without++ : with++;
+            const uint32_t others = granted_after(&scene, held, scene.key);
+            assert_int_equal(others, LIMIT - used);
+            const uint64_t now = ask(scene.limiter, held, scene.key, 0, STINT_PEEK).window;
+            assert_int_equal(stint_refund(scene.limiter, held, scene.key, others, now), others);
+            assert_int_equal(stint_refund(scene.limiter, held, scene.key, living, window), living);
+            uint32_t left = (uint32_t)used - living;
+            assert_int_equal(used_of(scene.limiter, held, scene.key), left);
+            if (step % 2 == 0) {
+                left -= stint_refund(scene.limiter, held, scene.key, 100, now);
+                left -= stint_refund(scene.limiter, held, scene.key, 100, held_window);
+            } else { /* until the end of the window after that of now */
+                test_time = now + MINUTE - 1;
+                assert_in_range(used_of(scene.limiter, held, scene.key), 0, left);
+                test_time++;
+                left = 0;
+            }
+            assert_int_equal(left, 0);
+            assert_int_equal(used_of(scene.limiter, held, scene.key), 0);
+            assert_int_equal(granted_after(&scene, held, scene.key), LIMIT);
+            stint_close(scene.limiter);
+            stint_close(attach(STINT_FULL_REFUSE));
+        }
+        assert_true(with > 0 && without > 1 && step > 3);
+    }
+    alarm(0);
+}
+
 /* ---- Companions that are handed over --------------------------------------------------------- */
 
 /* Key 8 has a limit of its own and key 9 is banned, or else neither. */
@@ -941,11 +1048,12 @@ int main(void) {
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death_in_hand_over), cmocka_unit_test(test_death_at_each_step),
-        cmocka_unit_test(test_death_in_change),    cmocka_unit_test(test_death_in_reset),
-        cmocka_unit_test(test_death_in_override),  cmocka_unit_test(test_death_in_companion),
-        cmocka_unit_test(test_death_in_making),    cmocka_unit_test(test_stop_in_making),
-        cmocka_unit_test(test_death_in_apply),     cmocka_unit_test(test_death_in_freeing),
+        cmocka_unit_test(test_death_in_flight),    cmocka_unit_test(test_death_in_hand_over),
+        cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
+        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_override),
+        cmocka_unit_test(test_death_in_companion), cmocka_unit_test(test_death_in_making),
+        cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
+        cmocka_unit_test(test_death_in_freeing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
