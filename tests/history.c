@@ -1159,6 +1159,10 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
         struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
         note_decided(&result, index, verdict);
         add_next(nexts, &result);
+        if (!wrote && !passes && (from->added & bit) != 0) { /* it has cut off what it added */
+            result.count.used = next.count.used;
+            add_next(nexts, &result);
+        }
     }
 }
 
