@@ -79,13 +79,20 @@ static int apply_texts(struct stint_limiter *limiter) {
     return 0;
 }
 
+/* How it is opened. */
+static struct stint_options table_options(void) {
+    struct stint_options options = shared_options(1000);
+    options.labels = 64;
+    return options;
+}
+
 /* Makes the table: key n has used 1 + n % 5 of policy 0. */
 static void make_table(void) {
-    struct stint_options options = shared_options(1000);
-    struct stint_limiter *limiter = open_with(&options);
-    assert_int_equal(apply_texts(limiter), 0);
+    struct stint_options options = table_options();
+    struct stint_limiter *limiter = NULL;
+    EXPECT(stint_open(&options, &limiter) == 0 && apply_texts(limiter) == 0);
     for (uint64_t n = 0; n < KEYS; n++)
-        assert_true(
+        EXPECT(
             stint_take(limiter, 0, number_key(limiter, n), 1 + (uint32_t)n % 5, STINT_NOW, NULL));
     stint_close(limiter);
 }
@@ -99,14 +106,14 @@ static bool table_right(struct stint_limiter *limiter) {
 
 /* Before the fault: APPLY and CLOSE have a limiter. */
 static void operation_prepare(enum operation operation, struct stint_limiter **limiter) {
-    struct stint_options options = shared_options(1000);
+    struct stint_options options = table_options();
     if (operation == APPLY || operation == CLOSE)
         EXPECT(stint_open(&options, limiter) == 0);
 }
 
 static int operate(enum operation operation, struct stint_limiter **limiter) {
-    struct stint_options options = shared_options(operation <= OPEN ? 1000 : 0),
-                         same = STINT_OPTIONS_INIT;
+    struct stint_options options = operation <= OPEN ? table_options() : shared_options(0);
+    struct stint_options same = STINT_OPTIONS_INIT;
     same.clock = test_clock;
     switch (operation) {
     case APPLY:
@@ -332,7 +339,558 @@ TEST(test_each_call_fails) {
     munmap(told, sizeof *told);
 }
 
+/* ---- Each system call is where a process stops, or dies --------------------------------------- */
+
+static const struct stint_policy *added_policy(void) {
+    static struct stint_policy policy;
+    policy = make_policy("added", 5, HOUR, 0, 0);
+    return &policy;
+}
+
+/* Sets up, gets the signal after one of its calls, and if it goes on, comes to a good end. */
+static void signalled_child(enum operation operation, bool beside) {
+    struct stint_limiter *limiter = NULL;
+    operation_prepare(operation, &limiter);
+    EXPECT(trap_calls());
+    watched = true;
+    const int result = operate(operation, &limiter);
+    watched = false;
+    EXPECT(result == (operation == RESIZE && beside ? -EBUSY : 0) ||
+           (operation == RESIZE && result == -EBUSY)); /* the other one has the table open */
+    if (limiter != NULL && operation != CREATE)
+        EXPECT(table_right(limiter));
+    stint_close(limiter);
+    _exit(GOOD);
+}
+
+/* Who comes meanwhile. */
+static void other_child(enum operation operation) {
+    struct stint_options options = table_options();
+    struct stint_limiter *limiter = NULL;
+    EXPECT(stint_open(&options, &limiter) == 0);
+    if (operation != CREATE)
+        EXPECT(table_right(limiter));
+    EXPECT(policy_added(limiter, added_policy()) >= 0);
+    stint_close(limiter);
+    _exit(GOOD);
+}
+
+static pid_t fork_other(enum operation operation) {
+    pid_t child = forked();
+    if (child == 0) {
+        (void)alarm(60);
+        other_child(operation);
+    }
+    return child;
+}
+
+/* Whether it ends within some ms. */
+static bool ended(pid_t child, unsigned ms) {
+    siginfo_t about = {0};
+    for (; ms > 0; ms--) {
+        if (waitid(P_PID, (id_t)child, &about, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            about.si_pid == child)
+            return true;
+        usleep(1000);
+    }
+    return false;
+}
+
+/* `limiter`: this process has the table open, and decides while the other one is stopped. */
+static void check_signal(enum operation operation, unsigned at, int signal,
+                         struct stint_limiter *limiter, unsigned *waited) {
+    fault = (struct fault){.at = at, .signal = signal};
+    told->calls = 0;
+    pid_t child = forked();
+    if (child == 0)
+        signalled_child(operation, limiter != NULL);
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    if (WIFEXITED(status)) { /* it did not come so far */
+        assert_int_equal(WEXITSTATUS(status), GOOD);
+        return;
+    }
+    assert_int_equal(WIFSTOPPED(status) ? WSTOPSIG(status) : WTERMSIG(status), signal);
+    if (limiter != NULL)
+        assert_true(stint_take(limiter, 0, 1, 1, STINT_NOW, NULL));
+    pid_t other = fork_other(operation);
+    if (signal == SIGSTOP) {
+        *waited += !ended(other, 10);
+        assert_int_equal(kill(child, SIGCONT), 0);
+        assert_good(child);
+    }
+    assert_good(other);
+}
+
+/* Others go on without the one who is stopped or was killed, or when he goes on. */
+TEST(test_each_call_stops) {
+    unsigned waited = 0;
+    if (emulated("seccomp"))
+        skip();
+    told = shared_memory(sizeof *told);
+    for (int operation = CREATE; operation < OPERATIONS; operation++) {
+        struct stint_limiter *limiter = NULL;
+        struct stint_options options = table_options();
+        if (operation != CREATE)
+            make_table();
+        run_fault((enum operation)operation, (struct fault){0});
+        const unsigned calls = told->calls;
+        for (unsigned at = 1; at <= calls; at++) {
+            for (int i = 0; i < 2; i++) {
+                check_signal((enum operation)operation, at, i == 0 ? SIGSTOP : SIGKILL, NULL,
+                             &waited);
+                if (operation == CREATE)
+                    assert_int_equal(unlink(path), 0);
+                if (operation == RESIZE && entries() == 2) /* takes away what the dead has left */
+                    assert_int_equal(operate(RESIZE, &limiter), 0);
+                assert_int_equal(entries(), operation != CREATE);
+            }
+            if (operation == CREATE)
+                continue;
+            limiter = open_with(&options);
+            check_signal((enum operation)operation, at, SIGSTOP, limiter, &waited);
+            assert_true(table_right(limiter));
+            stint_close(limiter);
+            limiter = NULL;
+        }
+        if (operation != CREATE)
+            assert_int_equal(unlink(path), 0);
+    }
+    assert_true(waited > 0); /* for who resizes */
+    munmap(told, sizeof *told);
+}
+
 #endif
+
+/* ---- File systems ---------------------------------------------------------------------------- */
+
+/* A file with all the bytes of another that are not zero, and holes. */
+static void copy_with_holes(const char *from, const char *to) {
+    static char block[4096], zeros[4096];
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT, 0600);
+    off_t at = 0;
+    EXPECT(in >= 0 && out >= 0);
+    for (; read(in, block, sizeof block) > 0; at += (off_t)sizeof block)
+        if (memcmp(block, zeros, sizeof block) != 0)
+            EXPECT(pwrite(out, block, sizeof block, at) == (ssize_t)sizeof block);
+    EXPECT(ftruncate(out, lseek(in, 0, SEEK_END)) == 0);
+    close(in);
+    close(out);
+}
+
+/* Takes all that is left. */
+static void fill(const char *name) {
+    static const char block[4096];
+    int filler = open(name, O_WRONLY | O_CREAT, 0600);
+    EXPECT(filler >= 0);
+    while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
+        ;
+    EXPECT(errno == ENOSPC);
+    close(filler);
+}
+
+/* Whatever is done with a table needs no room but for another table, or for holes. */
+static int use_full_file_system(void) {
+    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32];
+    struct stint_options options, same = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter = NULL;
+    struct stat before, about;
+
+    snprintf(filler, sizeof filler, "%s/filler", directory);
+    snprintf(sparse, sizeof sparse, "%s/sparse", directory);
+    if (!small_file_system_mount("size=1536k,mode=700"))
+        return NO_MOUNT;
+    make_table();
+    copy_with_holes(path, sparse);
+    fill(filler);
+    options = table_options();
+    same.clock = test_clock;
+    EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
+    for (unsigned i = 0; i < 10; i++)
+        EXPECT(stint_policies_apply(limiter,
+                                    i % 2 == 0 ? "9/minute name=s overrides" : "9/hour name=s",
+                                    STINT_PRUNE, NULL, NULL, NULL) == 0);
+    EXPECT(stint_policies_apply(limiter, "9/minute name=s overrides\n100000/day name=p", 0, NULL,
+                                NULL, NULL) == 0);
+    const uint32_t id = (uint32_t)policy_found(limiter, "s");
+    for (uint64_t n = 0; n < 4000; n++) {
+        (void)stint_take(limiter, id, number_key(limiter, n), 1, STINT_NOW, NULL);
+        (void)stint_label(limiter, number_key(limiter, n), "name", 4);
+        if (n < 100)
+            EXPECT(stint_override(limiter, id, number_key(limiter, n), 0, test_time + HOUR) == 0);
+    }
+    EXPECT(!stint_take(limiter, id, number_key(limiter, 7), 1, STINT_NOW, NULL));
+    stint_close(limiter);
+
+    EXPECT(stat(path, &before) == 0 && stint_resize(path, &same) == -ENOSPC);
+    EXPECT(strstr(stint_reason(), path) != NULL && entries() == 3);
+    EXPECT(stat(path, &about) == 0 && about.st_ino == before.st_ino);
+    options = shared_options(0);
+    EXPECT(stint_attach(&options, &limiter) == 0);
+    EXPECT(!stint_take(limiter, id, number_key(limiter, 7), 1, STINT_NOW, NULL));
+    stint_close(limiter);
+    options.path = sparse;
+    EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
+    EXPECT(strstr(stint_reason(), sparse) != NULL);
+    EXPECT(unlink(filler) == 0);
+    EXPECT(stint_attach(&options, &limiter) == 0 && table_right(limiter));
+    stint_close(limiter);
+    EXPECT(stint_resize(path, &same) == 0 && stint_resize(sparse, &same) == 0);
+    return 0;
+}
+
+TEST(test_full_file_system) {
+    small_file_system_test(use_full_file_system);
+}
+
+/* What may only be read is refused with this error, but to readers. */
+static void check_readable(int error) {
+    struct stint_options options = shared_options(0), same = STINT_OPTIONS_INIT;
+    struct stint_limiter *limiter = NULL;
+    EXPECT(stint_attach(&options, &limiter) == -error && strstr(stint_reason(), path) != NULL);
+    options = table_options();
+    EXPECT(stint_open(&options, &limiter) == -error && strstr(stint_reason(), path) != NULL);
+    EXPECT(stint_resize(path, &same) == -error && strstr(stint_reason(), path) != NULL);
+    options = shared_options(0);
+    options.flags = STINT_READ_ONLY;
+    EXPECT(limiter == NULL && stint_attach(&options, &limiter) == 0 && table_right(limiter));
+    stint_close(limiter);
+}
+
+/* No file can be made here. */
+static void check_no_new_file(int error) {
+    char other[PATH_MAX + 32];
+    struct stint_options options = table_options();
+    struct stint_limiter *limiter = NULL;
+    snprintf(other, sizeof other, "%s/other", directory);
+    options.path = other;
+    EXPECT(stint_open(&options, &limiter) == -error && limiter == NULL);
+    EXPECT(strstr(stint_reason(), other) != NULL && entries() == 1);
+}
+
+static int use_read_only_file_system(void) {
+    if (!small_file_system_mount("size=1m,mode=700"))
+        return NO_MOUNT;
+    make_table();
+    if (mount(NULL, directory, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0)
+        return NO_MOUNT;
+    check_readable(EROFS);
+    check_no_new_file(EROFS);
+    return 0;
+}
+
+TEST(test_read_only_file_system) {
+    small_file_system_test(use_read_only_file_system);
+}
+
+/* A file without the right to write to it, then a directory. */
+TEST(test_no_rights) {
+    make_table();
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(chmod(path, i == 0 ? 0444 : 0666), 0);
+        assert_int_equal(chmod(directory, 0555), 0);
+        pid_t child = forked();
+        if (child == 0) {
+            struct stint_options options = table_options(), same = STINT_OPTIONS_INIT;
+            struct stint_limiter *limiter = NULL;
+            EXPECT(geteuid() != 0 || setuid(65534) == 0);
+            check_no_new_file(EACCES);
+            if (i == 0) {
+                check_readable(EACCES);
+                _exit(GOOD);
+            }
+            EXPECT(stint_resize(path, &same) == -EACCES && entries() == 1);
+            EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
+            EXPECT(apply_texts(limiter) == 0);
+            stint_close(limiter);
+            _exit(GOOD);
+        }
+        assert_good(child);
+    }
+    assert_int_equal(chmod(directory, 0700), 0);
+}
+
+/* ---- Clocks that differ ---------------------------------------------------------------------- */
+
+static uint64_t behind_by; /* ns */
+
+static uint64_t clock_behind(void) {
+    return test_time - behind_by;
+}
+
+/* What one key was granted in the last windows that were told. */
+enum { WINDOWS = 64, CLOCK_KEYS = 12 };
+
+static struct granted {
+    uint64_t window;
+    uint32_t tokens;
+} granted[CLOCK_KEYS][WINDOWS];
+
+static struct granted *granted_in(unsigned key, uint64_t window) {
+    struct granted *found = &granted[key][window / (10 * SECOND) % WINDOWS];
+    if (found->window != window)
+        *found = (struct granted){.window = window};
+    return found;
+}
+
+/* Two processes decide on the same keys, of which the table has room for most. In no window that
+ * they tell do they grant more than the limit, if `within`. Returns the steps of the clock that were
+ * counted. */
+static uint64_t run_clocks(const char *text, uint64_t behind, struct random *random) {
+    struct stint_limiter *limiters[2];
+    struct stint_options options = fixture_options(4, STINT_FULL_REFUSE);
+    struct stint_policy policy = STINT_POLICY_INIT;
+    const size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    uint64_t steps = 0;
+
+    test_time = T0 + DAY;
+    behind_by = behind;
+    memset(granted, 0, sizeof granted);
+    for (unsigned i = 0; i < 2; i++) {
+        options.clock = i == 0 ? test_clock : clock_behind;
+        assert_int_equal(stint_open_in(&options, memory, size, &limiters[i]), 0);
+    }
+    assert_int_equal(stint_policy_parse(text, &policy, NULL), 0);
+    const uint32_t id = add_made(limiters[0], &policy);
+    for (unsigned n = 0; n < 6000; n++) {
+        const unsigned key = (unsigned)random_below(random, CLOCK_KEYS);
+        struct stint_limiter *limiter = limiters[random_below(random, 2)];
+        struct stint_verdict verdict;
+        if (n == 3000 && behind > MINUTE) { /* both are right again, and all is forgotten */
+            steps = get_stats(limiter).clock_steps;
+            behind_by = 0;
+            test_time += 4 * HOUR;
+        }
+        test_time += random_below(random, 4) == 0 ? random_below(random, SECOND) : 0;
+        if (!stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, &verdict))
+            continue;
+        struct granted *in = granted_in(key, verdict.window);
+        in->tokens += verdict.granted;
+        if (behind_by <= MINUTE)
+            assert_in_range(in->tokens, 1, policy.limit);
+    }
+    stint_close(limiters[1]);
+    stint_close(limiters[0]);
+    munmap(memory, size);
+    return steps;
+}
+
+TEST(test_clocks_differ) {
+    static const char *const texts[] = {"3/10s", "5/minute", "5/hour", "4/minute start=per-key",
+                                        "4/minute start=first"};
+    static const uint64_t apart[] = {0, 1, 10 * MS, SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, HOUR};
+    struct random random = {test_seed()};
+    for (size_t p = 0; p < sizeof texts / sizeof texts[0]; p++)
+        for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++) {
+            const uint64_t steps = run_clocks(texts[p], apart[i], &random);
+            assert_true(steps == 0 || apart[i] > MINUTE);
+            if (apart[i] ==
+                HOUR) /* each window of one is over, or beyond the clock, to the other */
+                assert_true(steps > 0);
+        }
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+enum { FORK_POLICIES = 8, FORK_KEYS = 3, FORK_LIMIT = 60 };
+
+static const char *const forked_texts =
+    "60/day name=0\n60/day name=1 start=per-key\n60/day name=2 start=first\n"
+    "60/day name=3 smooth\n60/day name=4 stripes=4\n60/day name=5 reserve=9\n"
+    "60/day name=6 in-flight\n60/day name=7 overrides\n";
+
+/* Counts grants of all processes, of each policy and key. */
+typedef uint32_t fork_ledger[FORK_POLICIES][FORK_KEYS];
+
+/* Takes `most` tokens of each, or what there is. */
+static void take_most(struct stint_limiter *limiter, fork_ledger *ledger, unsigned most) {
+    for (unsigned n = 0; n < most; n++)
+        for (uint32_t p = 0; p < FORK_POLICIES; p++)
+            for (uint64_t key = 0; key < FORK_KEYS; key++)
+                if (stint_take(limiter, p, number_key(limiter, key), 1, STINT_NOW, NULL))
+                    __atomic_fetch_add(&(*ledger)[p][key], 1, __ATOMIC_SEQ_CST);
+}
+
+/* A limiter is forked, and forked again, when nothing was done with it, in use, or used up; and the
+ * three are closed in each order, whatever the others are at. What is granted is the limit. */
+TEST(test_forks) {
+    fork_ledger *ledger = shared_memory(sizeof *ledger);
+    for (unsigned given = 0; given < 2; given++)
+        for (unsigned before = 0; before <= 70; before += 35)
+            for (unsigned first = 0; first < 3; first++) {
+                struct stint_options options = table_options();
+                struct stint_limiter *limiter = NULL;
+                if (given != 0)
+                    options.path = NULL;
+                const size_t size = stint_memory_size(&options);
+                void *memory = shared_memory(size);
+                memset(ledger, 0, sizeof *ledger);
+                assert_int_equal(given != 0 ? stint_open_in(&options, memory, size, &limiter)
+                                            : stint_open(&options, &limiter),
+                                 0);
+                assert_int_equal(stint_policies_apply(limiter, forked_texts, 0, NULL, NULL, NULL),
+                                 0);
+                take_most(limiter, ledger, before);
+                pid_t child = forked(), grandchild = -1;
+                unsigned who = 0;
+                if (child == 0) {
+                    grandchild = fork();
+                    who = grandchild == 0 ? 2 : 1;
+                }
+                take_most(limiter, ledger, who == first ? 3 : 70);
+                stint_close(limiter);
+                if (who == 2)
+                    _exit(GOOD);
+                int status;
+                if (who == 1)
+                    _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? GOOD
+                                                                                       : BAD);
+                assert_good(child);
+                for (uint32_t p = 0; p < FORK_POLICIES; p++)
+                    for (unsigned key = 0; key < FORK_KEYS; key++)
+                        assert_int_equal((*ledger)[p][key], FORK_LIMIT);
+                munmap(memory, size);
+                if (given == 0)
+                    assert_int_equal(unlink(path), 0);
+            }
+    munmap(ledger, sizeof *ledger);
+}
+
+static struct stint_limiter *busy;
+static uint32_t busy_done;
+
+static void *be_busy(void *ignored) {
+    for (uint64_t n = 0; !__atomic_load_n(&busy_done, __ATOMIC_SEQ_CST); n++) {
+        struct stint_verdict verdict;
+        const stint_key key = number_key(busy, n % 50);
+        if (stint_take(busy, n % FORK_POLICIES, key, 1, STINT_NOW, &verdict) && n % 3 == 0)
+            stint_refund(busy, n % FORK_POLICIES, key, 1, verdict.window);
+    }
+    return ignored;
+}
+
+/* The children of a process whose threads are in the middle of decisions go on without these
+ * threads: to the limit in a table of their own, and at most to it in the one of all. */
+TEST(test_forks_beside_threads) {
+    for (unsigned shared = 0; shared < 2; shared++) {
+        struct stint_options options = table_options();
+        pthread_t threads[3];
+        if (shared == 0)
+            options.path = NULL;
+        busy = open_with(&options);
+        busy_done = 0;
+        assert_int_equal(stint_policies_apply(busy, forked_texts, 0, NULL, NULL, NULL), 0);
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, be_busy, NULL), 0);
+        for (unsigned n = 0; n < 30; n++) {
+            pid_t child = forked();
+            if (child == 0) {
+                (void)alarm(60);
+                for (uint32_t p = 0; p < FORK_POLICIES; p++)
+                    for (uint64_t key = 0; key < 50; key++) {
+                        const stint_key asked = number_key(busy, key);
+                        const uint32_t used = used_of(busy, p, asked);
+                        uint32_t taken = 0;
+                        while (stint_take(busy, p, asked, 1, STINT_NOW, NULL))
+                            taken++;
+                        EXPECT(taken <= FORK_LIMIT);
+                        EXPECT(shared != 0 || used + taken == FORK_LIMIT);
+                    }
+                EXPECT(policy_found(busy, "7") == 7);
+                stint_close(busy);
+                _exit(GOOD);
+            }
+            assert_good(child);
+            if (shared != 0) /* room again */
+                for (uint32_t p = 0; p < FORK_POLICIES; p++)
+                    for (uint64_t key = 0; key < 50; key++)
+                        stint_reset(busy, p, number_key(busy, key));
+        }
+        __atomic_store_n(&busy_done, 1, __ATOMIC_SEQ_CST);
+        for (size_t i = 0; i < 3; i++)
+            pthread_join(threads[i], NULL);
+        stint_close(busy);
+    }
+}
+
+/* ---- A library that is unloaded -------------------------------------------------------------- */
+
+static struct unloaded {
+    int (*open)(const struct stint_options *options, struct stint_limiter **limiter);
+    int (*add)(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id);
+    bool (*take)(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
+                 uint64_t now, struct stint_verdict *verdict);
+    void (*close)(struct stint_limiter *limiter);
+    struct stint_limiter *limiter;
+    pthread_barrier_t barrier;
+} library;
+
+static void *decide_by_library(void *ignored) {
+    for (uint64_t key = 0; key < 100; key++)
+        EXPECT(library.take(library.limiter, 0, key, 1, STINT_NOW, NULL));
+    pthread_barrier_wait(&library.barrier);
+    pthread_barrier_wait(
+        &library.barrier); /* the library is gone; what it had of the thread, too */
+    return ignored;
+}
+
+/* Loads the library, lets threads decide by it, and unloads it while they live. */
+static void use_library(const char *name, size_t count) {
+    pthread_t threads[70];
+    struct stint_options options = STINT_OPTIONS_INIT;
+    const struct stint_policy policy = make_policy("p", STINT_LIMIT_MAX, DAY, 0, 0);
+    uint32_t id;
+    void *loaded = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (loaded == NULL)
+        print_error("%s\n", dlerror());
+    EXPECT(loaded != NULL);
+    *(void **)&library.open = dlsym(loaded, "stint_open");
+    *(void **)&library.add = dlsym(loaded, "stint_policy_add");
+    *(void **)&library.take = dlsym(loaded, "stint_take");
+    *(void **)&library.close = dlsym(loaded, "stint_close");
+    EXPECT(library.open != NULL && library.add != NULL && library.take != NULL &&
+           library.close != NULL);
+    options.max_keys = 1000;
+    options.path = path;
+    EXPECT(library.open(&options, &library.limiter) == 0);
+    EXPECT(library.add(library.limiter, &policy, &id) == 0 && id == 0);
+    EXPECT(pthread_barrier_init(&library.barrier, NULL, (unsigned)count + 1) == 0);
+    for (size_t i = 0; i < count; i++)
+        EXPECT(pthread_create(&threads[i], NULL, decide_by_library, NULL) == 0);
+    pthread_barrier_wait(&library.barrier);
+    library.close(library.limiter);
+    EXPECT(dlclose(loaded) == 0);
+#ifdef __GLIBC__ /* musl keeps what it has loaded */
+    EXPECT(dlopen(name, RTLD_NOW | RTLD_NOLOAD) == NULL);
+#endif
+    pid_t child = fork(); /* which calls no handler of the library either */
+    if (child == 0)
+        _exit(GOOD);
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    pthread_barrier_wait(&library.barrier);
+    for (size_t i = 0; i < count; i++)
+        EXPECT(pthread_join(threads[i], NULL) == 0);
+    pthread_barrier_destroy(&library.barrier);
+}
+
+/* As often as one likes: no key of the threads (PTHREAD_KEYS_MAX) is left behind. */
+TEST(test_unloaded) {
+    const char *name = getenv("STINT_TEST_LIBRARY");
+    if (name == NULL)
+        skip();
+    pid_t child = forked();
+    if (child == 0) {
+        pthread_key_t before, after;
+        EXPECT(pthread_key_create(&before, NULL) == 0 && pthread_key_delete(before) == 0);
+        for (unsigned n = 0; n < 40; n++)
+            use_library(name, n == 20 ? 70 : 1);
+        EXPECT(pthread_key_create(&after, NULL) == 0 && after == before);
+        _exit(unlink(path) == 0 ? GOOD : BAD);
+    }
+    assert_good(child);
+}
 
 static int set_up(void **state) {
     test_time = T0;
@@ -344,7 +902,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #if defined(__x86_64__)
         IN_DIRECTORY(test_each_call_fails),
+        IN_DIRECTORY(test_each_call_stops),
 #endif
+        IN_DIRECTORY(test_full_file_system),
+        IN_DIRECTORY(test_read_only_file_system),
+        IN_DIRECTORY(test_no_rights),
+        cmocka_unit_test(test_clocks_differ),
+        IN_DIRECTORY(test_forks),
+        IN_DIRECTORY(test_forks_beside_threads),
+        IN_DIRECTORY(test_unloaded),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }
