@@ -98,7 +98,25 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
 
     /* Each round that does not return saw another thread's write. */
     for (;;) {
-        if (stint_find_committed(table, key, decision.tag, &snapshot)) {
+        bool committed = stint_find_committed(table, key, decision.tag, &snapshot);
+        enum found found = committed ? FOUND : stint_slot_find(&decision, &snapshot);
+        if (found == FULL) { /* unless it has got the last slot meanwhile: full.c, found_again */
+            atomic_fence_acquire(); /* M9 */
+            if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
+                NULL)
+                return NO_ROOM;
+            continue;
+        }
+        if (found == FOUND && !committed) {
+            snapshot.state = atomic_load_acquire(&snapshot.slot->state); /* M6 */
+            /* Tag, state, tag again (M1). */
+            if (atomic_load_acquire(&snapshot.slot->tag) != decision.tag)
+                continue;
+            /* Just now. Or the table has lost a page, and the slot is where the other search does
+             * not look: then it would never find it. */
+            committed = !state_pending(snapshot.state);
+        }
+        if (committed) {
             *state = wished(limiter, policy_id, wish, snapshot.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
@@ -109,19 +127,7 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
                 return WRITTEN;
             continue;
         }
-        enum found found = stint_slot_find(&decision, &snapshot);
-        if (found == FULL) { /* unless it has got the last slot meanwhile: full.c, found_again */
-            atomic_fence_acquire(); /* M9 */
-            if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
-                NULL)
-                return NO_ROOM;
-            continue;
-        }
-        if (found == FOUND) {
-            snapshot.state = atomic_load_acquire(&snapshot.slot->state); /* M6 */
-            if (!state_pending(snapshot.state))
-                continue;
-        } else {
+        if (found == ABSENT) {
             filter_add(table, key, snapshot.position / LINE_SLOTS);
             if (!stint_claim_free(&decision, &snapshot))
                 continue;
