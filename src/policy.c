@@ -306,6 +306,19 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
     atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
 }
 
+/* Whether a companion is there, and is this living policy's or about to be: else companion_mend
+ * would end it, and its id would become another policy's. */
+static bool companion_leads(const struct stint_limiter *limiter, uint32_t companion, uint32_t id) {
+    /* M12: as in companion_whole. */
+    const uint32_t of =
+        (uint32_t)atomic_load_relaxed_32(&limiter->records[companion].companion) - 1;
+
+    return policy_traits(&limiter->policies[companion]) != 0 &&
+           (stint_limiter_policy_now(limiter, of) == id ||
+            (of < limiter->max_policies &&
+             (uint32_t)atomic_load_relaxed_32(&limiter->records[of].alias) == id + 1)); /* M12 */
+}
+
 /* Whether what a table says of companions is what is written here. */
 static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
@@ -318,7 +331,8 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
         if (other == UINT32_MAX)
             return (policy_traits(policy) & STINT_OVERRIDES) == 0;
         return policy_gone(policy) || /* its companion's id may be another's by now */
-               (other < count && is_companion(limiter, other));
+               (other < count && is_companion(limiter, other) &&
+                companion_leads(limiter, other, id));
     }
     return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
            policy->length == COMPANION_TICKS && policy->start == 0 &&
