@@ -260,6 +260,42 @@ TEST(test_each_call_of_resize_refused) {
     system_reset();
 }
 
+/* Likewise of stint_policies_apply, which then changes nothing. */
+TEST(test_each_call_of_apply_refused) {
+    static const char *const texts[] = {"1/minute name=a",
+                                        "2/hour name=b overrides\n3/hour name=c"};
+    struct stint_options options = options_of(10, 0);
+    struct stint_limiter *limiter = NULL;
+    uint64_t calls[CALLS] = {0};
+
+    system_reset();
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    for (unsigned i = 0; i < 3; i++) { /* the second one is that of `calls` */
+        memset(system_calls.calls, 0, sizeof system_calls.calls);
+        assert_int_equal(stint_policies_apply(limiter, texts[i % 2], STINT_PRUNE, NULL, NULL, NULL),
+                         0);
+        if (i == 1)
+            memcpy(calls, system_calls.calls, sizeof calls);
+    }
+    const int64_t allocated = system_calls.allocated;
+    assert_true(calls[MALLOC] >= 2 && calls[CALLOC] >= 2 && calls[MMAP] == 0);
+    for (unsigned call = MALLOC; call <= REALLOC; call++)
+        for (uint64_t n = 0; n < calls[call]; n++) {
+            memset(system_calls.calls, 0, sizeof system_calls.calls);
+            system_calls.refused[call] = UINT64_C(1) << n;
+            system_calls.error = ENOMEM;
+            assert_int_equal(stint_policies_apply(limiter, texts[1], STINT_PRUNE, NULL, NULL, NULL),
+                             -ENOMEM);
+            assert_non_null(strstr(stint_reason(), "no memory"));
+            system_calls.refused[call] = 0;
+            assert_int_equal(system_calls.allocated, allocated);
+            assert_true(policy_found(limiter, "a") >= 0 && policy_found(limiter, "b") < 0);
+        }
+    assert_int_equal(stint_policies_apply(limiter, texts[1], STINT_PRUNE, NULL, NULL, NULL), 0);
+    stint_close(limiter);
+    system_reset();
+}
+
 /* Huge pages are advice: without them all is right. */
 TEST(test_no_huge_pages) {
     system_reset();
@@ -475,6 +511,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_call_refused),
         cmocka_unit_test(test_each_call_of_resize_refused),
+        cmocka_unit_test(test_each_call_of_apply_refused),
         cmocka_unit_test(test_parts_of_the_mapping),
         cmocka_unit_test(test_no_huge_pages),
         cmocka_unit_test(test_prefault_refused),
