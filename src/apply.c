@@ -222,7 +222,7 @@ static int removals_plan(const struct stint_limiter *limiter, struct changes *ch
             continue;
         struct change *change = &changes->all[changes->count++];
         *change = (struct change){.kind = STINT_POLICY_REMOVED, .id = id};
-        memcpy(change->name, limiter->records[id].name, sizeof(change->name));
+        memcpy(change->name, limiter->records[id].name, sizeof(change->name) - 1);
         was_read(limiter, change, id);
     }
     free(named);

@@ -177,7 +177,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .ban_after = ban & STINT_BAN_AFTER_MAX,
         .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
     };
-    memcpy(read.name, record->name, sizeof(read.name));
+    memcpy(read.name, record->name, sizeof(read.name) - 1); /* it ends, whatever is there */
     return read;
 }
 
@@ -537,7 +537,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
-    if (policy->largest > LARGEST_MAX || record->name[0] == '\0' || policy->length < 1 ||
+    if (policy->largest > LARGEST_MAX || record->name[0] == '\0' ||
+        memchr(record->name, '\0', sizeof(record->name)) == NULL || policy->length < 1 ||
         policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
         policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
         policy->start < INT64_MIN / (int64_t)STINT_TICK_NS ||

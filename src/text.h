@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <stint.h>
+
 struct text {
     char *buffer; /* [buffer, buffer+size); NULL only if size is 0 */
     size_t size;
@@ -24,14 +26,18 @@ static inline void add_text(struct text *text, const char *piece) {
         add_letter(text, *piece);
 }
 
-/* In quotes, with \" and \\ for what would end or escape. For printable ASCII, as names are, this
- * is a structured-field string (RFC 9651), and a label value of OpenMetrics too. */
-static inline void add_quoted(struct text *text, const char *piece) {
+/* A name in quotes, with \" and \\ for what would end or escape. Names are printable ASCII: so this
+ * is a structured-field string (RFC 9651), and a label value of OpenMetrics too. It is that even if
+ * somebody writes over the table meanwhile. */
+static inline void add_quoted(struct text *text, const char *name) {
     add_letter(text, '"');
-    for (; *piece != '\0'; piece++) {
-        if (*piece == '"' || *piece == '\\')
+    for (size_t i = 0; i < STINT_NAME_SIZE - 1; i++) {
+        const char there = name[i], letter = there < ' ' || there > '~' ? '?' : there;
+        if (there == '\0')
+            break;
+        if (letter == '"' || letter == '\\')
             add_letter(text, '\\');
-        add_letter(text, *piece);
+        add_letter(text, letter);
     }
     add_letter(text, '"');
 }
