@@ -176,7 +176,8 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
         if (LIKELY(part.end == whole->end))
             continue;
         move_on(whole, &part, now);
-        return sum_used(whole, now, lost); /* each round has a later `now` */
+        used = *lost = 0;
+        i = UINT32_MAX; /* from stripe 0 again: each round has a later `now` */
     }
     return used;
 }
