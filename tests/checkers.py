@@ -2,27 +2,33 @@
 # SPDX-License-Identifier: MIT
 """Static checkers on the library, and valgrind on tests of it: no findings but those argued below.
 
-    checkers.py BUILD cppcheck | tidy | memcheck [TEST...]
+    checkers.py BUILD cppcheck | analyzer | tidy [SOURCE...] | memcheck [TEST...] | abi COMMIT
 
-.clang-tidy has the list of checks. 77, which is to skip, without the tool."""
+`analyzer` is gcc's. .clang-tidy has the list of clang-tidy's checks. `abi`: whether what was built with
+a commit runs with this library, if both have one soname. 77, which is to skip, without the tool."""
 import concurrent.futures
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", "-DBUILD_VERSION=2000", "-DSTINT_HAVE_STRERRORDESC",
            f"-I{SOURCE}/include", f"-I{SOURCE}/src"]
 FAILS = "what failed has given the reason, and that is never 0: stint_failed is in another file"
+PLACE = "place_find finds one: the first of a set counts less than UINT64_MAX"
 # (file, check, in the line): why it is none.
 ARGUED = {
     ("memory.c", "leakReturnValNotUsed", "MAP_SHARED | MAP_FIXED"): "it is mapped over `base`",
     ("settle.c", "uninitvar", "sight.count"): "slot_look fills it unless the slot is stale or pending",
     ("open.c", "clang-analyzer-core.NullDereference", "limiter"): FAILS,
     ("apply.c", "clang-analyzer-core.NullDereference", "change"): FAILS,
+    ("apply.c", "-Wanalyzer-null-dereference", "*change ="): FAILS,
+    ("labels.c", "-Wanalyzer-use-of-uninitialized-value", "seen["): PLACE,
+    ("labels.c", "-Wanalyzer-null-dereference", "place"): PLACE,
 }
 # Tests whose time is no help under valgrind: what they do is done by others, too.
 MEMCHECK = ["test-notation", "test-address", "test-runs", "test-headers", "test-metrics",
@@ -65,9 +71,35 @@ def cppcheck(_build, _names):
     return list(findings(text))
 
 
-def tidy(_build, _names):
-    texts = each(lambda path: run("clang-tidy", "--quiet", str(path), "--", *OPTIONS)[0], sources())
+def tidy(_build, names):
+    texts = each(lambda path: run("clang-tidy", "--quiet", str(path), "--", *OPTIONS)[0],
+                 names or sources())
     return list(findings("\n".join(texts)))
+
+
+def analyzer(_build, _names):
+    texts = each(lambda path: run("gcc", "-O2", "-fanalyzer", "-fdiagnostics-plain-output", *OPTIONS, "-c",
+                                  str(path), "-o", os.devnull)[0], sources())
+    return list(findings(re.sub(r" \[CWE-\d+\] (?=\[)", " ", "\n".join(texts))))
+
+
+def abi(_build, names):
+    """Exit bits of abidiff: 1 and 2 it failed, 4 the interface differs, 8 what ran does so no more."""
+    [commit] = names
+    libraries = []
+    with tempfile.TemporaryDirectory() as directory:
+        for tree, get in (("old", f"mkdir old && git -C {SOURCE} archive {commit} | tar x -C old"),
+                          ("new", f"ln -s {SOURCE} new")):
+            text, status = run("bash", "-ec", f"cd {directory} && {get} && meson setup b-{tree} {tree} "
+                               f"-Dbuildtype=debug && cd b-{tree} && ninja -t targets all | "
+                               "grep -o '^src/libstint[.]so[.0-9]*[0-9]:' | tr -d : | xargs ninja")
+            libraries += sorted(Path(directory, f"b-{tree}", "src").glob("libstint.so.*.*.*[0-9]"))
+            if status != 0 or not libraries:
+                return [text[-3000:]]
+        text, status = run("abidiff", *map(str, libraries))
+    print(text)
+    old, new = (library.name.rsplit(".", 1)[0] for library in libraries) # the soname
+    return [f"{old}: what was built with it does not run"] if status & 3 or (status & 8 and old == new) else []
 
 
 def memcheck(build, names):
@@ -79,8 +111,8 @@ def memcheck(build, names):
     return sum(each(check, names or MEMCHECK), [])
 
 
-TOOLS = {"cppcheck": ("cppcheck", cppcheck), "tidy": ("clang-tidy", tidy),
-         "memcheck": ("valgrind", memcheck)}
+TOOLS = {"cppcheck": ("cppcheck", cppcheck), "analyzer": ("gcc", analyzer), "tidy": ("clang-tidy", tidy),
+         "memcheck": ("valgrind", memcheck), "abi": ("abidiff", abi)}
 
 
 def main(build, name, *names):
