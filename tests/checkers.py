@@ -99,7 +99,8 @@ def abi(_build, names):
         text, status = run("abidiff", *map(str, libraries))
     print(text)
     old, new = (library.name.rsplit(".", 1)[0] for library in libraries) # the soname
-    return [f"{old}: what was built with it does not run"] if status & 3 or (status & 8 and old == new) else []
+    bad = status & 3 or (status & 8 and old == new)
+    return [f"{old}: what was built with it does not run"] if bad else []
 
 
 def memcheck(build, names):

@@ -347,6 +347,13 @@ class Symbols(Case):
         self.assertEqual(exported, [f"{name}@@{version}" for name in public_functions()])
         self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
 
+    def test_attacks_make_every_call_on_a_limiter(self):
+        attacks = (SOURCE / "tests" / "attacks.c").read_text()
+        takers = re.findall(r"^STINT_API\b[^;(]*?(\w+)\([^;]*?struct stint_limiter \*", header(),
+                            re.MULTILINE)
+        self.assertGreater(len(takers), 25)
+        self.assertEqual([name for name in takers if name + "(" not in attacks], [])
+
     def test_static_library_takes_no_name_of_its_users(self):
         lines = call("nm", "-g", "--defined-only", BUILD / "src" / "libstint.a").splitlines()
         names = [line.split()[2] for line in lines if len(line.split()) == 3]
