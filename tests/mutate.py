@@ -13,12 +13,17 @@ and is no failure. STINT_TEST_SEED=N is the seed, too."""
 import argparse
 import collections
 import concurrent.futures
+import copy
 import fnmatch
 import json
+import math
 import os
 import queue
 import random
 import re
+import resource
+import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,14 +35,15 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 ARGUED = SOURCE / "tests" / "mutants" / "argued.txt"
 
-# Seconds that tests take in such a build, if more than one: the quickest come first.
-SECONDS = {"deaths": 12, "interleavings": 15, "instructions": 15, "shared": 12, "kills": 6, "time": 3,
-           "abuse": 2, "syscalls": 2, "twin": 1.2, "features-threads": 1.2}
 SUITES = {"unit", "api", "threads"}
-LEFT_OUT = {"metrics-parsed"}  # what it reads, metrics reads
+# Seconds of CPU of those that take more than one, and seldom find what the others do not.
+LONG = {"instructions": 36, "interleavings": 11, "deaths": 6, "kills": 6, "time": 4, "syscalls": 2,
+        "abuse": 2, "every-schedule": 2, "twin": 2, "shared": 1}
 # Fewer draws, and always the same, so that a failure comes from the mutant.
 ENVIRONMENT = {"STINT_TEST_DIVISOR": "20", "STINT_TEST_ROUNDS": "150", "STINT_TEST_SEED": "1"}
 SETUP = ["--buildtype=plain", "-Doptimization=1", "-Dbench=false", "-Dtool=disabled"]
+LIBRARY = "tests/libstint-testing.a.p/.._src_"
+OLD_TABLES = ["tests/table-0.1", "tests/table-0.1.txt"]
 
 SWAPS = [
     (r"(?<![<-])<(?![<=])", "<="), (r"<=(?!=)", "<"), (r"(?<![>-])>(?![>=])", ">="), (r"(?<!>)>=", ">"),
@@ -152,55 +158,155 @@ def stale(reasons):
             yield f"argued.txt: {file} has no `{before}` any more"
 
 
+class Test:
+    def __init__(self, name, command, environment):
+        self.name, self.command, self.environment = name, command, environment
+        self.cpu = self.wall = None
+
+
 class Tree:
-    """A copy of the sources with a build of its own."""
+    """A copy of the sources with a build of its own, in which all tests have one library: that with
+    guards and assertions. Mutants are compiled and linked without ninja, beside what is there."""
 
     def __init__(self, directory, pristine=None):
         self.directory, self.build = directory, directory / "build"
+        self.out = self.build / "mutant"
         if pristine is not None:
             shutil.copytree(pristine.directory, directory, symlinks=True)
-            self.tests, self.pristine = pristine.tests, pristine.pristine
+            for name in ("tests", "commands", "needs", "unity", "pristine"):
+                setattr(self, name, copy.copy(getattr(pristine, name)))
             return
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         for name in ("doc", "include", "src", "tests", "meson.build", "meson_options.txt"):
-            copy = shutil.copytree if (SOURCE / name).is_dir() else shutil.copy2
-            copy(SOURCE / name, directory / name)
+            if (SOURCE / name).is_dir():
+                shutil.copytree(SOURCE / name, directory / name, dirs_exist_ok=True)
+            else:
+                shutil.copy2(SOURCE / name, directory / name)
+        for path in (directory / "tests").rglob("meson.build"):
+            times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+            path.write_text(path.read_text().replace("stint_internal_dep", "stint_testing_dep"))
+            os.utime(path, ns=times)
         subprocess.run(["meson", "setup", *SETUP, self.build, directory], stdout=subprocess.DEVNULL,
                        check=True)
-        subprocess.run(["ninja", "-C", self.build, "-j", str(os.cpu_count())],
-                       stdout=subprocess.DEVNULL, check=True)
-        listed = json.loads(subprocess.check_output(["meson", "introspect", "--tests", self.build]))
-        self.tests = [
-            (test["name"], [part.replace(str(self.build), ".") for part in test["cmd"]],
-             {key: value.replace(str(self.build), ".") for key, value in test["env"].items()})
-            for test in listed
-            if any(suite.split(":")[-1] in SUITES for suite in test["suite"])
-            and test["name"] not in LEFT_OUT]
-        self.pristine = self.objects()
+        listed = [test for test in json.loads(self.said("meson", "introspect", "--tests", self.build))
+                  if any(suite.split(":")[-1] in SUITES for suite in test["suite"])
+                  and test["cmd"][0].startswith(str(self.build))]
+        inside = str(self.build) + "/"
+        programs = sorted({test["cmd"][0].replace(inside, "") for test in listed})
+        self.said("ninja", "-C", self.build, *programs,
+                   *{name for test in listed if test["env"] for name in OLD_TABLES})
+        self.out.mkdir(exist_ok=True)
+        # How each object is compiled, without its output, and what links each program.
+        self.commands = {}
+        for entry in json.loads((self.build / "compile_commands.json").read_text()):
+            words = iter(shlex.split(entry["command"]))
+            self.commands[entry["output"]] = [
+                word for word in words
+                if not (word in ("-MQ", "-MF", "-o") and next(words)) and word not in ("-MD", "ccache")]
+        for program in programs:
+            self.commands[program] = shlex.split(
+                self.said("ninja", "-C", self.build, "-t", "commands", "-s", program).splitlines()[-1])
+        self.needs = collections.defaultdict(set)
+        for line in self.said("ninja", "-C", self.build, "-t", "deps").splitlines():
+            if line[:1].strip():
+                known = line.split(":")[0]
+            elif line.startswith("    ../src/"):
+                self.needs[known].add(line.strip().replace("../src/", ""))
+        self.unity, self.pristine = [], {}
+        self.tests = []
+        for test in listed:
+            self.tests.append(Test(test["name"], [word.replace(inside, "") for word in test["cmd"]],
+                                   {key: value.replace(inside, "") for key, value in test["env"].items()}))
 
-    def objects(self):
-        """The bytes of all object files, by path."""
-        return {path.relative_to(self.build): path.read_bytes()
-                for path in self.build.glob("**/*.o")}
+    @staticmethod
+    def said(*words):
+        return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 
-    def make(self, *targets):
-        """Whether it compiles."""
-        done = subprocess.run(["ninja", "-j1", "-C", self.build, *targets],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return done.returncode == 0
+    def groups(self):
+        """All of the library in as few files as can be: what includes what is in conflict is apart."""
+        groups = []
+        left = [name[len(LIBRARY):-2] for name in self.commands if name.startswith(LIBRARY)]
+        while left:
+            apart, name = set(), f"unity-{len(groups)}.c"
+            while True:
+                together = [source for source in left if source not in apart]
+                (self.directory / "src" / name).write_text(
+                    "".join(f'#include "{source}"\n' for source in together))
+                done = subprocess.run(self.compiler(name, "-fsyntax-only", "-Wno-all", "-Wno-extra"),
+                                      cwd=self.build, stderr=subprocess.PIPE, text=True)
+                wrong, where = set(), None
+                for line in done.stderr.splitlines():
+                    where = (re.search(r"src/(\w+\.c):", line) or [None, where])[1]
+                    if " error: " in line or "redefined" in line:
+                        wrong.add(where)
+                if not wrong:
+                    break
+                # What comes first may stay.
+                apart |= wrong - {together[0]}
+            groups.append(name)
+            left = [source for source in left if source in apart]
+        return groups
 
-    def passes(self, name, command, environment):
-        """Whether that test passes. Its processes are killed when it ends."""
-        target = Path(command[0])
-        if not target.is_absolute() and not self.make(str(target)):
-            return False
-        with subprocess.Popen(command, cwd=self.build, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                              env={**os.environ, **ENVIRONMENT, **environment},
-                              start_new_session=True) as process:
+    def compiler(self, source, *options):
+        """The command that compiles a file of src/."""
+        some = next(words for name, words in self.commands.items() if name.startswith(LIBRARY))
+        words = self.commands.get(f"{LIBRARY}{source}.o") or \
+            [*some[:-1], f"../src/{source}"]
+        return [*words, *options, "-fdiagnostics-color=never"]
+
+    def compiled(self, source):
+        """The bytes of the object, or None."""
+        done = subprocess.run(self.compiler(source, "-w", "-o", self.out / f"{source}.o"),
+                              cwd=self.build, stderr=subprocess.DEVNULL)
+        return (self.out / f"{source}.o").read_bytes() if done.returncode == 0 else None
+
+    def link(self, program, objects, header):
+        """The program with these objects of the library, and its own anew that include the header."""
+        words = []
+        for word in self.commands[program]:
+            if header in self.needs[word]:
+                made = self.out / Path(word).name
+                subprocess.run([*self.commands[word], "-w", "-o", made], cwd=self.build, check=True,
+                               stderr=subprocess.DEVNULL)
+                word = made
+            elif word == program:
+                word = self.out / "program"
+            elif word == "-Wl,--start-group":
+                # Of the archive the linker takes what is in no object.
+                words += objects
+            words.append(word)
+        subprocess.run(words, cwd=self.build, check=True, stderr=subprocess.DEVNULL)
+
+    def run(self, test, objects=(), header=None):
+        """Whether that test passes. It is over at the first failure of a part of it."""
+        if test.command[0] in self.commands:
             try:
-                # 77: skipped.
-                return process.wait(10 + 10 * SECONDS.get(name, 1)) in (0, 77)
+                self.link(test.command[0], objects, header)
+            except subprocess.CalledProcessError:
+                return False
+        limit = math.ceil(2 + 5 * test.cpu)
+        with subprocess.Popen(["prlimit", f"--cpu={limit}", "--core=0", self.out / "program",
+                               *test.command[1:]], cwd=self.build,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                              env={**os.environ, **ENVIRONMENT, **test.environment},
+                              start_new_session=True) as process:
+            until = time.monotonic() + 10 + 10 * test.wall
+            try:
+                said, status = b"", None
+                while True:
+                    ready, _, _ = select.select([process.stdout], [], [], 0.5)
+                    if ready:
+                        part = os.read(process.stdout.fileno(), 65536)
+                        said = said[-20:] + part
+                        if b"[  FAILED  ]" in said:
+                            return False
+                        if not part:
+                            return process.wait(max(0.1, until - time.monotonic())) in (0, 77)
+                    # A child that is left may have the pipe.
+                    elif (status := process.poll()) is not None:
+                        return status in (0, 77)  # 77: skipped
+                    if time.monotonic() > until:
+                        return False
             except subprocess.TimeoutExpired:
                 return False
             finally:
@@ -209,34 +315,45 @@ class Tree:
                 except ProcessLookupError:
                     pass
 
-    def try_mutant(self, mutant, order):
+    def measure(self, longest):
+        """What each test takes, which is the base of their limits. All must pass."""
+        for test in self.tests:
+            if LONG.get(test.name, 0) > longest:
+                continue
+            began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+            test.cpu, test.wall = 30, 60
+            if not self.run(test):
+                sys.exit(f"{test.name} fails without any mistake")
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            test.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            test.wall = time.monotonic() - began
+
+    def try_mutant(self, mutant, tests):
         """What became of it: the name of the test that failed, "" if none did, or None: it is no
         mutant."""
         path = self.directory / "src" / mutant.file
-        was = path.stat()
-        original = path.read_text()
-        started = time.time_ns()
+        original, header, sources, objects = path.read_text(), None, [mutant.file], []
+        if path.suffix == ".h":
+            self.unity = self.unity or self.groups()
+            header, sources = mutant.file, self.unity
+        for source in sources:
+            if source not in self.pristine:
+                self.pristine[source] = self.compiled(source)
         path.write_text(mutant.text)
         try:
-            if not self.make("src/libstint.a", "tests/libstint-testing.a"):
+            for source in sources:
+                made = self.compiled(source)
+                if made is None:
+                    return None
+                objects.append((self.out / f"{source}.o", made == self.pristine[source]))
+            if all(same for _, same in objects):
                 return None
-            changed = [name for name in self.changed(started)
-                       if (self.build / name).read_bytes() != self.pristine[name]]
-            if not changed:
-                return None
-            for test in order(self.tests):
-                if not self.passes(*test):
-                    return test[0]
+            for test in tests:
+                if not self.run(test, [name for name, _ in objects], header):
+                    return test.name
             return ""
         finally:
-            # Back to what it was, without compiling it again.
             path.write_text(original)
-            os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
-            for name in self.changed(started):
-                (self.build / name).write_bytes(self.pristine[name])
-
-    def changed(self, since):
-        return [name for name in self.pristine if (self.build / name).stat().st_mtime_ns >= since]
 
 
 def draw(seed, files):
@@ -253,26 +370,45 @@ def draw(seed, files):
         yield chance.choice(by_line[line])
 
 
+def named(path):
+    """The mutants of a file that has lines as they are printed."""
+    wanted = re.findall(r"(\w+\.[ch]):\d+: (`.*` -> `.*`)$", Path(path).read_text(), re.MULTILINE)
+    for name in sorted({name for name, _ in wanted}):
+        seen = set()
+        for mutant in mutants_of(name, (SOURCE / "src" / name).read_text()):
+            change = f"`{mutant.before}` -> `{mutant.after}`"
+            if (name, change) in wanted and change not in seen:
+                seen.add(change)
+                yield mutant
+
+
 def main(options):
     print(f"STINT_TEST_SEED={options.seed}", flush=True)
     reasons, began = argued(), time.monotonic()
     results, none, found_by = [], 0, collections.defaultdict(collections.Counter)
-    drawn = draw(options.seed, options.files)
+    drawn = named(options.named) if options.named else draw(options.seed, options.files)
 
     with tempfile.TemporaryDirectory(prefix="stint-mutate-") as directory:
-        trees, first = queue.Queue(), Tree(Path(directory) / "0")
+        trees, first = queue.Queue(), Tree(Path(options.tree or Path(directory) / "0").absolute())
         trees.put(first)
         for job in range(1, options.jobs):
             trees.put(Tree(Path(directory) / str(job), first))
 
+        first.measure(options.longest)
+        tests = [test for test in first.tests if test.cpu is not None]
+        if options.verbose:
+            print(f"{time.monotonic() - began:.0f} s, {sum(test.cpu for test in tests):.0f} s of CPU a run:",
+                  ", ".join(f"{test.name} {test.cpu:.2f}" for test in tests), flush=True)
+
         def attempt(mutant):
-            def order(tests):
-                """The quickest first; of those, the ones that found others of this file."""
-                known = found_by[mutant.file]
-                return sorted(tests, key=lambda test: SECONDS.get(test[0], 1) / (1 + known[test[0]]))
+            """The quickest tests first; of those, the ones that found others of this file."""
+            known, all_known = found_by[mutant.file], found_by["all"]
+            def worth(test):
+                return (test.name == mutant.file[:-2]) + 4 * known[test.name] + all_known[test.name] / 10
             tree = trees.get()
             try:
-                return tree.try_mutant(mutant, order)
+                return tree.try_mutant(
+                    mutant, sorted(tests, key=lambda test: (0.1 + test.cpu) / (1 + worth(test))))
             finally:
                 trees.put(tree)
 
@@ -299,6 +435,7 @@ def main(options):
                     results.append(result or ("argued" if why else ""))
                     if result:
                         found_by[mutant.file][result] += 1
+                        found_by["all"][result] += 1
                     elif not why:
                         print(f"not found: {mutant}", flush=True)
                     if options.verbose:
@@ -325,6 +462,9 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=1e9, help="after which no more are drawn")
     parser.add_argument("--files", default="*", help="of src/, as in *.h")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--named", help="a file of mutants as they are printed, instead of random ones")
+    parser.add_argument("--tree", help="a directory for the build, which stays for the next run")
+    parser.add_argument("--longest", type=float, default=5, help="seconds of CPU that a test may take")
     parser.add_argument("--least", type=float, default=75)
     parser.add_argument("--verbose", action="store_true")
     sys.exit(main(parser.parse_args()))
