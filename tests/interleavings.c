@@ -813,12 +813,12 @@ static void take_last(void) {
 }
 
 /* A key is told once that it was refused first, if only in the shadow: not by a part of a group
- * that was judged, but not charged. */
-TEST(test_all_first_refusal) {
+ * that was judged, but not charged. The statistics count those that were told. */
+static void check_all_first_refusal(const char *other, uint32_t of_other) {
     unsigned refused = 0;
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
-        assert_int_equal(add_text("1/100s name=shadow shadow"), ADDED);
+        assert_int_equal(add_text(other), ADDED);
         assert_true(stint_take(limiter, brief, KEY, 9, STINT_NOW, NULL));
         assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, NULL));
         const struct stint_request requests[2] = {{.key = KEY, .policy = brief, .cost = 1},
@@ -829,11 +829,18 @@ TEST(test_all_first_refusal) {
         refused += !allowed;
         assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, &again));
         if ((verdicts[1].flags & STINT_FIRST_REFUSAL) + (again.flags & STINT_FIRST_REFUSAL) !=
-            STINT_FIRST_REFUSAL)
+                of_other ||
+            get_policy_stats(limiter, ADDED).first_refusals != (of_other != 0) ||
+            get_policy_stats(limiter, brief).first_refusals != others)
             fail_msg("flags %x, then %x, at step %u", verdicts[1].flags, again.flags, step);
         assert_int_equal(close_line(NULL), 0);
     }
     assert_true(refused > 0);
+}
+
+TEST(test_all_first_refusal) {
+    check_all_first_refusal("1/100s name=shadow shadow", STINT_FIRST_REFUSAL);
+    check_all_first_refusal("5/100s name=plain", 0);
 }
 
 /* ---- Known mistakes -------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@ and is no failure. STINT_TEST_SEED=N is the seed, too."""
 import argparse
 import collections
 import concurrent.futures
-import copy
 import fnmatch
 import json
 import math
@@ -29,6 +28,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -173,8 +173,8 @@ class Tree:
         self.out = self.build / "mutant"
         if pristine is not None:
             shutil.copytree(pristine.directory, directory, symlinks=True)
-            for name in ("tests", "commands", "needs", "unity", "pristine"):
-                setattr(self, name, copy.copy(getattr(pristine, name)))
+            for name in ("tests", "commands", "needs", "unity", "pristine", "grouping"):
+                setattr(self, name, getattr(pristine, name))
             return
         directory.mkdir(exist_ok=True)
         for name in ("doc", "include", "src", "tests", "meson.build", "meson_options.txt"):
@@ -212,7 +212,7 @@ class Tree:
                 known = line.split(":")[0]
             elif line.startswith("    ../src/"):
                 self.needs[known].add(line.strip().replace("../src/", ""))
-        self.unity, self.pristine = [], {}
+        self.unity, self.pristine, self.grouping = {}, {}, threading.Lock()  # which all trees share
         self.tests = []
         for test in listed:
             self.tests.append(Test(test["name"], [word.replace(inside, "") for word in test["cmd"]],
@@ -222,30 +222,36 @@ class Tree:
     def said(*words):
         return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
 
-    def groups(self):
-        """All of the library in as few files as can be: what includes what is in conflict is apart."""
-        groups = []
-        left = [name[len(LIBRARY):-2] for name in self.commands if name.startswith(LIBRARY)]
-        while left:
-            apart, name = set(), f"unity-{len(groups)}.c"
-            while True:
-                together = [source for source in left if source not in apart]
-                (self.directory / "src" / name).write_text(
-                    "".join(f'#include "{source}"\n' for source in together))
-                done = subprocess.run(self.compiler(name, "-fsyntax-only", "-Wno-all", "-Wno-extra"),
-                                      cwd=self.build, stderr=subprocess.PIPE, text=True)
-                wrong, where = set(), None
-                for line in done.stderr.splitlines():
-                    where = (re.search(r"src/(\w+\.c):", line) or [None, where])[1]
-                    if " error: " in line or "redefined" in line:
-                        wrong.add(where)
-                if not wrong:
-                    break
-                # What comes first may stay.
-                apart |= wrong - {together[0]}
-            groups.append(name)
-            left = [source for source in left if source in apart]
-        return groups
+    def grouped(self):
+        """Files that include all of the library, several sources each, for mistakes in headers. Names of
+        sources may be in conflict: these are apart, as the compiler says, once for all trees."""
+        with self.grouping:
+            left = [] if self.unity else \
+                [name[len(LIBRARY):-2] for name in self.commands if name.startswith(LIBRARY)]
+            while left:
+                name, together, wrong = f"unity-{len(self.unity)}.c", left, True
+                while wrong:
+                    self.include(name, together)
+                    wrong = self.in_conflict(name) - {together[0]}
+                    together = [source for source in together if source not in wrong]
+                self.unity[name] = together
+                left = [source for source in left if source not in together]
+        for name, together in self.unity.items():
+            self.include(name, together)
+        return list(self.unity)
+
+    def include(self, name, sources):
+        (self.directory / "src" / name).write_text("".join(f'#include "{source}"\n' for source in sources))
+
+    def in_conflict(self, name):
+        done = subprocess.run(self.compiler(name, "-fsyntax-only", "-Wno-all", "-Wno-extra"),
+                              cwd=self.build, stderr=subprocess.PIPE, text=True)
+        found, where = set(), None
+        for line in done.stderr.splitlines():
+            where = (re.search(r"src/(\w+\.c):", line) or [None, where])[1]
+            if " error: " in line or "redefined" in line:
+                found.add(where)
+        return found
 
     def compiler(self, source, *options):
         """The command that compiles a file of src/."""
@@ -290,7 +296,7 @@ class Tree:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                               env={**os.environ, **ENVIRONMENT, **test.environment},
                               start_new_session=True) as process:
-            until = time.monotonic() + 10 + 10 * test.wall
+            until = time.monotonic() + 5 + 5 * test.wall
             try:
                 said, status = b"", None
                 while True:
@@ -334,8 +340,7 @@ class Tree:
         path = self.directory / "src" / mutant.file
         original, header, sources, objects = path.read_text(), None, [mutant.file], []
         if path.suffix == ".h":
-            self.unity = self.unity or self.groups()
-            header, sources = mutant.file, self.unity
+            header, sources = mutant.file, self.grouped()
         for source in sources:
             if source not in self.pristine:
                 self.pristine[source] = self.compiled(source)
