@@ -843,6 +843,26 @@ TEST(test_all_first_refusal) {
     check_all_first_refusal("5/100s name=plain", 0);
 }
 
+/* A group that has lost a race, and fits nevertheless, ends with its last request. */
+TEST(test_all_after_race) {
+    for (unsigned step = 0, others = 1; others != 0; step++) {
+        open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
+        assert_int_equal(add_text("5/100s name=other"), ADDED);
+        for (stint_key key = KEY; key < KEY + 2; key++)
+            assert_true(stint_take(limiter, brief, key, 2, STINT_NOW, NULL));
+        assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, NULL));
+        const struct stint_request requests[3] = {{.key = KEY, .policy = brief, .cost = 1},
+                                                  {.key = KEY, .policy = ADDED, .cost = 1},
+                                                  {.key = KEY + 1, .policy = brief, .cost = 1}};
+        struct stint_verdict verdicts[3];
+        assert_true(decide_beside(step, take_last, requests, 2, STINT_NOW, verdicts));
+        others = meanwhile == NULL;
+        assert_true(stint_take(limiter, brief, KEY + 1, 1, STINT_NOW, &verdicts[2]));
+        assert_int_equal(verdicts[2].used, 3);
+        assert_int_equal(close_line(NULL), 0);
+    }
+}
+
 /* ---- Known mistakes -------------------------------------------------------------------------- */
 
 /* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
@@ -906,6 +926,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_all_by_state_of_another, close_line),
         cmocka_unit_test_teardown(test_all_by_slot_of_another_part, close_line),
         cmocka_unit_test_teardown(test_all_first_refusal, close_line),
+        cmocka_unit_test_teardown(test_all_after_race, close_line),
         cmocka_unit_test(test_known_mistakes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

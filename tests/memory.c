@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@
 
 /* ---- The system, as the library sees it ----------------------------------------------------- */
 
-enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, CALLS };
+enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, FLOCK, CALLS };
 
 static struct {
     uint64_t calls[CALLS];
@@ -56,6 +57,8 @@ void __real_free(void *block);
 void __wrap_free(void *block);
 ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
+int __real_flock(int file, int operation);
+int __wrap_flock(int file, int operation);
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -132,6 +135,10 @@ ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
     if (system_calls.short_random != 0 && length > system_calls.short_random)
         length = system_calls.short_random;
     return __real_getrandom(bytes, length, flags);
+}
+
+int __wrap_flock(int file, int operation) {
+    return refuses(FLOCK) ? -1 : __real_flock(file, operation);
 }
 
 /* ---- Opening -------------------------------------------------------------------------------- */
@@ -241,7 +248,7 @@ TEST(test_each_call_of_resize_refused) {
     system_reset();
     assert_int_equal(stat(options.path, &before), 0);
     assert_true(calls[MMAP] >= 4 && calls[ALIGNED_ALLOC] == 2 && calls[CALLOC] == 2);
-    for (unsigned call = 0; call < CALLS; call++) {
+    for (unsigned call = 0; call < FLOCK; call++) {
         for (uint64_t n = 0; call != MADVISE && n < calls[call]; n++) {
             system_calls.refused[call] = UINT64_C(1) << n;
             system_calls.error = ENOMEM;
@@ -384,6 +391,31 @@ TEST(test_given_secret) {
     check_opens(&options);
 }
 
+/* Whoever waits for the lock of a table in use goes on if a signal interrupts him, and gives up at
+ * once if the system has no lock. */
+TEST(test_lock_refused) {
+    struct stint_options options = options_of(10, 0);
+    struct stint_limiter *first, *second;
+
+    system_reset();
+    options.path = table_file();
+    assert_int_equal(stint_open(&options, &first), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t before = system_calls.calls[FLOCK];
+        system_calls.refused[FLOCK] = UINT64_C(2)
+                                      << before; /* the first asks whether it is alone */
+        system_calls.error = i == 0 ? EINTR : ENOLCK;
+        assert_int_equal(stint_open(&options, &second), i == 0 ? 0 : -ENOLCK);
+        if (i == 0)
+            stint_close(second);
+        else
+            assert_int_equal(system_calls.calls[FLOCK] - before, 2);
+    }
+    stint_close(first);
+    assert_int_equal(unlink(options.path), 0);
+    system_reset();
+}
+
 /* An option that is wrong is refused before anything is asked for. */
 TEST(test_nothing_for_wrong_options) {
     struct stint_options options = options_of(0, 0);
@@ -518,6 +550,7 @@ int main(void) {
         cmocka_unit_test(test_prefault_by_hand),
         cmocka_unit_test(test_random_in_parts),
         cmocka_unit_test(test_given_secret),
+        cmocka_unit_test(test_lock_refused),
         cmocka_unit_test(test_nothing_for_wrong_options),
         cmocka_unit_test(test_nothing_after_open),
         cmocka_unit_test(test_close_nothing),

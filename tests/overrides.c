@@ -540,6 +540,8 @@ TEST(test_file) {
                                         i < 10 ? T0 + HOUR : T0 + MINUTE),
                          0);
     assert_int_equal(ask(limiter, id, number_key(limiter, 200), 2, 0).flags, FIRST | BANNED);
+    for (size_t i = 0; i < 4; i++) /* a filter with all keys in one word says so of too many */
+        assert_int_not_equal(limiter->table.shards->filter[i], 0);
     stint_close(limiter);
 
     uint64_t bits = 0;
