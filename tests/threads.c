@@ -377,6 +377,31 @@ TEST(test_decisions_of_destructors) {
     stint_close(race.limiter);
 }
 
+/* ---- Setting up ------------------------------------------------------------------------------ */
+
+static pthread_barrier_t locked;
+
+static void *lock_main(void *limiter) {
+    assert_int_equal(stint_limiter_lock(limiter), 0);
+    pthread_barrier_wait(&locked);
+    usleep(20000);
+    stint_limiter_unlock(limiter);
+    return NULL;
+}
+
+/* Who sets up while another does waits for him. */
+TEST(test_set_up_waits) {
+    struct stint_limiter *limiter = open_anywhere(100);
+    pthread_t thread;
+    assert_int_equal(pthread_barrier_init(&locked, NULL, 2), 0);
+    assert_int_equal(pthread_create(&thread, NULL, lock_main, limiter), 0);
+    pthread_barrier_wait(&locked);
+    add_policy(limiter, "", 1, MINUTE, 0, 0);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&locked);
+    stint_close(limiter);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turning_windows),
@@ -391,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_counters),
         cmocka_unit_test(test_numbers_of_threads),
         cmocka_unit_test(test_decisions_of_destructors),
+        cmocka_unit_test(test_set_up_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
