@@ -58,7 +58,7 @@ SWAPS = [
 NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0|[1-9]\d*)([uUlL]*)(?![\w.])")
 CONSTANT = re.compile(r"#define\s+\w+\s+\(?[^\\]*$")
 DECLARES = re.compile(r"(static|extern|const|struct|enum|union|typedef|_Thread_local|goto|return|case|"
-                      r"default|static_assert|assert|_Alignas|__builtin_unreachable|else)\b")
+                      r"default|static_assert|assert|_Alignas|__builtin_unreachable|else|INSTANT)\b")
 
 
 class Mutant(collections.namedtuple("Mutant", "file line before after text")):
