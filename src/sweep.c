@@ -5,7 +5,7 @@
  * becomes a tombstone, which is free in the next tick:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
- *     PENDING     TOMBSTONE   D    likewise
+ *     PENDING     TOMBSTONE   D    sweep: likewise
  *
  * Its end falls, which I1 forbids elsewhere. What I1 is for stays true of all keys whose policies
  * are there:

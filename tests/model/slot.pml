@@ -27,7 +27,10 @@
  * the keys that they do that for; SETS0 SETS1, how often), and an asker, which looks for the override
  * of the first key as a decision does (ASKS times). UNTIL is the end that overrides have that are
  * not short; SHORT: hands may set such as end with the tick; VOID: the last used slot is an override
- * that is too far ahead. */
+ * that is too far ahead.
+ *
+ * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
+ * place. */
 
 #ifndef SLOTS
 #define SLOTS 2
@@ -126,6 +129,12 @@
 #ifndef VOID
 #define VOID 0
 #endif
+#ifndef GONE
+#define GONE 0
+#endif
+#ifndef ALIAS
+#define ALIAS 0
+#endif
 
 /* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
  * OVERRIDE + 1. */
@@ -134,6 +143,8 @@
 #define OTHER     2 /* a key that had a slot before, and is not called for any more */
 #define KEY       3
 #define OVERRIDE  5
+
+#define MAX(one, other) ((one) > (other) -> (one) : (other))
 
 /* A state is one word, as in slot.h: end | pending | refused | used. */
 #define STATE(end, pending, refused, used) ((end) << 6 | (pending) << 5 | (refused) << 4 | (used))
@@ -181,6 +192,29 @@ byte reach;
 #define REACH 0
 #endif
 byte clock = 1;
+#if GONE || REPLACE || OVERRIDES
+byte fallen; /* fallen_end */
+#define END_FALLS(end, to) fallen = ((end) > (to) -> MAX(fallen, end) : fallen)
+#ifdef WRONG_FALLEN
+#define MAY_HAVE_FALLEN(end) false
+#else
+#define MAY_HAVE_FALLEN(end) ((end) <= fallen)
+#endif
+#define ADDED_HERE true /* known by then */
+#else
+#define MAY_HAVE_FALLEN(end) false
+#define ADDED_HERE SAME_WINDOW(slot[i].state, added)
+#endif
+#if GONE
+#define GONE_KEY (GONE - 1)
+bit gone; /* the policy's version says so */
+#define POLICY_GONE (gone && call[me].key == GONE_KEY)
+#define BEGIN       goto decision_begin
+#define LOOKED      claim_gone
+#else
+#define BEGIN  goto find
+#define LOOKED commit_tick
+#endif
 
 /* ---- Ghosts: what the promises are about ------------------------------------------------------ */
 
@@ -241,7 +275,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
-#define PROMISE_G_was_crowded(t)         (OVERRIDES || call[t].crowded) /* overrides.c says why */
+#define PROMISE_G_was_crowded(t)         (OVERRIDES || GONE || call[t].crowded) /* overrides.c, sweep.c */
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
 #if SLOTS == 1
 #define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
@@ -273,6 +307,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define BY_REPLACE 6
 #define BY_OVERRIDE 7
 #define BY_CLEAR   8
+#define BY_SWEEP   9
 #define HOW_DOUBLE 0
 #define HOW_SINGLE 1
 #define HOW_ADD    2
@@ -280,16 +315,16 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 c_decl {
     \#include <stdio.h>
     \#include <stdlib.h>
-    static unsigned char happened[4][4][3][9];
+    static unsigned char happened[4][4][3][10];
     static void report_transitions(void) {
         static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
         static const char *const hows[] = {"D", "S", "+"};
         static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
-                                          "replace", "override", "clear"};
-        for (int i = 0; i < 4 * 4 * 3 * 9; i++)
-            if (happened[i / 108][i / 27 % 4][i / 9 % 3][i % 9])
-                printf("transition: %s %s %s %s\n", states[i / 108], states[i / 27 % 4],
-                       hows[i / 9 % 3], bys[i % 9]);
+                                          "replace", "override", "clear", "sweep"};
+        for (int i = 0; i < 4 * 4 * 3 * 10; i++)
+            if (happened[i / 120][i / 30 % 4][i / 10 % 3][i % 10])
+                printf("transition: %s %s %s %s\n", states[i / 120], states[i / 30 % 4],
+                       hows[i / 10 % 3], bys[i % 10]);
     }
     static void report_at_exit(void) {
         static int asked;
@@ -297,8 +332,6 @@ c_decl {
             atexit(report_transitions);
     }
 };
-
-#define MAX(one, other) ((one) > (other) -> (one) : (other))
 
 hidden byte from, to; /* no part of the state */
 hidden short before;
@@ -308,8 +341,18 @@ hidden short before;
      : (slot[i].tag == TOMBSTONE -> 3 : (STATE_PENDING(slot[i].state) -> 1 : 2)))
 
 /* I1: the end only grows, and with another tag it does grow, except into a tombstone. That of an
- * override may fall, but to none that a count in the slot had: `floor` is the last of those. */
-#if OVERRIDES
+ * override may fall, and that of a policy that is gone, but to none that a count of another in the slot
+ * had: `floor` is the last of those. */
+#if GONE
+byte floor[SLOTS];
+#define NOTE_OVERRIDE(i)                                                                           \
+    if                                                                                             \
+    :: slot[i].tag >= KEY && slot[i].tag != KEY + GONE_KEY ->                                      \
+        floor[i] = MAX(floor[i], STATE_ID(slot[i].state))                                          \
+    :: else                                                                                        \
+    fi;
+#define NOTE_TAG(i)
+#elif OVERRIDES
 byte floor[SLOTS];
 byte until; /* ghost: the end of the first key's override; 0: it has none */
 bit due; /* ghost: the asker's key has had an override since it began to ask */
@@ -404,6 +447,11 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     bit sure;   /* none may be claimed; the tag is looked for once more */
     byte match; /* slots of a line that have the tag: a bit of each */
     bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
+#if GONE
+    bit instead;                /* ghost: likewise, another key's token */
+#else
+#define instead false
+#endif
     bit hot;                    /* one token, which a fetch-add may count: take() */
     bit near;                   /* the first two lines, with the short claim, are still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
@@ -423,10 +471,10 @@ next:
         :: keys & 2 -> call[me].key = 1
         fi;
         if
-        :: hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find /* take */
-        :: near = 1; call[me].busy = 1; NOTE_FULL_OF(me); goto find          /* decide_as */
+        :: hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN /* take */
+        :: near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN          /* decide_as */
 #if USED < SLOTS /* very late, or a stripe's that must stay in its window: the long claim only */
-        :: call[me].busy = 1; NOTE_FULL_OF(me); goto find
+        :: call[me].busy = 1; NOTE_FULL_OF(me); BEGIN
 #endif
 #if REFUND
         :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
@@ -436,6 +484,23 @@ next:
 #endif
         fi
     }
+
+#if GONE
+decision_begin: /* and stint_decision_begin_now */
+    atomic {
+        if
+        :: POLICY_GONE ->
+#if ALIAS
+            call[me].key = 1 - GONE_KEY; hot = 0; near = 1;
+            call[me].lacked = 0; call[me].crowded = 0; NOTE_FULL_OF(me);
+            goto find
+#else
+            goto next
+#endif
+        :: else -> goto find
+        fi
+    }
+#endif
 
     /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
      * second pass then leaves out: as they stay live, that is the same as to see them there. */
@@ -584,6 +649,9 @@ take_add: /* take_in */
         hot = 0;
         added = slot[i].state;
         token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < LIMIT);
+#if GONE /* or it is granted another key's */
+        instead = (POLICY_GONE && slot[i].tag == KEY + 1 - GONE_KEY && !STATE_PENDING(added));
+#endif
         charged[i] = (charged[i] < LIMIT && STATE_USED(added) < LIMIT -> charged[i] + 1
                                                                        : charged[i]);
         WRITE(i, slot[i].tag, added + 1, HOW_ADD, BY_TAKE);
@@ -609,7 +677,16 @@ added_state:
     atomic {
         if
         :: !SAME_WINDOW(slot[i].state, added) -> goto stray
-        :: SAME_WINDOW(slot[i].state, added) && STATE_USED(added) < LIMIT -> goto added_granted
+#if GONE || REPLACE || OVERRIDES
+        :: else -> goto added_fallen
+        fi
+    }
+added_fallen:
+    atomic {
+        if
+#endif
+        :: ADDED_HERE && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
+        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && STATE_USED(added) < LIMIT -> goto added_granted
         :: else -> goto added_stale
         fi
     }
@@ -630,7 +707,7 @@ added_stale:
     }
 added_granted:
     atomic {
-        assert(PROMISE_A_token_is_counted(call[me].key, token));
+        assert(PROMISE_A_token_is_counted(call[me].key, token || instead));
         GRANTED(STATE_ID(added))
     }
 
@@ -670,7 +747,7 @@ resolve:
     atomic { tick = watermark }
 #endif
 #ifdef WRONG_NO_LOOK
-    goto commit_tick;
+    goto LOOKED;
 #endif
     /* claim_stands */
 #if HOME < SLOTS
@@ -706,7 +783,7 @@ look_line:
     atomic {
         if
         :: i < END_OF_LINES(lines) -> goto look
-        :: else -> goto commit_tick
+        :: else -> goto LOOKED
         fi
     }
 look_tag: /* claim_outranks */
@@ -759,6 +836,26 @@ look_next:
         :: else -> i++; goto look_match
         fi
     }
+#if GONE
+claim_gone:
+    atomic {
+        if
+#ifndef WRONG_GONE_UNSEEN
+        :: POLICY_GONE -> goto cancel_gone
+#endif
+        :: else -> goto commit_tick
+        fi
+    }
+cancel_gone:
+    atomic {
+        if
+        :: slot[at].tag == TAG && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, TOMBSTONE_OF(held), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        FORGET; goto decision_begin
+    }
+#endif
 commit_tick:
     atomic {
         i = 0; tag = 0; state = 0; lines = 1; match = 0;
@@ -823,10 +920,12 @@ least_next:
         i++;
         if
         :: i < SLOTS -> goto least_tag
-        :: i == SLOTS && at != NONE -> i = 0; goto replace
+        :: i == SLOTS && at != NONE -> i = 0; goto replace_falls
         :: else -> goto next /* admitted */
         fi
     }
+replace_falls:
+    atomic { END_FALLS(STATE_ID(held), NOW); goto replace }
 replace: /* stint_claim_slot */
     atomic {
         if
@@ -906,9 +1005,17 @@ short_watermark:
         :: watermark > NOW -> START_OVER
         :: else
         fi;
-        tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
-        goto short_commit
+        tick = ID(call[me].key, WINDOW_END(call[me].key, NOW))
     }
+#if GONE && !defined(WRONG_SHORT_GONE_UNSEEN)
+short_gone:
+    atomic {
+        if
+        :: POLICY_GONE -> START_OVER
+        :: else -> goto short_commit
+        fi
+    }
+#endif
 short_commit:
     atomic {
         if
@@ -997,6 +1104,57 @@ done:
     skip
 }
 
+#if GONE
+/* ---- A policy is removed ---------------------------------------------------------------------- */
+
+/* policy.c, policy_end; sweep.c */
+proctype sweeper() {
+    byte i, now, over;
+    short state;
+
+    atomic { gone = 1 }
+    atomic { now = clock }
+slot_sweep:
+    atomic {
+        over = 0; state = 0;
+        if
+        :: i == SLOTS -> goto done
+        :: i < SLOTS && slot[i].tag != KEY + GONE_KEY -> i++; goto slot_sweep
+        :: else
+        fi
+    }
+    atomic { state = slot[i].state }
+    atomic {
+        over = watermark;
+        over = MAX(over, now) + 1
+#ifdef WRONG_SWEEP_END
+        ; over = 1
+#endif
+    }
+    atomic {
+        if
+        :: STATE_PENDING(state) || STATE_ID(state) <= over -> over = STATE_ID(state)
+        :: else -> END_FALLS(STATE_ID(state), over)
+        fi
+    }
+    atomic {
+        if
+        :: slot[i].tag != KEY + GONE_KEY || slot[i].state != state -> goto slot_sweep
+        :: else
+        fi;
+#ifdef WRONG_SWEEP_ROOM
+        state = STATE(over, 0, 0, 0);
+#else
+        state = STATE(over, 0, 0, 8); /* full */
+#endif
+        WRITE(i, TOMBSTONE, state, HOW_DOUBLE, BY_SWEEP);
+        goto slot_sweep
+    }
+done:
+    skip
+}
+#endif
+
 #if OVERRIDES
 /* ---- Overrides -------------------------------------------------------------------------------- */
 
@@ -1053,8 +1211,9 @@ mine_tag_again:
     }
 clock_again: /* after the state: the end is beyond that at which the slot became the companion's */
 #ifndef WRONG_LATE_END
-    atomic { now = clock; goto swap }
+    atomic { now = clock }
 #endif
+    atomic { END_FALLS(STATE_ID(state), (end == 0 -> now + 1 : MAX(end, now + 1))); goto swap }
 #ifdef WRONG_CLEAR_FREE /* free at once, not with the next tick */
 #define CLEARED now
 #else
@@ -1279,6 +1438,9 @@ init {
         n = n - 1;
         slot[n].tag = OVERRIDE; slot[n].state = STATE(1 + MOST + 5, 0, 1, LIMIT_OF(0));
         filter = 1;
+#endif
+#if GONE
+        run sweeper();
 #endif
 #if OVERRIDES
         run hand(HAND0, SETS0);
