@@ -140,6 +140,18 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     words_write(policy, words);
 }
 
+/* Makes an id free, whose policy no slot and no other policy names. */
+static void id_free(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&policy->version, 0); /* M12: then what else it was */
+    INSTANT(INSTANT_SET_UP);
+    memset(policy, 0, sizeof(*policy));
+    INSTANT(INSTANT_SET_UP);
+    memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+}
+
 void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
     memset(name, 0, STINT_NAME_SIZE);
     if (policy->name[0] == '\0')
@@ -352,7 +364,9 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
         return;
     const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
 
-    if (has == id + 1)
+    if (limiter_policy(limiter, of) == NULL) /* its policy never was: it has no slot */
+        id_free(limiter, id);
+    else if (has == id + 1)
         atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
     else if (now != POLICY_NONE && has == 0 && now == of)
         atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
@@ -643,16 +657,10 @@ void stint_policies_repair(struct stint_limiter *limiter) {
 
 void stint_policies_free(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
-        struct policy *policy = &limiter->policies[id];
-        if (!policy_gone(policy))
+        if (!policy_gone(&limiter->policies[id]))
             continue;
         stint_limiter_counters_clear(limiter, id);
-        INSTANT(INSTANT_SET_UP);
-        atomic_store_release(&policy->version, 0); /* M12: then what else it was */
-        INSTANT(INSTANT_SET_UP);
-        memset(policy, 0, sizeof(*policy));
-        INSTANT(INSTANT_SET_UP);
-        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+        id_free(limiter, id);
     }
 }
 
