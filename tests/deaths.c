@@ -742,8 +742,9 @@ static void hold_as_one(const struct scene *scene) {
         (void)stint_refund_all(scene->limiter, requests, verdicts, 3);
 }
 
-/* Whatever the dead was doing, what he held is counted as a whole or not at all. Others hold what is
- * left, and give back what is theirs; whoever gives back more frees his, and never more than that.
+/* Whatever the dead was doing, what he held is counted as a whole or not at all. Others hold what
+ * is left, and give back what is theirs; whoever gives back more frees his, and never more than
+ * that.
  * If nobody does, it is forgotten within two leases. */
 TEST(test_death_in_flight) {
     static const struct {
