@@ -1143,15 +1143,12 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
             break;
         if (is_cut() && next.count.used > largest)
             next.count.used = (uint32_t)largest;
-        const bool passes = next.count.window <= now;
-        if (passes) {
+        if (next.count.window <= now) {
             next.count = count_passed_to(v.passing, next.count, end_at(now));
             next.refused = false;
         }
         struct node decided = next;
-        v.policy = passes && v.override == NULL ? &v.adopted : v.read;
         struct stint_verdict verdict = decide_in(call, now, (from->added & bit) != 0, &decided);
-        v.policy = v.read;
         if (!answers(call, verdict, shows))
             continue;
         bool wrote = !only_looks(call) &&
@@ -1282,7 +1279,8 @@ static bool may_know(const struct call *call, const struct version *version) {
 /* A decision that was under way while its policy was changed is made by the one before or after.
  * Charges and reservations may be by a later one than that which says whether NEAR_LIMIT is told.
  * Who begins a window by what was left in the one before may do that by a later one, and is judged
- * by that if it allows less. What verdicts tell beside may be by one that is later still. */
+ * by that if it allows less, even if another was faster to begin it. What verdicts tell beside may
+ * be by one that is later still. */
 static void decide_by_policies(unsigned index, const struct node *from, uint64_t now,
                                struct nexts *nexts) {
     const struct call *call = v.calls[index];
@@ -1306,7 +1304,8 @@ static void decide_by_policies(unsigned index, const struct node *from, uint64_t
                 }
                 for (const struct version *last = next; may_know(call, last); last++) {
                     v.nears = first->policy;
-                    v.policy = v.read = rule->policy;
+                    v.policy = &v.adopted;
+                    v.read = rule->policy;
                     v.passing = next->policy;
                     v.telling = last->policy;
                     decide_overridden(index, from, now, nexts);
