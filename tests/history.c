@@ -1156,7 +1156,8 @@ static void decide_known(unsigned index, const struct node *from, uint64_t now,
         struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
         note_decided(&result, index, verdict);
         add_next(nexts, &result);
-        if (!wrote && !passes && (from->added & bit) != 0) { /* it has cut off what it added */
+        if (!wrote && from->count.window > now && (from->added & bit) != 0) {
+            /* It has cut off what it added. */
             result.count.used = next.count.used;
             add_next(nexts, &result);
         }
@@ -1456,7 +1457,13 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     } else if (!decides(call)) {
         override_at(index, from, nexts);
     } else {
+        /* One that stopped has not told which of its times it was. The clock's come first: of the
+         * many windows since a minute ago, `nexts` has room for some. */
         uint64_t now = decided_at(call);
+        unsigned readings = call->ended == NEVER && very_late(call) ? call->reading_count : 0;
+        for (unsigned i = 0; i < readings; i++)
+            if (call->readings[i] != now)
+                decide_by_policies(index, from, call->readings[i], nexts);
         if (now != 0)
             decide_by_policies(index, from, now, nexts);
     }
