@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * Every schedule of a few calls on one key (schedules.c). The suite stress allows more
- * preemptions, and plays more scenes (STINT_TEST_FACTOR).
+ * Every schedule of a few calls on one key (schedules.c).
  *
- *     STINT_PREEMPTIONS=3   of pairs by the plain policy at most; by others one less
- *     STINT_SCENE_SEED=7    draw other scenes of more calls than two
+ *     STINT_PREEMPTIONS=3         of pairs by the plain policy at most; by others one less
+ *     STINT_SCHEDULE_SECONDS=18   only scenes that STINT_TEST_SEED draws, for so many seconds of
+ *                                 the processor in each of three forms
  *     test-every-schedule --mistakes SECONDS
- *         for each guard of src/testing.h the scene that shows it with the fewest preemptions,
- *         as rows of schedules_known.h; at most so many seconds of each */
+ *         for each guard of src/testing.h that schedules_known.h has not, scenes that show it with
+ *         few preemptions, as rows of that file: the last is the best; about so many seconds each
+ */
 #include "fixture.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "random.h"
@@ -21,10 +23,6 @@ enum { WRONG_SHOWN = 5 };
 
 static struct schedules_totals totals;
 static unsigned wrong;
-
-static bool stress(void) {
-    return test_rounds(1) > 1;
-}
 
 static void play(const struct scene *scene, unsigned preemptions) {
     if (schedules_playable(scene) &&
@@ -41,8 +39,9 @@ static void begin(void) {
 static void end(unsigned most) {
     schedules_end();
     print_message("%" PRIu64 " scenes, %" PRIu64 " schedules of at most %u preemptions, %" PRIu64
-                  " steps, %" PRIu64 " excused\n",
-                  totals.scenes, totals.schedules, most, totals.steps, totals.excused);
+                  " steps, %" PRIu64 " states, %" PRIu64 " excused, %" PRIu64 " scenes left\n",
+                  totals.scenes, totals.schedules, most, totals.steps, totals.states,
+                  totals.excused, totals.left);
     assert_int_equal(wrong, 0);
 }
 
@@ -64,45 +63,63 @@ static void check_pairs(unsigned first_policy, unsigned end_policy, unsigned mos
 }
 
 static unsigned preemptions(void) {
-    return (unsigned)environment_number("STINT_PREEMPTIONS", stress() ? 2 : 1);
+    return (unsigned)environment_number("STINT_PREEMPTIONS", 1);
 }
 
 TEST(test_pairs) {
     check_pairs(0, 1, preemptions());
 }
 
-/* All of them in the suite stress, else one that is drawn. */
+/* By one that is drawn; with more preemptions, which take long, by all. */
 TEST(test_pairs_of_other_policies) {
     struct random random = {test_seed()};
     const unsigned drawn = 1 + (unsigned)random_below(&random, schedule_policies - 1);
     const unsigned most = preemptions() > 1 ? preemptions() - 1 : 1;
-    check_pairs(stress() ? 1 : drawn, stress() ? schedule_policies : drawn + 1, most);
+    const bool all = preemptions() > 1;
+    check_pairs(all ? 1 : drawn, all ? schedule_policies : drawn + 1, most);
 }
 
-/* More calls than can all be tried: scenes are drawn, and each is played in every schedule. */
-static void check_drawn(unsigned threads, unsigned calls, uint64_t rounds) {
-    struct random random = {environment_number("STINT_SCENE_SEED", 1)};
+static uint64_t seconds(void) {
+    return environment_number("STINT_SCHEDULE_SECONDS", 0);
+}
+
+static uint64_t seconds_used(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec;
+}
+
+/* More than can all be tried: scenes of all policies are drawn, and each is played in every
+ * schedule, or in the first so many. */
+static void check_drawn(unsigned threads, unsigned calls, unsigned most) {
+    const uint64_t end_at = seconds_used() + seconds();
+    struct random random = {seconds() != 0 ? test_seed() : 1};
     begin();
-    for (uint64_t i = 0; i < test_rounds(rounds); i++) {
-        struct scene scene = {
-            0, (unsigned)random_below(&random, schedule_states), threads, calls, {{0}}};
-        if (i % 2 == 1)
-            scene.policy = (unsigned)random_below(&random, schedule_policies);
+    totals.most = seconds() != 0 ? 200000 : 5000;
+    while (seconds() != 0 ? seconds_used() < end_at : totals.scenes < 20) {
+        struct scene scene = {(unsigned)random_below(&random, schedule_policies),
+                              (unsigned)random_below(&random, schedule_states),
+                              threads,
+                              calls,
+                              {{0}}};
         for (unsigned thread = 0; thread < threads; thread++)
             for (unsigned call = 0; call < calls; call++)
                 scene.kinds[thread][call] = (unsigned)random_below(&random, schedule_kinds);
-        if (!schedules_sets_up(&scene) || i % 10 == 0)
-            play(&scene, 2);
+        play(&scene, most - schedules_sets_up(&scene));
     }
-    end(2);
+    end(most);
+}
+
+TEST(test_three_preemptions) {
+    check_drawn(2, 1, 3);
 }
 
 TEST(test_two_calls_each) {
-    check_drawn(2, 2, 20);
+    check_drawn(2, 2, 2);
 }
 
 TEST(test_three_threads) {
-    check_drawn(3, 1, 10);
+    check_drawn(3, 1, 2);
 }
 
 /* ---- Known mistakes -------------------------------------------------------------------------- */
@@ -113,19 +130,20 @@ static const struct {
     unsigned preemptions;
     struct scene scene;
 } known[] = {
-#define KNOWN(guard, preemptions, policy, state, one, other)                                       \
-    {#guard, GUARD_##guard, preemptions, {policy, state, 2, 1, {{one}, {other}}}},
+#define KNOWN(guard, preemptions, policy, state, threads, calls, ...)                              \
+    {#guard, GUARD_##guard, preemptions, {policy, state, threads, calls, {__VA_ARGS__}}},
 #include "schedules_known.h"
 #undef KNOWN
 };
 
-/* Each known mistake is found, and takes so many preemptions in its scene. */
+/* Each known mistake is found, and takes so many preemptions in its scene, which holds without. */
 TEST(test_known_mistakes) {
     unsigned missed = 0;
     begin();
     for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         const uint64_t removed = UINT64_C(1) << known[i].guard;
         unsigned took = 0;
+        play(&known[i].scene, known[i].preemptions);
         while (took <= known[i].preemptions &&
                schedules_play(&known[i].scene, took, removed, &totals, NULL) == NULL)
             took++;
@@ -137,6 +155,7 @@ TEST(test_known_mistakes) {
     }
     schedules_end();
     assert_int_equal(missed, 0);
+    assert_int_equal(wrong, 0);
 }
 
 static const struct {
@@ -147,30 +166,77 @@ static const struct {
 #undef NAME
 };
 
-/* Prints the first pair of calls that shows the mistake. Pairs of set-up last: they take long. */
-static bool find_mistake(unsigned guard, unsigned most) {
-    for (unsigned set_up = 0; set_up < (most == 0 ? 2 : 1); set_up++) {
-        for (unsigned policy = 0; policy < schedule_policies; policy++) {
-            for (unsigned state = 0; state < schedule_states; state++) {
-                for (unsigned pair = 0; pair < schedule_kinds * schedule_kinds; pair++) {
-                    const unsigned one = pair / schedule_kinds, other = pair % schedule_kinds;
-                    struct scene scene = {policy, state, 2, 1, {{one}, {other}}};
-                    if (other > one || !schedules_playable(&scene) ||
-                        schedules_sets_up(&scene) != (set_up == 1))
-                        continue;
-                    const char *broken =
-                        schedules_play(&scene, most, UINT64_C(1) << guard, &totals, NULL);
-                    if (broken == NULL)
-                        continue;
-                    char text[512];
-                    schedules_tell(&scene, text, sizeof(text));
-                    printf("/* %s: %s */\nKNOWN(%s, %u, %u, %u, %u, %u)\n", text, broken,
-                           guards[guard].name, most, policy, state, one, other);
-                    return true;
-                }
-            }
+/* A scene that shows a mistake, and the fewest preemptions of it that do. */
+struct shown {
+    struct scene scene;
+    unsigned preemptions;
+    const char *broken; /* NULL: none was found */
+};
+
+static void try_scene(const struct scene *scene, unsigned most, uint64_t removed,
+                      struct shown *best) {
+    if (!schedules_playable(scene) ||
+        (totals.most = 3000, schedules_play(scene, most, removed, &totals, NULL) == NULL))
+        return;
+    totals.most = 0;
+    if (schedules_play(scene, most, 0, &totals, NULL) != NULL)
+        return; /* it is the judge who is wrong */
+    for (unsigned few = 0; few <= most && (best->broken == NULL || few < best->preemptions);
+         few++) {
+        const char *broken = schedules_play(scene, few, removed, &totals, NULL);
+        if (broken != NULL)
+            *best = (struct shown){*scene, few, broken};
+    }
+}
+
+static void print_shown(const struct shown *shown, unsigned guard) {
+    const struct scene *scene = &shown->scene;
+    char text[512];
+    schedules_tell(scene, text, sizeof(text));
+    printf("/* %s: %s */\nKNOWN(%s, %u, %u, %u, %u, %u", text, shown->broken, guards[guard].name,
+           shown->preemptions, scene->policy, scene->state, scene->threads, scene->calls);
+    for (unsigned thread = 0; thread < scene->threads; thread++) {
+        printf(", {%u", scene->kinds[thread][0]);
+        for (unsigned call = 1; call < scene->calls; call++)
+            printf(", %u", scene->kinds[thread][call]);
+        printf("}");
+    }
+    printf(")\n");
+}
+
+/* Draws scenes. Tells as soon as one is better, as what comes next may
+ * crash. */
+static void find_mistake(unsigned guard, uint64_t end_at) {
+    static const struct {
+        unsigned threads, calls, preemptions;
+    } forms[] = {{2, 1, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}, {2, 2, 2}, {3, 1, 2}};
+    const uint64_t removed = UINT64_C(1) << guard;
+    struct random random = {guard};
+    struct shown best = {0};
+
+    for (unsigned i = 0; (best.broken == NULL || best.preemptions > 0) && seconds_used() < end_at;
+         i++) {
+        const unsigned form = i % 6, before = best.broken == NULL ? UINT32_MAX : best.preemptions;
+        struct scene scene = {(unsigned)random_below(&random, schedule_policies),
+                              (unsigned)random_below(&random, schedule_states),
+                              forms[form].threads,
+                              forms[form].calls,
+                              {{0}}};
+        for (unsigned thread = 0; thread < scene.threads; thread++)
+            for (unsigned call = 0; call < scene.calls; call++)
+                scene.kinds[thread][call] = (unsigned)random_below(&random, schedule_kinds);
+        try_scene(&scene, forms[form].preemptions, removed, &best);
+        if (best.broken != NULL && best.preemptions < before) {
+            print_shown(&best, guard);
+            fflush(stdout);
         }
     }
+}
+
+static bool is_known(unsigned guard) {
+    for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].guard == guard)
+            return true;
     return false;
 }
 
@@ -178,32 +244,34 @@ static bool find_mistake(unsigned guard, unsigned most) {
 static int find_mistakes(rlim_t seconds) {
     for (unsigned guard = 0; guard < GUARDS_END; guard++) {
         int status = 0;
+        if (is_known(guard))
+            continue;
         fflush(stdout);
         pid_t child = fork();
         if (child == 0) {
-            const struct rlimit limit = {seconds, seconds};
+            const struct rlimit limit = {seconds + 2, seconds + 2};
             setrlimit(RLIMIT_CPU, &limit);
             begin();
-            bool found = false;
-            for (unsigned most = 0; most <= 2 && !found; most++)
-                found = find_mistake(guard, most);
+            find_mistake(guard, seconds);
             fflush(stdout);
-            _exit(found ? 0 : 1);
+            _exit(0);
         }
         if (child < 0 || waitpid(child, &status, 0) != child)
             return 2;
-        if (status != 0)
-            printf("/* %s: %s */\n", guards[guard].name,
-                   WIFSIGNALED(status) ? "not in the time, or it crashes" : "not found");
     }
     return 0;
 }
 
 int main(int argc, char **argv) {
+    const struct CMUnitTest drawn[] = {
+        cmocka_unit_test(test_three_preemptions),
+        cmocka_unit_test(test_two_calls_each),
+        cmocka_unit_test(test_three_threads),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs),          cmocka_unit_test(test_pairs_of_other_policies),
+        cmocka_unit_test(test_known_mistakes), cmocka_unit_test(test_three_preemptions),
         cmocka_unit_test(test_two_calls_each), cmocka_unit_test(test_three_threads),
-        cmocka_unit_test(test_known_mistakes),
     };
     if (argc == 3 && strcmp(argv[1], "--mistakes") == 0)
         return find_mistakes(strtoul(argv[2], NULL, 0));
@@ -211,5 +279,6 @@ int main(int argc, char **argv) {
     print_message("skipped: the thread sanitizer does not know other stacks\n");
     return 77;
 #endif
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return seconds() != 0 ? cmocka_run_group_tests_name("drawn", drawn, NULL, NULL)
+                          : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 README = SOURCE / "tests" / "README.md"
-HEAD = ("| without | the mistake | story that shows it | histories until one shows it |\n"
-        "|---|---|---|---|\n")
+HEAD = ("| without | the mistake | story that shows it | histories until one shows it "
+        "| preemptions, and a scene that shows it with so few |\n|---|---|---|---|---|\n")
 
 
 def mistakes():
@@ -34,6 +34,15 @@ def mistakes():
     for patch in sorted((SOURCE / "tests" / "mutants").glob("*.patch")):
         found[patch.stem] = patch.read_text().split("\n", 1)[0]
     return found
+
+
+def scenes():
+    """The fewest preemptions that show a mistake and the scene, by guard, as every_schedule.c plays
+    them."""
+    text = (SOURCE / "tests" / "schedules_known.h").read_text()
+    return {guard: f"{fewest}: {' '.join(scene.split()).replace(' * ', ' ').replace(' | ', ' ∥ ')}"
+            for scene, guard, fewest in
+            re.findall(r"/\* policy ([^:]*:[^:]*):[^/]* \*/\nKNOWN\((\w+), (\d+),", text)}
 
 
 def committed():
@@ -110,7 +119,7 @@ def main(build, write):
     for mutant, line in zip(patched, lines[-len(patched):]):
         if mutant in stories and line[2] == "-":
             wrong.append(f"{mutant[0]}: its story does no harm")
-    rows, found_out = "", 0
+    rows, found_out, fewest = "", 0, scenes()
     for name, mistake in known.items():
         own = [line for line in lines if line[0] == name]
         story, histories = (next((line[field] for line in own if line[field] != "-"), "-")
@@ -123,7 +132,9 @@ def main(build, write):
         histories = re.sub(r"^\d+", lambda number: f"{int(number[0]):,}", histories)
         if expected != "found":
             histories = f"harmless: {expected}"
-        rows += f"| `{name}` | {mistake} | {story} | {histories} |\n".replace(" - |", " – |")
+        rows += f"| `{name}` | {mistake} | {story} | {histories} "
+        rows += f"| {fewest.get(name, '-')} |\n"
+    rows = rows.replace(" - |", " – |")
     print(HEAD + rows, end="")
     print(f"{len(known)} mutants, {found_out} found out", *wrong, sep="\n")
     if write:

@@ -15,6 +15,7 @@
  * instant of set-up (testing.h). What the header leaves open is in `excused`. */
 #include "schedules.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include "slot.h"
 
 #include "fixture.h"
+#include "random.h"
 #include "schedule.h"
 
 enum {
@@ -32,11 +34,13 @@ enum {
     ORDERS = 128,
     STEPS = 1000, /* of all threads: more is waiting for one that does not go on */
     CHOICES = STEPS + 16,
+    SEEN_MAX = 1 << 14,
 };
 
-#define EPOCH UINT64_C(1700000000000000000) /* a multiple of the window */
-#define TICK  STINT_TICK_NS
-#define TIME  (EPOCH + 2 * TICK) /* of a call that is neither late nor ahead */
+#define EPOCH            UINT64_C(1700000000000000000) /* a multiple of the window */
+#define TICK             STINT_TICK_NS
+#define TIME             (EPOCH + 2 * TICK) /* of a call that is neither late nor ahead */
+#define OVERRIDDEN_UNTIL (TIME + 3 * WINDOW * TICK)
 
 enum { KEY = 77, OTHER = 78, HOLDER = 100 };
 
@@ -55,16 +59,33 @@ static const struct stint_policy policies[] = {
     {.name = "per key", RATE, .flags = STINT_START_PER_KEY},
     {.name = "month", .limit = 3, .calendar = STINT_CALENDAR_MONTH},
     {.name = "striped", .limit = 6, .window = WINDOW * TICK, .stripes = 2},
+    {.name = "in flight", RATE, .flags = STINT_IN_FLIGHT},
+    {.name = "overrides", RATE, .flags = STINT_OVERRIDES},
+    {.name = "bans", RATE, .flags = STINT_OVERRIDES, .ban_after = 1, .ban = 2 * WINDOW * TICK},
     {.name = "second", RATE},
     {.name = "holder", .limit = 10, .window = 1000 * WINDOW * TICK},
     {.name = "brief", .limit = 10, .window = TICK},
 };
-enum { STRIPED = 10, THE_SECOND, HOLDS, BRIEF, POLICIES };
-const unsigned schedule_policies = STRIPED + 1;
+enum { STRIPED = 10, BANS = 13, THE_SECOND, HOLDS, BRIEF, POLICIES };
+const unsigned schedule_policies = BANS + 1;
+static uint32_t ids[POLICIES]; /* a policy with overrides takes two */
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-enum op { TAKE, DECIDE, ALL, REFUND, RESET, CHANGE, REMOVE, REPLACE, OTHER_TAKE };
+enum op {
+    TAKE,
+    DECIDE,
+    ALL,
+    REFUND,
+    RESET,
+    CHANGE,
+    REMOVE,
+    REPLACE,
+    OTHER_TAKE,
+    OVERRIDE,
+    OVERRIDE_CLEAR,
+    OVERRIDE_GET
+};
 
 static const struct kind {
     const char *name;
@@ -96,6 +117,11 @@ static const struct kind {
     {"remove", REMOVE, 0, 0, 0, 0},
     {"replace", REPLACE, 0, 0, 0, 0},
     {"all of two", ALL, 1, 0, 0, 0},
+    {"override of 2", OVERRIDE, 0, 2, 0, 0},
+    {"override of 5", OVERRIDE, 0, 5, 0, 0},
+    {"override of 0", OVERRIDE, 0, 0, 0, 0},
+    {"clear the override", OVERRIDE_CLEAR, 0, 0, 0, 0},
+    {"tell the override", OVERRIDE_GET, 0, 0, 0, 0},
 };
 const unsigned schedule_kinds = sizeof(kinds) / sizeof(kinds[0]);
 
@@ -111,6 +137,7 @@ struct answers {
     unsigned order[CALLS];
     unsigned raised, raised_by; /* before which call of the order the watermark was, by whose now;
                                  * CALLS: it was not */
+    bool others_left_out;       /* calls of another key were not made */
     struct call calls[CALLS];
     struct stint_verdict look, take;
 };
@@ -122,6 +149,10 @@ static struct {
     uint64_t time;   /* of the clock, and of what comes after all */
     uint64_t window; /* the key's, at TIME: of refunds */
     bool sets_up;    /* a call of the scene is of set-up */
+    uint64_t schedules;
+    bool left; /* before its end */
+    bool leaves_others_out;
+    uint64_t most; /* that is granted in any order, or if a limit came later than its call */
     struct answers now, orders[ORDERS];
     unsigned order_count;
     unsigned events;
@@ -140,6 +171,14 @@ static struct stint_policy policy_of(unsigned id) {
     return policy;
 }
 
+static bool of_overrides(enum op op) {
+    return op == OVERRIDE || op == OVERRIDE_CLEAR || op == OVERRIDE_GET;
+}
+
+static bool has_overrides(void) {
+    return (policies[s.scene.policy].flags & STINT_OVERRIDES) != 0;
+}
+
 static bool of_set_up(enum op op) {
     return op == CHANGE || op == REMOVE || op == REPLACE;
 }
@@ -152,28 +191,11 @@ bool schedules_sets_up(const struct scene *scene) {
     return false;
 }
 
-/* Two calls of set-up cannot: one waits for the other's lock. And where there are more calls
- * than two, another key's may take the slot of a window that is over by the time of one of them,
- * or leave its own to it: what late calls then begin is in no order. */
-bool schedules_playable(const struct scene *scene) {
-    unsigned set_ups = 0;
-    bool others = false, ahead = false;
-    for (unsigned thread = 0; thread < scene->threads; thread++) {
-        for (unsigned i = 0; i < scene->calls; i++) {
-            const struct kind *kind = &kinds[scene->kinds[thread][i]];
-            set_ups += of_set_up(kind->op);
-            others |= kind->op == OTHER_TAKE;
-            ahead |= kind->ticks > 0;
-        }
-    }
-    return set_ups <= 1 && (scene->threads * scene->calls == 2 || !others || !ahead);
-}
-
 static void change(struct call *call, uint32_t limit) {
     struct stint_policy policy = policy_of(s.scene.policy);
     policy.limit = limit;
     policy.capacity = policy.capacity != 0 ? limit + 2 : 0;
-    call->result = stint_policy_change(s.limiter, s.scene.policy, &policy);
+    call->result = stint_policy_change(s.limiter, ids[s.scene.policy], &policy);
 }
 
 static void replace(struct call *call) {
@@ -188,10 +210,10 @@ static uint64_t now_of(const struct kind *kind) {
 
 static void make_call(struct call *call) {
     const struct kind *kind = call->kind;
-    const uint32_t id = s.scene.policy;
+    const uint32_t id = ids[s.scene.policy];
     const uint64_t now = now_of(kind);
     struct stint_request requests[2] = {{KEY, id, kind->cost, kind->limit, kind->flags, 0},
-                                        {KEY, THE_SECOND, kind->cost, 0, 0, 0}};
+                                        {KEY, ids[THE_SECOND], kind->cost, 0, 0, 0}};
 
     call->began = ++s.events;
     switch (kind->op) {
@@ -222,6 +244,18 @@ static void make_call(struct call *call) {
     case OTHER_TAKE:
         call->result = stint_take(s.limiter, id, OTHER, kind->cost, now, &call->verdicts[0]);
         break;
+    case OVERRIDE:
+        call->result = stint_override(s.limiter, id, KEY, kind->limit, OVERRIDDEN_UNTIL);
+        break;
+    case OVERRIDE_CLEAR:
+        call->result = stint_override_clear(s.limiter, id, KEY);
+        break;
+    case OVERRIDE_GET: {
+        uint32_t limit = 0;
+        call->result = stint_override_get(s.limiter, id, KEY, &limit, &call->verdicts[0].window);
+        call->verdicts[0].capacity = limit;
+        break;
+    }
     }
     call->ended = ++s.events;
 }
@@ -229,7 +263,7 @@ static void make_call(struct call *call) {
 /* ---- What was there before ------------------------------------------------------------------- */
 
 static bool take(uint32_t policy, stint_key key, uint32_t cost, uint64_t now) {
-    return stint_take(s.limiter, policy, key, cost, now, NULL);
+    return stint_take(s.limiter, ids[policy], key, cost, now, NULL);
 }
 
 static void others(uint32_t policy, unsigned count, uint64_t now) {
@@ -285,6 +319,14 @@ static void second_is_used(void) {
     charge(s.scene.policy, 1);
 }
 
+/* By policies without overrides it is a token used. */
+static void overridden(void) {
+    if (has_overrides() &&
+        stint_override(s.limiter, ids[s.scene.policy], KEY, 2, OVERRIDDEN_UNTIL) != 0)
+        abort();
+    charge(s.scene.policy, 1);
+}
+
 static const struct {
     const char *name;
     void (*make)(void);
@@ -299,8 +341,31 @@ static const struct {
     {"a key that was refused", refused},
     {"a key whose window is over", window_over},
     {"a second policy that is used up", second_is_used},
+    {"a key with an override", overridden},
 };
 const unsigned schedule_states = sizeof(states) / sizeof(states[0]);
+
+/* Two calls of set-up cannot: one waits for the other's lock. And where there are more calls
+ * than two, another key's may take the slot of a window that is over by the time of one of them,
+ * or leave its own to it: what late calls then begin is in no order. */
+bool schedules_playable(const struct scene *scene) {
+    unsigned set_ups = 0;
+    bool others = false, ahead = false;
+    for (unsigned thread = 0; thread < scene->threads; thread++) {
+        for (unsigned i = 0; i < scene->calls; i++) {
+            const struct kind *kind = &kinds[scene->kinds[thread][i]];
+            set_ups += of_set_up(kind->op);
+            if (of_overrides(kind->op) && (policies[scene->policy].flags & STINT_OVERRIDES) == 0)
+                return false;
+            others |= kind->op == OTHER_TAKE;
+            ahead |= kind->ticks > 0;
+        }
+    }
+    if (states[scene->state].make == overridden &&
+        (policies[scene->policy].flags & STINT_OVERRIDES) == 0)
+        return false;
+    return set_ups <= 1 && (scene->threads * scene->calls == 2 || !others || !ahead);
+}
 
 /* The bytes that calls may write, but for counters: they are none of what is checked. */
 static struct {
@@ -330,8 +395,8 @@ static void part(unsigned i, void *begin, size_t size) {
 
 void schedules_begin(void) {
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 2; /* one line of four slots */
-    options.max_policies = POLICIES + 1;
+    options.max_keys = 2;                /* one line of four slots */
+    options.max_policies = POLICIES + 3; /* two have overrides, one is replaced */
     options.clock = schedules_clock;
     options.secret = test_secret();
     s.time = TIME;
@@ -339,7 +404,7 @@ void schedules_begin(void) {
         abort();
     for (unsigned i = 0; i < POLICIES; i++) {
         struct stint_policy policy = policy_of(i);
-        if (policy_added(s.limiter, &policy) != (int)i)
+        if (stint_policy_add(s.limiter, &policy, &ids[i]) != 0)
             abort();
     }
     char *start = s.limiter->memory.start, *counters = (char *)s.limiter->counters;
@@ -375,6 +440,12 @@ static bool has(enum op op) {
     return false;
 }
 
+static bool is_override(uint64_t tag) {
+    const struct policy *policy =
+        tag == table_tombstone(&s.limiter->table) ? NULL : limiter_tag_policy(s.limiter, tag);
+    return policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0;
+}
+
 /* The invariant of slot.h that this slot breaks, which was another. */
 static const char *broken_by(const struct slot *now, const struct slot *before) {
     const uint64_t tombstone = table_tombstone(&s.limiter->table);
@@ -386,6 +457,8 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
         return "a tombstone is pending";
     if (now->tag == tombstone && (has(REMOVE) || has(REPLACE)))
         return NULL; /* swept: slots of policies that are gone, the end too */
+    if (has_overrides() && is_override(before->tag))
+        return NULL; /* lifted, or set anew: no count goes by its end */
     if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";
     if (now->tag != before->tag && end == end_before && now->tag != tombstone)
@@ -402,7 +475,30 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
     return NULL;
 }
 
+/* The tables that were seen in the scene, by hash; not all if there are very many. */
+static uint64_t seen[SEEN_MAX];
+static unsigned seen_count;
+
+static void count_state(void) {
+    struct random mix = {0};
+    for (unsigned i = 0; i < LINE_SLOTS; i++) {
+        mix.state ^= s.before[i].tag;
+        mix.state = random_next(&mix) ^ s.before[i].state;
+        mix.state = random_next(&mix);
+    }
+    const uint64_t hash = mix.state | 1;
+    unsigned at = (unsigned)(hash >> 32) % SEEN_MAX;
+    while (seen[at] != 0 && seen[at] != hash)
+        at = (at + 1) % SEEN_MAX;
+    if (seen[at] == hash || seen_count >= SEEN_MAX / 4 * 3)
+        return;
+    seen[at] = hash;
+    seen_count++;
+    s.totals->states++;
+}
+
 static void watch(void) {
+    bool changed = false;
     for (unsigned i = 0; i < LINE_SLOTS; i++) {
         const struct slot *now = &line()[i];
         if (now->tag == s.before[i].tag && now->state == s.before[i].state)
@@ -410,7 +506,10 @@ static void watch(void) {
         if (s.broken == NULL)
             s.broken = broken_by(now, &s.before[i]);
         s.before[i] = *now;
+        changed = true;
     }
+    if (changed)
+        count_state();
 }
 
 /* Whether another call of the scene may write the word. */
@@ -471,12 +570,68 @@ static void begin_play(void) {
 }
 
 static void after_all(void) {
-    struct stint_request look = {KEY, s.scene.policy, 1, 0, STINT_PEEK, 0};
+    struct stint_request look = {KEY, ids[s.scene.policy], 1, 0, STINT_PEEK, 0};
     (void)stint_decide(s.limiter, &look, s.time, &s.now.look);
-    (void)stint_take(s.limiter, s.scene.policy, KEY, 1, s.time, &s.now.take);
+    (void)stint_take(s.limiter, ids[s.scene.policy], KEY, 1, s.time, &s.now.take);
 }
 
 /* ---- One call after the other ---------------------------------------------------------------- */
+
+static bool counts_granted(const struct kind *kind) {
+    return kind->op != REFUND && kind->op != OTHER_TAKE && !of_overrides(kind->op) &&
+           (kind->flags & STINT_CHARGE) == 0;
+}
+
+/* A is of keys that have a slot. */
+static uint64_t granted_now(uint32_t without) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < s.calls; i++)
+        if (counts_granted(s.now.calls[i].kind) &&
+            (s.now.calls[i].verdicts[0].flags & without) == 0)
+            sum += s.now.calls[i].verdicts[0].granted;
+    return sum;
+}
+
+static void note_granted(void) {
+    const uint64_t granted = granted_now(0);
+    s.most = granted > s.most ? granted : s.most;
+}
+
+/* A request under way may have read the limit of before, and count after later ones: what is
+ * granted then is no more than if the limit had not come. Likewise a ban. `left_out`: bits of
+ * calls. */
+static void play_left_out(const unsigned order[CALLS], unsigned left_out) {
+    const uint32_t id = ids[s.scene.policy];
+    uint32_t limit;
+
+    begin_play();
+    for (unsigned i = 0; i < s.calls; i++) {
+        if ((left_out >> order[i] & 1) != 0)
+            continue;
+        if (has_overrides() && stint_override_get(s.limiter, id, KEY, &limit, NULL) == 0 &&
+            limit == 0)
+            (void)stint_override_clear(s.limiter, id, KEY);
+        stint_thread_number = 1 + order[i] / s.scene.calls;
+        make_call(&s.now.calls[order[i]]);
+    }
+    note_granted();
+}
+
+static void play_without_limits(const unsigned order[CALLS]) {
+    unsigned limits = 0;
+    for (unsigned i = 0; i < s.calls; i++) {
+        const enum op op = kinds[s.scene.kinds[i / s.scene.calls][i % s.scene.calls]].op;
+        if (of_set_up(op) || op == OVERRIDE || op == OVERRIDE_CLEAR)
+            limits |= 1U << i;
+    }
+    if (limits == 0 && s.scene.policy != BANS)
+        return;
+    for (unsigned left_out = limits;; left_out = (left_out - 1) & limits) {
+        play_left_out(order, left_out);
+        if (left_out == 0)
+            return;
+    }
+}
 
 static void play_in_order(const unsigned order[CALLS], unsigned raised, unsigned raised_by) {
     begin_play();
@@ -485,9 +640,12 @@ static void play_in_order(const unsigned order[CALLS], unsigned raised, unsigned
             atomic_raise(&s.limiter->table.shards->watermark,
                          (uint64_t)tick_of(now_of(s.now.calls[raised_by].kind)));
         stint_thread_number = 1 + order[i] / s.scene.calls;
-        make_call(&s.now.calls[order[i]]);
+        if (!s.leaves_others_out || s.now.calls[order[i]].kind->op != OTHER_TAKE)
+            make_call(&s.now.calls[order[i]]);
     }
     stint_thread_number = 1;
+    note_granted();
+    s.now.others_left_out = s.leaves_others_out;
     after_all();
     memcpy(s.now.order, order, sizeof(s.now.order));
     s.now.raised = raised;
@@ -510,6 +668,12 @@ static void play_raised(const unsigned order[CALLS]) {
 static void play_orders(unsigned order[CALLS], unsigned length) {
     if (length == s.calls || length == CALLS) {
         play_raised(order);
+        play_without_limits(order);
+        if (s.calls > 2 && has(OTHER_TAKE)) {
+            s.leaves_others_out = true;
+            play_in_order(order, CALLS, 0);
+            s.leaves_others_out = false;
+        }
         return;
     }
     for (unsigned thread = 0; thread < s.scene.threads; thread++) {
@@ -530,16 +694,29 @@ static bool same_call(const struct call *one, const struct call *other) {
            same_verdict(&one->verdicts[1], &other->verdicts[1]);
 }
 
+/* Whether another key found the table full, be it for a claim of a call under way. */
+static bool other_untracked(void) {
+    for (unsigned i = 0; i < s.calls; i++)
+        if (s.now.calls[i].kind->op == OTHER_TAKE &&
+            (s.now.calls[i].verdicts[0].flags & STINT_UNTRACKED) != 0)
+            return true;
+    return false;
+}
+
 /* Whether the play may have been in that order: nothing that had ended comes after what began
- * later. */
+ * later. Among more calls than two keys are looked at one by one (same_call_but_used). */
 static bool agrees(const struct answers *answers) {
     const unsigned *order = answers->order;
+    if (answers->others_left_out && !other_untracked())
+        return false;
     if (answers->raised != CALLS &&
         s.now.calls[answers->raised_by].began > s.now.calls[order[answers->raised]].ended)
         return false;
     for (unsigned i = 0; i < s.calls; i++)
         for (unsigned j = i + 1; j < s.calls; j++)
-            if (s.now.calls[order[j]].ended < s.now.calls[order[i]].began)
+            if (s.now.calls[order[j]].ended < s.now.calls[order[i]].began &&
+                !(s.calls > 2 && (s.now.calls[order[i]].kind->op == OTHER_TAKE ||
+                                  s.now.calls[order[j]].kind->op == OTHER_TAKE)))
                 return false;
     return true;
 }
@@ -560,30 +737,16 @@ static bool linearizable(bool (*same)(const struct call *, const struct call *),
 }
 
 /* What stint.h leaves open. A request that is refused while others race may have counted a token
- * for an instant, which `used` shows until it is cut off; a raise of the largest limit may find
- * it counted. A group is not one operation, a striped key is no single counter, and who is in
- * the middle of a decision while its policy goes may be without a slot. Of these only A is
- * asked: no more is granted than in some order. */
+ * for an instant, which `used` shows until it is cut off; a raise of the largest limit may find it
+ * counted. A group is not one operation, nor are a refusal and its ban, a striped key is no single
+ * counter, and who is in the middle of a decision while its policy goes may be without a slot. Of
+ * these only A is asked: no more is granted than in some order. */
 static bool granted_within(void) {
-    uint64_t granted = 0, given_back = 0;
-
-    for (unsigned i = 0; i < s.calls; i++) {
-        const struct call *call = &s.now.calls[i];
-        if (call->kind->op == REFUND)
-            given_back += (uint64_t)call->result;
-        else if (call->kind->op != OTHER_TAKE && (call->kind->flags & STINT_CHARGE) == 0)
-            granted += call->verdicts[0].granted;
-    }
-    uint64_t most = 0; /* that any order grants */
-    for (unsigned o = 0; o < s.order_count; o++) {
-        uint64_t sum = 0;
-        for (unsigned i = 0; i < s.calls; i++)
-            if (kinds[s.scene.kinds[i / s.scene.calls][i % s.scene.calls]].op != OTHER_TAKE &&
-                (s.orders[o].calls[i].kind->flags & STINT_CHARGE) == 0)
-                sum += s.orders[o].calls[i].verdicts[0].granted;
-        most = sum > most ? sum : most;
-    }
-    return granted <= most + given_back;
+    uint64_t given_back = 0;
+    for (unsigned i = 0; i < s.calls; i++)
+        if (s.now.calls[i].kind->op == REFUND)
+            given_back += (uint64_t)s.now.calls[i].result;
+    return granted_now(STINT_UNTRACKED) <= s.most + given_back;
 }
 
 /* The same but for what refused requests have added for an instant; and of months, whose slots
@@ -619,11 +782,23 @@ static bool raises_largest(void) {
     return false;
 }
 
+/* Whether an override and a decision need not be in one order: it is read first, and counted in
+ * the end; its slot may be that of a window which is over for all but who is late, or the last. */
+static bool overrides_apart(void) {
+    if (!has(OVERRIDE) && !has(OVERRIDE_CLEAR))
+        return false;
+    for (unsigned i = 0; i < s.calls; i++)
+        if (s.calls > 2 || s.now.calls[i].kind->ticks < 0 || s.now.calls[i].result == -ENOSPC ||
+            (s.now.calls[i].verdicts[0].flags & STINT_UNTRACKED) != 0)
+            return true;
+    return false;
+}
+
 static bool excused(void) {
     if (linearizable(same_call_but_used, same_but_used))
         return true;
     return (has(ALL) || has(CHANGE) || has(REMOVE) || has(REPLACE) || s.scene.policy == STRIPED ||
-            raises_largest()) &&
+            s.scene.policy == BANS || raises_largest() || overrides_apart()) &&
            granted_within();
 }
 
@@ -692,12 +867,16 @@ static const char *play_all(unsigned given, unsigned preemptions) {
     uint8_t options[CHOICES];
     bool free[CHOICES];
 
+    if (s.schedules++ == s.totals->most && s.totals->most != 0) {
+        s.left = true;
+        return NULL;
+    }
     path.given = given;
     const char *broken = play_once();
     const unsigned made = path.made;
     memcpy(options, path.options, made);
     memcpy(free, path.free, made);
-    for (unsigned at = given; at < made && broken == NULL; at++) {
+    for (unsigned at = given; at < made && broken == NULL && !s.left; at++) {
         if (!free[at] && preemptions == 0)
             continue;
         for (unsigned other = 1; other < options[at] && broken == NULL; other++) {
@@ -761,6 +940,8 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     s.calls = scene->threads * scene->calls;
     s.totals = totals;
     s.time = TIME;
+    s.schedules = 0;
+    s.left = false;
     s.sets_up = schedules_sets_up(scene);
     unsigned last = 0;
     for (unsigned thread = 0; thread < scene->threads; thread++) {
@@ -773,13 +954,16 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     restore(NEW);
     stint_thread_number = 1;
     states[scene->state].make();
-    struct stint_request look = {KEY, scene->policy, 1, 0, STINT_PEEK, 0};
+    struct stint_request look = {KEY, ids[scene->policy], 1, 0, STINT_PEEK, 0};
     struct stint_verdict verdict;
     (void)stint_decide(s.limiter, &look, TIME, &verdict);
     s.window = verdict.window;
     s.time = TIME + last * TICK;
     save(SCENE);
     s.order_count = 0;
+    s.most = 0;
+    memset(seen, 0, sizeof(seen));
+    seen_count = 0;
     unsigned order[CALLS] = {0};
     play_orders(order, 0);
 
@@ -791,6 +975,7 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     stint_test_hook = NULL;
     stint_test_removed = 0;
     totals->scenes++;
+    totals->left += s.left;
     if (broken != NULL && report != NULL)
         report_play(report, broken);
     restore(SCENE);

@@ -20,7 +20,10 @@ struct schedules_totals {
     uint64_t scenes;
     uint64_t schedules;
     uint64_t steps;
+    uint64_t states;  /* of the table, different ones of each scene */
     uint64_t excused; /* answered as stint.h allows, though not as in any order */
+    uint64_t most;    /* schedules of a scene, which is then left; 0: no end */
+    uint64_t left;    /* scenes that were */
 };
 
 extern const unsigned schedule_policies, schedule_states, schedule_kinds;
