@@ -29,6 +29,8 @@
  * not short; SHORT: hands may set such as end with the tick; VOID: the last used slot is an override
  * that is too far ahead.
  *
+ * FALLS: ends that fall are told (fallen_end), also those of overrides.
+ *
  * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
  * place. */
 
@@ -135,6 +137,9 @@
 #ifndef ALIAS
 #define ALIAS 0
 #endif
+#ifndef FALLS
+#define FALLS (GONE || REPLACE)
+#endif
 
 /* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
  * OVERRIDE + 1. */
@@ -192,7 +197,7 @@ byte reach;
 #define REACH 0
 #endif
 byte clock = 1;
-#if GONE || REPLACE || OVERRIDES
+#if FALLS
 byte fallen; /* fallen_end */
 #define END_FALLS(end, to) fallen = ((end) > (to) -> MAX(fallen, end) : fallen)
 #ifdef WRONG_FALLEN
@@ -202,6 +207,7 @@ byte fallen; /* fallen_end */
 #endif
 #define ADDED_HERE true /* known by then */
 #else
+#define END_FALLS(end, to)
 #define MAY_HAVE_FALLEN(end) false
 #define ADDED_HERE SAME_WINDOW(slot[i].state, added)
 #endif
@@ -677,7 +683,7 @@ added_state:
     atomic {
         if
         :: !SAME_WINDOW(slot[i].state, added) -> goto stray
-#if GONE || REPLACE || OVERRIDES
+#if FALLS
         :: else -> goto added_fallen
         fi
     }
@@ -1213,7 +1219,9 @@ clock_again: /* after the state: the end is beyond that at which the slot became
 #ifndef WRONG_LATE_END
     atomic { now = clock }
 #endif
+#if FALLS
     atomic { END_FALLS(STATE_ID(state), (end == 0 -> now + 1 : MAX(end, now + 1))); goto swap }
+#endif
 #ifdef WRONG_CLEAR_FREE /* free at once, not with the next tick */
 #define CLEARED now
 #else
