@@ -123,11 +123,11 @@
  *  - A process that is killed anywhere holds up no decision of another. What it had just taken
  *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
  *  - After a loss of power each page of a file on a disk is as old as when it was last written (on
- *    Linux 35 s, as a rule). Such a table is refused with -EPROTO, and must be removed; or it can be
+ *    Linux 35 s, as a rule). Such a table is refused with -EPROTO, and must be removed; or it is
  *    used. Then what was granted after the oldest page was written may be granted once more, but
- *    no key is granted more than its limit in a window from there on. Keys may be refused for what
- *    others have used until their window is over. Overrides, bans, labels, statistics and changes
- *    of policies may be lost, or be back.
+ *    no key is granted more than its limit in a window from there on. Keys may be refused for
+ *    what others have used until their window is over. Overrides, bans, labels, statistics and
+ *    changes of policies may be lost, or be back.
  *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If by
  *    more, windows that one has counted are over to the other, who begins them anew, by turns.
  *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by

@@ -339,7 +339,7 @@ TEST(test_each_call_fails) {
     munmap(told, sizeof *told);
 }
 
-/* ---- Each system call is where a process stops, or dies --------------------------------------- */
+/* ---- Each system call is where a process stops, or dies ------------------------------------*/
 
 static const struct stint_policy *added_policy(void) {
     static struct stint_policy policy;
@@ -634,8 +634,7 @@ static struct granted *granted_in(unsigned key, uint64_t window) {
 }
 
 /* Two processes decide on the same keys, of which the table has room for most. In no window that
- * they tell do they grant more than the limit, if `within`. Returns the steps of the clock that were
- * counted. */
+ * they tell do they grant more than the limit. Returns the steps of the clock that were counted. */
 static uint64_t run_clocks(const char *text, uint64_t behind, struct random *random) {
     struct stint_limiter *limiters[2];
     struct stint_options options = fixture_options(4, STINT_FULL_REFUSE);

@@ -16,7 +16,7 @@
 
 #include "directory.h"
 
-enum { PAGE = 4096, SNAPSHOTS = 5, KEYS = 200, POLICIES = 10 };
+enum { PAGE = 4096, SNAPSHOTS = 5, KEYS = 80, POLICIES = 10 };
 
 /* The policies, and what they are changed to, or replaced by. After four idle hours each grants its
  * capacity. */
@@ -50,6 +50,8 @@ static struct stint_options options_of(uint64_t max_keys) {
     struct stint_options options = shared_options(max_keys);
     options.clock = shared_clock;
     options.on_full = STINT_FULL_REFUSE;
+    if (max_keys != 0)
+        options.secret = test_secret(); /* keys that all find room, in every run */
     options.labels = max_keys == 0 ? 0 : 64;
     return options;
 }
@@ -144,8 +146,8 @@ static struct bytes file_read(void) {
     struct bytes bytes = {malloc((size_t)about.st_size), (size_t)about.st_size};
     assert_non_null(bytes.start);
     for (size_t at = 0; at < bytes.size; at += PAGE) {
-        /* Each by itself: others write meanwhile. A disk reads whole cache lines, so no slot is torn;
-         * here what is the same twice is not. (Of counters it does not matter.) */
+        /* Each by itself: others write meanwhile. A disk reads whole cache lines, so no slot is
+         * torn; here what is the same twice is not. (Of counters it does not matter.) */
         char again[PAGE];
         ssize_t got = 0;
         for (unsigned tries = 0; tries < 1000; tries++) {
@@ -189,7 +191,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
     shared->time = T0 + random_below(random, HOUR);
     struct stint_limiter *limiter = open_with(&options);
     assert_int_equal(stint_policies_apply(limiter, policies_text(0), 0, NULL, NULL, NULL), 0);
-    for (unsigned n = 0; n < 2000; n++)
+    for (unsigned n = 0; n < 1000; n++)
         step(limiter, load == POLICIES_CHANGE ? TIME_PASSES : load, random);
     stint_close(limiter);
     memcpy(loss->granted, shared->granted, sizeof loss->granted);
@@ -362,7 +364,8 @@ TEST(test_power_loss) {
     munmap(shared, sizeof *shared);
 }
 
-/* A page of never-used slots before the slot of a companion: whoever writes in it comes to an end. */
+/* A page of never-used slots before the slot of a companion: whoever writes in it comes to an
+ * end. */
 TEST(test_hole) {
     shared = shared_memory(sizeof *shared);
     shared->time = T0;
