@@ -597,9 +597,9 @@ static void note_granted(void) {
     s.most = granted > s.most ? granted : s.most;
 }
 
-/* A request under way may have read the limit of before, and count after later ones: what is
- * granted then is no more than if the limit had not come. Likewise a ban. `left_out`: bits of
- * calls. */
+/* A request under way may have read the limit of before, and count after later ones, or be
+ * refused by it; likewise by a ban. What is granted then is no more than by some of the calls
+ * without the others. `left_out`: bits of calls. */
 static void play_left_out(const unsigned order[CALLS], unsigned left_out) {
     const uint32_t id = ids[s.scene.policy];
     uint32_t limit;
@@ -618,14 +618,7 @@ static void play_left_out(const unsigned order[CALLS], unsigned left_out) {
 }
 
 static void play_without_limits(const unsigned order[CALLS]) {
-    unsigned limits = 0;
-    for (unsigned i = 0; i < s.calls; i++) {
-        const enum op op = kinds[s.scene.kinds[i / s.scene.calls][i % s.scene.calls]].op;
-        if (of_set_up(op) || op == OVERRIDE || op == OVERRIDE_CLEAR)
-            limits |= 1U << i;
-    }
-    if (limits == 0 && s.scene.policy != BANS)
-        return;
+    const unsigned limits = (1U << s.calls) - 1;
     for (unsigned left_out = limits;; left_out = (left_out - 1) & limits) {
         play_left_out(order, left_out);
         if (left_out == 0)
