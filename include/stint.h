@@ -33,7 +33,8 @@
  *       another key took the slot, leaves one token charged to that key until its window ends
  *       (where tokens carry over, until it is paid back). So it does if its own key's next window
  *       had begun there, and a slot of the table was made free before the end of that: a policy was
- *       removed, an override lifted or shortened, or a key replaced.
+ *       removed, an override lifted or shortened, or a key replaced. Who sleeps through all of that
+ *       while he looks can be refused, once, by the count of the key that had the slot.
  *     - stint_decide_all, and a request for several tokens of a striped key, can hold tokens for an
  *       instant and give them back. Others can be refused for these.
  *     - A striped key's slots are read one after the other, which is no snapshot (struct

@@ -441,23 +441,23 @@ void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
  * companion, so no override is missed. */
 void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
                           const struct stint_policy *policy, uint32_t id) {
-    const uint32_t companion = limiter->records[old].companion;
-    const bool stays = (policy->flags & STINT_OVERRIDES) != 0;
+    const uint32_t companion = limiter_companion(limiter, old);
+    const bool stays = (policy->flags & STINT_OVERRIDES) != 0 && companion != POLICY_NONE;
 
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
-    create(limiter, policy, id, stays ? companion : 0);
+    create(limiter, policy, id, stays ? companion + 1 : 0);
     policy_end(limiter, old);
-    if (companion != 0)
-        companion_mend(limiter, companion - 1);
+    if (companion != POLICY_NONE)
+        companion_mend(limiter, companion);
 }
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
-    const uint32_t companion = limiter->records[id].companion;
+    const uint32_t companion = limiter_companion(limiter, id);
 
     policy_end(limiter, id);
-    if (companion != 0)
-        policy_end(limiter, companion - 1);
+    if (companion != POLICY_NONE)
+        policy_end(limiter, companion);
 }
 
 static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
