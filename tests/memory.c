@@ -226,11 +226,15 @@ static const char *table_file(void) {
 }
 
 /* Likewise of stint_resize, which then leaves the table as it is. */
-TEST(test_each_call_of_resize_refused) {
-    /* A kernel maps a file that ends in the middle of its last page; qemu does so only where its
-     * pages are the kernel's. */
+/* A kernel maps a file that ends in the middle of its last page; qemu does so only where its pages
+ * are the kernel's. */
+static void skip_unless_files_are_mapped(void) {
     if (getenv("STINT_TEST_EMULATED") != NULL && sysconf(_SC_PAGESIZE) > 4096)
         skip();
+}
+
+TEST(test_each_call_of_resize_refused) {
+    skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0), given = options_of(100, 0);
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
@@ -394,6 +398,7 @@ TEST(test_given_secret) {
 /* Whoever waits for the lock of a table in use goes on if a signal interrupts him, and gives up at
  * once if the system has no lock. */
 TEST(test_lock_refused) {
+    skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0);
     struct stint_limiter *first, *second;
 
