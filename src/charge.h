@@ -363,7 +363,7 @@ static inline uint64_t charge_wait_over(const struct terms *terms, const struct 
     after.part = 0;
     after.capacity = then_by->capacity;
     after.room = then_by->room;
-    if ((rule->flags & STINT_SMOOTH) != 0 || charge->total + terms->cost > then_by->room)
+    if (charge->total + terms->cost > then_by->room)
         then = charge_wait(&after, rule, charge, left);
     return then > over ? then : over;
 }

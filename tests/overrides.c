@@ -519,6 +519,21 @@ TEST(test_clock_step) {
     assert_int_equal(ask(limiter, id, 2, 1, PEEK).flags, OVER);
     assert_int_equal(stint_override(limiter, id, 1, 7, T0), 0);
     assert_override(limiter, id, 1, 7, T0);
+
+    /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
+     * override ends, which may be before. */
+    struct stint_policy smooth = overridable("smooth", 4);
+    smooth.flags |= STINT_SMOOTH;
+    smooth.window = SECOND;
+    id = add_made(limiter, &smooth);
+    test_time = T0 + DAY;
+    assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
+    test_time -= 10 * SECOND;
+    assert_int_equal(stint_override(limiter, id, 4, 0, test_time + 2 * SECOND), 0);
+    assert_int_equal(ask(limiter, id, 4, 3, PEEK).retry_after, 2 * SECOND);
+    assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
+    test_time += 2 * SECOND;
+    assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
     stint_close(limiter);
 }
 
