@@ -50,11 +50,13 @@ struct lesson {
     uint64_t jitter;        /* that jitter, ns */
 };
 
-/* An override that was set by hand. */
+/* An override that was set by hand, a ban, or strikes, which are none. */
 struct ruled {
     uint32_t limit;
-    uint64_t until; /* ns; 0: none */
+    uint32_t strikes; /* 0: it is an override */
+    bool banned;
     bool open;      /* it was void after a step back, and may have lost its slot */
+    uint64_t until; /* ns; 0: none */
 };
 
 struct twin {
@@ -92,8 +94,11 @@ struct subject {
     struct lesson *lesson;
 };
 
-/* The override of a key that is in force; NULL: none is. */
+/* The override or ban of a key that is in force; NULL: none is. */
 const struct ruled *ruled_at(uint32_t key, uint32_t id, uint64_t now);
+
+/* How far ahead it holds for certain: further, the clock may have been stepped back. */
+uint64_t ruled_reach(const struct ruled *ruled, uint32_t id);
 
 void note_capacity(uint32_t id, uint32_t capacity);
 struct subject subject_of(uint32_t key, uint32_t id);

@@ -22,7 +22,13 @@
  *    what the verdict of a charge says of them.
  *  - Jitter is any part of its bound, but the same for a key and a window.
  *  - When the clock was stepped back, a key is not asked about while it is open whether it still
- *    has the slot of a window that was counted before the step.
+ *    has the slot of a window that was counted before the step. Nor is a key with an override, a
+ *    ban or strikes while they are over by the latest time shown, but not by the caller's, or so
+ *    far ahead of him that they may be void.
+ *  - What jitter a refusal has is not learned from one that tells the end of a ban instead.
+ *
+ * Left out: parts of one group that are of one pair, by a policy with a ban; and bans that become
+ * shorter.
  */
 #include "twin.h"
 
@@ -41,8 +47,26 @@ struct subject subject_of(uint32_t key, uint32_t id) {
 
 const struct ruled *ruled_at(uint32_t key, uint32_t id, uint64_t now) {
     const struct ruled *ruled = &m.ruled[key][id];
-    bool on = (m.policies[id].flags & STINT_OVERRIDES) && now < ruled->until;
+    bool on = (m.policies[id].flags & STINT_OVERRIDES) && now < ruled->until && !ruled->strikes;
     return on ? ruled : NULL;
+}
+
+uint64_t ruled_reach(const struct ruled *ruled, uint32_t id) {
+    bool by_hand = !ruled->strikes && !ruled->banned;
+    return by_hand ? 366 * DAY : m.policies[id].ban + ALLOWANCE - SECOND;
+}
+
+/* What a first refusal makes of a key's strikes: one more, or a ban. A span is over by the clock's
+ * next tick at the earliest, however late the caller is. */
+static struct ruled struck(const struct subject *s, uint64_t now) {
+    const struct ruled *ruled = &m.ruled[s->key][s->id];
+    uint64_t until = ceil_div(now + s->policy->ban, STINT_TICK_NS) * STINT_TICK_NS;
+    uint64_t least = (test_time / STINT_TICK_NS + 1) * STINT_TICK_NS;
+    uint32_t strikes = now < ruled->until ? ruled->strikes : 0;
+    until = until > least ? until : least;
+    if (strikes + 1 >= s->policy->ban_after)
+        return (struct ruled){.banned = true, .until = until};
+    return (struct ruled){.strikes = strikes + 1, .until = strikes ? ruled->until : until};
 }
 
 /* The key of a request. */
@@ -205,10 +229,11 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
     struct subject s = subject_of(key, request->policy);
     uint32_t capacity = request_capacity(request, now);
     const struct ruled *ruled = &m.ruled[key][request->policy];
+    uint64_t reach = ruled_reach(ruled, s.id);
     /* An override that is over may have lost its slot; one that is far ahead may be void. */
     if ((s.policy->flags & STINT_OVERRIDES) && ruled->until > now &&
         (ruled->open || ruled->until <= m.highest_yet || ruled->until <= test_time ||
-         ruled->until > now + 366 * DAY || ruled->until > test_time + 366 * DAY))
+         ruled->until > now + reach || ruled->until > test_time + reach))
         return false;
     /* The stripes of a key may be in different windows for a late caller, and are not kept even
      * for each call's own limit. */
@@ -378,6 +403,11 @@ static uint64_t wait_in(const struct subject *s, const struct pair *next, uint32
                                  : count_wait(s->policy, count_of(next), cost, room, now);
 }
 
+/* Whether a verdict counts a strike. */
+static bool strikes(const struct subject *s, const struct stint_verdict *v) {
+    return s->policy->ban && (v->flags & STINT_FIRST_REFUSAL) && !(v->flags & STINT_OVERRIDDEN);
+}
+
 /* What a request gets of a key in the state `next`, and its effect on that. */
 static struct stint_verdict expect_in(const struct subject *s, const struct stint_request *request,
                                       uint64_t now, const struct stint_verdict *got,
@@ -389,6 +419,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     if (policy->flags & STINT_OVERRIDES)
         ruled = ruled_at(s->key, s->id, now);
     const bool endless = ruled && ruled->limit == STINT_LIMIT_MAX;
+    const bool banned = ruled && ruled->banned;
     struct stint_verdict v = {.capacity = request_capacity(request, now)};
     uint64_t room = v.capacity + (request->flags & STINT_RESERVE ? policy->max_reserved : 0);
     uint64_t sum = count_sum(policy, count_of(next), now);
@@ -396,7 +427,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
     bool fits = (sum + cost <= room && !(ruled && ruled->limit == 0)) || endless;
 
     if (ruled)
-        v.flags |= STINT_OVERRIDDEN;
+        v.flags |= STINT_OVERRIDDEN | (banned ? STINT_BANNED : 0);
     if (charge) { /* all of it, as far as the count of this window holds it */
         uint32_t most = count_most(policy), left = next->used < most ? most - next->used : 0;
         cost = cost < left ? cost : left;
@@ -419,7 +450,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
         sum += counted;
         v.granted = cost;
     }
-    if (!fits && !merely_looks(request)) {
+    if (!fits && !merely_looks(request) && !banned) {
         if (!next->refused)
             v.flags |= STINT_FIRST_REFUSAL;
         next->refused = true;
@@ -429,7 +460,7 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
             next->used += (uint32_t)(v.capacity - sum);
             sum = v.capacity;
         }
-        if (policy->flags & STINT_COUNT_REFUSED) {
+        if ((policy->flags & STINT_COUNT_REFUSED) && !banned) {
             uint64_t counted = sum + cost < STINT_LIMIT_MAX ? sum + cost : STINT_LIMIT_MAX;
             if (counted > sum)
                 next->used = (uint32_t)(sum = counted);
@@ -456,10 +487,15 @@ static struct stint_verdict expect_in(const struct subject *s, const struct stin
             if (v.retry_after <= over)
                 v.retry_after = over;
         }
-        if (v.retry_after != over)
+        struct ruled strike = strikes(s, &v) ? struck(s, now) : (struct ruled){0};
+        uint64_t ban = strike.banned ? strike.until - now : 0;
+        bool hidden = strike.banned && got->retry_after == ban;
+        if (v.retry_after != over && !(hidden && s->lesson->jitter_window != v.window))
             add_jitter(s, &v, got);
         if (!never)
             take_over_long_wait(s, &v, got);
+        v.flags |= strike.banned ? STINT_BANNED : 0;
+        v.retry_after = v.retry_after > ban ? v.retry_after : ban;
         if (policy->flags & STINT_SHADOW) {
             v.allowed = true;
             v.flags |= STINT_SHADOWED;
@@ -484,6 +520,8 @@ void count_verdict(const struct stint_request *request, const struct stint_verdi
 struct stint_verdict expect(const struct stint_request *request, uint32_t key, uint64_t now,
                             const struct stint_verdict *got) {
     struct subject s = subject_of(key, request->policy);
+    const struct ruled *ruled = ruled_at(key, s.id, now);
+    bool only_reads = ruled && ruled->banned && !makes_charge(request);
     bool peek = takes_nothing(request);
     struct stint_verdict v;
 
@@ -510,7 +548,7 @@ struct stint_verdict expect(const struct stint_request *request, uint32_t key, u
     if (has_none && !(has_slot && same_verdict(&v, got))) {
         *s.lesson = before;
         bool marks = !merely_looks(request) && request->cost > request_capacity(request, now);
-        bool takes = (!peek && request->cost > 0) || marks;
+        bool takes = ((!peek && request->cost > 0) || marks) && !only_reads;
         uint64_t lost = !has_slot || !takes     ? 0
                         : s.pair->may_have_gone ? s.pair->window
                                                 : free_at(&s);
@@ -528,10 +566,15 @@ struct stint_verdict expect(const struct stint_request *request, uint32_t key, u
     bool takes = makes_charge(request) ? v.granted > 0
                  : whole               ? !peek && next.taken > 0
                                        : !peek && request->cost > 0;
-    if (takes || (refused && !merely_looks(request))) {
+    if ((takes || (refused && !merely_looks(request))) && !only_reads) {
         next.may_have_gone = next.unsure = false;
         next.doubt_end = 0;
         *s.pair = next;
+    }
+    if (strikes(&s, &v)) {
+        m.ruled[key][s.id] = struck(&s, now);
+        m.counts[s.id].bans += m.ruled[key][s.id].banned;
+        show(test_time); /* it claims by the clock */
     }
     count_verdict(request, &v);
     return v;
@@ -543,13 +586,14 @@ void explain(const struct stint_request *request, uint64_t now, const char *what
                 " (limit %" PRIu32 ", capacity %" PRIu32 ", max_reserved %" PRIu32
                 ", stripes %" PRIu32 ", near %" PRIu32 ", jitter %" PRIu32 ", window %" PRIu64
                 ", calendar %" PRIu32 ", offset %" PRId32 ", start %" PRId64 ", flags %#" PRIx32
-                "), key %#" PRIx64 ", cost %" PRIu32 ", limit %" PRIu32 ", flags %#" PRIx32
-                ", now %" PRIu64 ", clock %" PRIu64 ", on_full %" PRIu32 "\n",
+                ", ban %" PRIu64 ", after %" PRIu32 "), key %#" PRIx64 ", cost %" PRIu32
+                ", limit %" PRIu32 ", flags %#" PRIx32 ", now %" PRIu64 ", clock %" PRIu64
+                ", on_full %" PRIu32 "\n",
                 what, m.seed, m.round, m.operation, request->policy, policy->limit,
                 policy->capacity, policy->max_reserved, policy->stripes, policy->near_limit,
                 policy->jitter, policy->window, policy->calendar, policy->offset, policy->start,
-                policy->flags, request->key, request->cost, request->limit, request->flags, now,
-                test_time, m.on_full);
+                policy->flags, policy->ban, policy->ban_after, request->key, request->cost,
+                request->limit, request->flags, now, test_time, m.on_full);
 }
 
 void show(uint64_t now) {
@@ -570,6 +614,7 @@ static bool is_decided_by_clock(const struct stint_request *request, uint32_t ke
 void compare(const struct stint_request *request, uint32_t key, uint64_t now,
              const struct stint_verdict *got, const char *what) {
     struct pair before = m.pairs[key][request->policy];
+    struct ruled ruled = m.ruled[key][request->policy];
     if (is_very_late(now) && is_decided_by_clock(request, key, got))
         now = test_time;
     struct stint_verdict expected = expect(request, key, now, got);
@@ -585,6 +630,9 @@ void compare(const struct stint_request *request, uint32_t key, uint64_t now,
                 ", previous %" PRIu32 ", window %" PRIu64 "\n",
                 before.known, before.unsure, before.may_have_gone, before.refused, before.used,
                 before.previous, before.window);
+    print_error("override: limit %" PRIu32 ", strikes %" PRIu32
+                ", banned %d, open %d, until %" PRIu64 "\n",
+                ruled.limit, ruled.strikes, ruled.banned, ruled.open, ruled.until);
     print_verdict("expected", &expected);
     print_verdict("got     ", got);
     fail();

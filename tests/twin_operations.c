@@ -95,6 +95,8 @@ static void do_batch(void) {
         }
         if (!is_decided(&requests[i], keys[i], now, n))
             n = i;
+        else if (m.policies[requests[i].policy].ban && now < test_time)
+            n = i + 1; /* it may show the time of the clock to those behind */
     }
     /* n is smaller now, so what was decided with more new pairs still is. */
     memset(got, 0xa5, sizeof got);
@@ -234,7 +236,7 @@ static bool pick_whole(struct whole *whole, size_t more) {
         bool late_to_lost = test_time < m.highest_yet && (!s.pair->known || may_be_lost(&s));
         if (!is_decided(request, whole->keys[i], test_time, more) ||
             (whole->same && (s.pair->may_have_gone || late_to_lost || refusal_takes)) ||
-            (!whole->same && again))
+            (whole->same ? m.policies[request->policy].ban != 0 : again))
             return false;
     }
     return true;
@@ -407,7 +409,10 @@ static void do_refund(void) {
 static void do_reset(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     struct subject s = subject_of(key, id);
+    struct ruled *ruled = &m.ruled[key][id];
     stint_reset(m.limiter, id, m.keys[key]);
+    if (ruled->strikes || ruled->banned)
+        *ruled = (struct ruled){0};
     if (!s.pair->known)
         return;
     /* A reset need not touch a slot that is free, or that was counted before a step. */
@@ -429,15 +434,17 @@ static void do_override(void) {
     if (once_in(3)) {
         int error = stint_override_clear(m.limiter, id, m.keys[key]);
         /* One that was over before a step back may be there again. */
-        if (!ruled->open && (ruled->until <= test_time || ruled->until > m.highest_yet))
-            assert_int_equal(error, ruled->until > test_time ? 0 : -ENOENT);
+        bool none = ruled->until <= test_time || ruled->strikes;
+        if (!ruled->open && (none || ruled->until > m.highest_yet))
+            assert_int_equal(error, none ? -ENOENT : 0);
         if (error == 0)
-            ruled->until = 0;
+            *ruled = (struct ruled){0};
         return;
     }
     uint64_t length = below(once_in(2) ? 3 * longest_window(policy) : 366 * DAY) + 1;
     if (length > 366 * DAY)
         length = 366 * DAY;
+    *ruled = (struct ruled){0};
     ruled->limit = once_in(4)   ? 0
                    : once_in(4) ? STINT_LIMIT_MAX
                                 : (uint32_t)below(2 * (uint64_t)capacity_of(policy)) + 1;
@@ -445,7 +452,6 @@ static void do_override(void) {
         ruled->limit = STINT_LIMIT_MAX;
     assert_int_equal(stint_override(m.limiter, id, m.keys[key], ruled->limit, test_time + length),
                      0);
-    ruled->open = false;
     show(test_time); /* it claims by the clock */
     ruled->until = ceil_div(test_time + length, STINT_TICK_NS) * STINT_TICK_NS;
 }
@@ -480,6 +486,11 @@ static void do_change(void) {
         policy.near_limit = (uint32_t)below(102);
     if (once_in(4))
         policy.jitter = (uint32_t)below(102);
+    if (policy.ban && once_in(4))
+        policy.ban_after = (uint32_t)below(5);
+    if (policy.ban && once_in(4)) /* a shorter one would make those void that hold */
+        policy.ban +=
+            below(policy.ban < 100 * DAY ? policy.ban : 1) / STINT_TICK_NS * STINT_TICK_NS;
     if (once_in(2))
         policy.name[0] = '\0';
 
@@ -521,7 +532,8 @@ static void step_back(uint64_t step) {
     m.stepped = true;
     for (uint32_t k = 0; k < m.key_count; k++) {
         for (uint32_t p = 0; p < m.policy_count; p++) {
-            m.ruled[k][p].open |= m.ruled[k][p].until > test_time + 366 * DAY;
+            struct ruled *ruled = &m.ruled[k][p];
+            ruled->open |= ruled->until > test_time + ruled_reach(ruled, p);
             struct subject s = subject_of(k, p);
             if (s.pair->known && (may_be_lost(&s) || is_striped(s.policy) ||
                                   far_ahead(s.policy, s.pair->window, test_time - 2 * SECOND)))
@@ -657,7 +669,8 @@ static void learn_phase(uint32_t key, uint32_t id) {
 }
 
 void start_round(void) {
-    /* A table of one line, one that is often as full as was promised, one that never is. */
+    /* A table of one line, one that is often as full as was promised, one that never is. All slots
+     * of a key are looked for from one line on, up to ten of these 500: so that has more room. */
     static const struct {
         uint64_t max_keys, certain;
         uint32_t keys, shards;
@@ -665,7 +678,7 @@ void start_round(void) {
         uint32_t most_stripes;
     } tables[] = {
         {2, 4, 4, 1, true, 1},         {2, 4, 7, 0, true, 1},
-        {40, 40, 30, 1, false, 1},     {5000, 5000, 500, 0, false, 2},
+        {40, 40, 30, 1, false, 1},     {20000, 5000, 500, 0, false, 2},
         {5000, 5000, 3, 4, false, 64}, {30000, 30000, KEYS, 0, false, 1},
     };
     size_t table = below(sizeof tables / sizeof tables[0]);
@@ -717,6 +730,12 @@ void start_round(void) {
         if (is_striped(&m.policies[p]) || (m.policies[p].flags & STINT_IN_FLIGHT) || once_in(2))
             continue;
         m.policies[p].flags |= STINT_OVERRIDES;
+        if (once_in(2)) {
+            uint64_t windows = 30 * longest_window(&m.policies[below(m.policy_count)]);
+            uint64_t most = once_in(4) ? SECOND : windows < 366 * DAY ? windows : 366 * DAY;
+            m.policies[p].ban = (below(most / STINT_TICK_NS) + 1) * STINT_TICK_NS;
+            m.policies[p].ban_after = (uint32_t)below(5);
+        }
         change_made(limiter, p, &m.policies[p]);
         m.most_slots += m.key_count;
     }
@@ -773,7 +792,7 @@ void end_round(void) {
     if (!m.stepped)
         assert_int_equal(stats.clock_steps, 0);
     if (!m.stepped && test_time >= m.highest) {
-        uint64_t least = 0, most = 0, overrides = 0;
+        uint64_t least = 0, most = 0, overrides = 0, banned = 0, struck = 0;
         for (uint32_t k = 0; k < m.key_count; k++) {
             for (uint32_t p = 0; p < m.policy_count; p++) {
                 struct subject s = subject_of(k, p);
@@ -783,12 +802,18 @@ void end_round(void) {
                 most += live || open ? (is_striped(s.policy) ? s.policy->stripes : 1) : 0;
             }
         }
-        for (uint32_t k = 0; k < m.key_count; k++)
-            for (uint32_t p = 0; p < m.policy_count; p++)
-                overrides += m.ruled[k][p].until > test_time;
-        least += overrides;
-        most += overrides;
+        for (uint32_t k = 0; k < m.key_count; k++) {
+            for (uint32_t p = 0; p < m.policy_count; p++) {
+                const struct ruled *ruled = &m.ruled[k][p];
+                if (ruled->until > test_time)
+                    *(ruled->strikes ? &struck : ruled->banned ? &banned : &overrides) += 1;
+            }
+        }
+        least += overrides + banned + struck;
+        most += overrides + banned + struck;
         assert_true(least <= stats.live && stats.live <= most);
+        assert_int_equal(stats.overrides, overrides);
+        assert_int_equal(stats.banned, banned);
     }
     for (uint32_t p = 0; p < m.policy_count; p++) {
         struct stint_policy_stats counts = get_policy_stats(m.limiter, p);
@@ -800,6 +825,8 @@ void end_round(void) {
         assert_int_equal(counts.near_limit, m.counts[p].near_limit);
         assert_int_equal(counts.charged, m.counts[p].charged);
         assert_int_equal(counts.refunded, m.counts[p].refunded);
+        assert_int_equal(counts.bans, m.counts[p].bans);
+        assert_int_equal(counts.strikes_lost, 0);
     }
     if (m.on_full != STINT_FULL_REFUSE)
         replace_first();
