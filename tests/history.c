@@ -566,8 +566,8 @@ static bool run_scheduled(struct random *random) {
     h.stopped = schedule.stopped;
     h.totals->switches += schedule.switches;
     h.totals->stopped += schedule.stopped != THREADS_MAX;
-    /* If he was changing a policy he may have the lock, which is in this thread's list of robust ones:
-     * not when the table is unmapped. */
+    /* If he was changing a policy he may have the lock, which is in this thread's list of robust
+     * ones: not when the table is unmapped. */
     if (h.stopped != THREADS_MAX)
         stint_limiter_unlock(h.limiter);
     return !schedule.stuck;
