@@ -235,9 +235,9 @@ static bool is_decided_at(const struct stint_request *request, uint32_t key, uin
         (ruled->open || ruled->until <= m.highest_yet || ruled->until <= test_time ||
          ruled->until > now + reach || ruled->until > test_time + reach))
         return false;
-    /* The stripes of a key may be in different windows for a late caller, and are not kept even
-     * for each call's own limit. */
-    if (is_striped(s.policy) && (now < m.highest || s.pair->unsure || request->limit ||
+    /* The stripes of a key may be in different windows for a late caller, or since the clock was
+     * stepped back, and are not kept even for each call's own limit. */
+    if (is_striped(s.policy) && (now < m.highest_yet || s.pair->unsure || request->limit ||
                                  (s.pair->lowered && s.pair->window > now)))
         return false;
     /* A count of two windows has 14 bits for each. */
