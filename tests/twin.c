@@ -37,8 +37,8 @@ TEST(test_twin) {
         end_round();
     }
     print_message("%" PRIu64 " verdicts compared\n", m.compared);
-    /* Most operations must be ones whose answer the contract gives. */
-    if (first == 0)
+    /* Most operations must be ones whose answer the contract gives. Few rounds may be unlike. */
+    if (first == 0 && rounds >= 500)
         assert_true(m.compared > rounds * ROUND_OPERATIONS / 2);
 }
 
