@@ -656,7 +656,8 @@ class Embedding(Case):
         self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
                    "add_executable(server main.c)\n" + text)
         build = self.directory / "build"
-        call("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + shlex.split(CC)[0],
+        compiler = next(word for word in shlex.split(CC) if not word.endswith("ccache"))
+        call("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + compiler,
              env=self.environment)
         call("cmake", "--build", build)
         self.assertEqual(call(build / "server", env=self.running), ANSWER)
