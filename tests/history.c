@@ -1269,9 +1269,11 @@ static void decide_overridden(unsigned index, const struct node *from, uint64_t 
         if (!holds) /* one that is too late reads it before it asks the clock */
             override_seen(v.overrides[i], index, first_now(v.calls[index]), &holds, &not_here);
         v.override = v.overrides[i];
+        v.policy = v.read; /* whose capacity is not taken over */
         if (holds)
             decide_at(index, from, now, nexts);
         v.override = NULL;
+        v.policy = &v.adopted;
     }
     if (none)
         decide_at(index, from, now, nexts);
