@@ -76,8 +76,16 @@ static const struct {
     {"1M/month name=monthly", 0, 1000000, 3},
     {"120/200ms in-flight name=holds", STINT_PARTIAL, 120, 3},
     {"100/s overrides name=ruled", STINT_PARTIAL, 100, 3},
+    {"50/s ban=100ms name=bans", STINT_PARTIAL, 50, 2},
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PLAIN = 0, CHANGES = 8, HOLDS = 14, RULED = 15 };
+enum {
+    KINDS = sizeof(kinds) / sizeof(kinds[0]),
+    PLAIN = 0,
+    CHANGES = 8,
+    HOLDS = 14,
+    RULED = 15,
+    BANS = 16
+};
 
 /* ---- What all processes share, beside the table ---------------------------------------------- */
 
@@ -785,19 +793,22 @@ static int report(const struct handle *handle) {
     }
     if (stint_stats_get(handle->limiter, &stats) != 0)
         violated("no statistics: %s", stint_reason());
+    struct stint_policy_stats bans = STINT_POLICY_STATS_INIT;
+    if (stint_policy_stats_get(handle->limiter, handle->policies[BANS], &bans) != 0)
+        violated("no statistics of a policy: %s", stint_reason());
     uint64_t violations = load(&shared->violations), given_back = 0;
     for (unsigned key = 0; key < KEYS; key++)
         given_back += load(&shared->given_back[key]);
     printf("decisions %" PRIu64 ", windows passed %" PRIu64 ", kills survived %" PRIu64
            ", stops %" PRIu64 ", tables opened anew %" PRIu64 ", policy changes %" PRIu64
            ", clock steps back %" PRIu64 ", given back %" PRIu64 ", refused holds %" PRIu64
-           ", overrides %" PRIu64 ", judged by them %" PRIu64 ", untracked %" PRIu64
-           ", stray tokens %" PRIu64 ", grants too late for the ledger %" PRIu64
-           ", violations %" PRIu64 "\n",
+           ", overrides %" PRIu64 ", judged by them %" PRIu64 ", bans %" PRIu64
+           ", untracked %" PRIu64 ", stray tokens %" PRIu64
+           ", grants too late for the ledger %" PRIu64 ", violations %" PRIu64 "\n",
            decisions, load(&shared->windows), kills, stops, load(&shared->reopened), changes, steps,
            given_back, load(&shared->refused_holds), load(&shared->overrides),
-           load(&shared->overridden), stats.untracked, stats.stray_tokens, load(&shared->unchecked),
-           violations);
+           load(&shared->overridden), bans.bans, stats.untracked, stats.stray_tokens,
+           load(&shared->unchecked), violations);
     /* Not nothing: a run that saw none of it has shown nothing. */
     bool seen = decisions > 1000 && load(&shared->windows) > 100 && steps > 0 && changes > 0 &&
                 given_back > 0 && load(&shared->overridden) > 0 && kills >= options.kills;
