@@ -109,11 +109,12 @@ enum progress stint_decide_full(struct decision *decision) {
         struct snapshot snapshot;
         enum least_used found = find_least_used(decision, &snapshot);
         const tick_t now = tick_of(decision->now);
-        if (found == LEAST)
-            limiter_end_falls(decision->limiter, end_of(state_id(snapshot.state), now), now);
-        if (found == OWN || (found == LEAST && !stint_claim_slot(decision, &snapshot)))
+        if (found == OWN)
             return STALE;
         if (found == LEAST) {
+            limiter_end_falls(decision->limiter, end_of(state_id(snapshot.state), now), now);
+            if (!stint_claim_slot(decision, &snapshot))
+                return STALE;
             limiter_count_table(decision->limiter, COUNT_REPLACED);
             return stint_claim_resolve(decision, &snapshot, STINT_REPLACED);
         }
