@@ -10,7 +10,6 @@
 
 #include "fixture.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -568,16 +567,6 @@ TEST(test_address_space_limits) {
 }
 
 /* ---- File systems that are full, files that are cut off ------------------------------------- */
-
-static unsigned entries_of_directory(void) {
-    unsigned entries = 0;
-    DIR *opened = opendir(directory);
-    while (opened != NULL && readdir(opened) != NULL)
-        entries++;
-    if (opened != NULL)
-        closedir(opened);
-    return entries - 2; /* . and .. */
-}
 
 enum { FILE_SYSTEM = 1 << 20 };
 

@@ -312,10 +312,8 @@ static void guarded_free(uint64_t *words, size_t size) {
     assert_int_equal(munmap((char *)words - (whole - size) / 64 * 64 - page, whole + 2 * page), 0);
 }
 
-static void file_write(const void *bytes, size_t size) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0 && write(file, bytes, size) == (ssize_t)size);
-    close(file);
+static void write_table(void *bytes, size_t size) {
+    file_write(path, (struct bytes){bytes, size});
 }
 
 /* The bytes of a good table. */
@@ -375,9 +373,9 @@ TEST(test_hostile_bytes) {
         if (way == MEMORY)
             memcpy(memory, bad, size);
         else
-            file_write(bad, random_below(&attack.random, 50) == 0
-                                ? random_below(&attack.random, size)
-                                : size);
+            write_table(bad, random_below(&attack.random, 50) == 0
+                                 ? random_below(&attack.random, size)
+                                 : size);
         attack.limiter = NULL;
         int error = open_some_way(way, memory, size, &attack.limiter);
         if (error != 0) {
@@ -539,18 +537,18 @@ TEST(test_swapped_while_opened) {
 
     for (size_t i = 0; i + sizeof victim < sizeof bytes[0]; i += sizeof victim)
         memcpy(bytes[0] + i, victim, sizeof victim);
-    file_write(bytes[0], sizeof bytes[0]);
+    write_table(bytes[0], sizeof bytes[0]);
     assert_int_equal(link(path, in_directory("victim")), 0); /* by another name, out of his reach */
     assert_int_equal(rename(path, in_directory("text")), 0);
-    file_write(good, size / 2);
+    write_table(good, size / 2);
     assert_int_equal(rename(path, in_directory("cut")), 0);
-    file_write(good, size);
+    write_table(good, size);
     assert_int_equal(rename(path, in_directory("other")), 0);
     assert_int_equal(symlink("other", in_directory("link")), 0);
     assert_int_equal(symlink("text", in_directory("outside")), 0);
     assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0);
     assert_int_equal(mkdir(in_directory("directory"), 0700), 0);
-    file_write(good, size);
+    write_table(good, size);
     assert_int_equal(stat(in_directory("victim"), &about), 0);
 
     const unsigned files = open_files();

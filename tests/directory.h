@@ -5,7 +5,11 @@
 
 #include "fixture.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char directory[PATH_MAX], path[PATH_MAX + 16];
@@ -33,6 +37,51 @@ static inline struct stint_options shared_options(uint64_t max_keys) {
     options.clock = test_clock;
     options.path = path;
     return options;
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Of a file. */
+struct bytes {
+    unsigned char *start;
+    size_t size;
+};
+
+static inline struct bytes file_read(const char *name) {
+    struct stat about;
+    int file = open(name, O_RDONLY);
+    if (file < 0 || fstat(file, &about) != 0)
+        fail_msg("%s: %s", name, strerror(errno));
+    struct bytes bytes = {malloc((size_t)about.st_size + 1), (size_t)about.st_size};
+    assert_non_null(bytes.start);
+    assert_int_equal(read(file, bytes.start, bytes.size), bytes.size);
+    close(file);
+    return bytes;
+}
+
+static inline void file_write(const char *name, struct bytes bytes) {
+    int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, bytes.start, bytes.size), bytes.size);
+    close(file);
+}
+
+/* The table's file must be what it was, to the byte. */
+static inline void assert_file(struct bytes expected) {
+    struct bytes bytes = file_read(path);
+    assert_int_equal(bytes.size, expected.size);
+    assert_memory_equal(bytes.start, expected.start, expected.size);
+    free(bytes.start);
+}
+
+static inline unsigned entries_of_directory(void) {
+    unsigned entries = 0;
+    DIR *opened = opendir(directory);
+    while (opened != NULL && readdir(opened) != NULL)
+        entries++;
+    if (opened != NULL)
+        closedir(opened);
+    return entries - 2; /* . and .. */
 }
 
 #endif

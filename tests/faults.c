@@ -47,17 +47,6 @@ static pid_t forked(void) {
     return child;
 }
 
-/* What is in the directory beside . and .. */
-static unsigned entries(void) {
-    unsigned count = 0;
-    DIR *opened = opendir(directory);
-    while (opened != NULL && readdir(opened) != NULL)
-        count++;
-    if (opened != NULL)
-        closedir(opened);
-    return count - 2;
-}
-
 /* Where a fault may come: of each the table in the directory is as it was before, but for CREATE,
  * before which there is none. */
 /* Those before CLOSE give a limiter. */
@@ -260,7 +249,8 @@ static void fault_child(enum operation operation) {
     EXPECT(result <= 0 && (result == 0 || stint_reason()[0] != '\0'));
     EXPECT((limiter != NULL) == (operation == APPLY || (result == 0 && operation < CLOSE)));
     /* A whole table, or nothing. */
-    EXPECT(entries() == (access(path, F_OK) == 0) && (result != 0 || entries() == 1));
+    EXPECT(entries_of_directory() == (access(path, F_OK) == 0) &&
+           (result != 0 || entries_of_directory() == 1));
     if (operation == APPLY)
         EXPECT(apply_texts(limiter) == 0);
     if (limiter != NULL && operation != CREATE)
@@ -273,7 +263,7 @@ static void fault_child(enum operation operation) {
     if (limiter != NULL && operation != CREATE)
         EXPECT(table_right(limiter));
     stint_close(limiter);
-    EXPECT(entries() == 1 && (operation != CREATE || unlink(path) == 0));
+    EXPECT(entries_of_directory() == 1 && (operation != CREATE || unlink(path) == 0));
     const struct held now = held();
     if (fault.at == 0)
         told->held = now;
@@ -441,9 +431,10 @@ TEST(test_each_call_stops) {
                              &waited);
                 if (operation == CREATE)
                     assert_int_equal(unlink(path), 0);
-                if (operation == RESIZE && entries() == 2) /* takes away what the dead has left */
+                if (operation == RESIZE &&
+                    entries_of_directory() == 2) /* takes away what the dead has left */
                     assert_int_equal(operate(RESIZE, &limiter), 0);
-                assert_int_equal(entries(), operation != CREATE);
+                assert_int_equal(entries_of_directory(), operation != CREATE);
             }
             if (operation == CREATE)
                 continue;
@@ -523,7 +514,7 @@ static int use_full_file_system(void) {
     stint_close(limiter);
 
     EXPECT(stat(path, &before) == 0 && stint_resize(path, &same) == -ENOSPC);
-    EXPECT(strstr(stint_reason(), path) != NULL && entries() == 3);
+    EXPECT(strstr(stint_reason(), path) != NULL && entries_of_directory() == 3);
     EXPECT(stat(path, &about) == 0 && about.st_ino == before.st_ino);
     options = shared_options(0);
     EXPECT(stint_attach(&options, &limiter) == 0);
@@ -565,7 +556,7 @@ static void check_no_new_file(int error) {
     snprintf(other, sizeof other, "%s/other", directory);
     options.path = other;
     EXPECT(stint_open(&options, &limiter) == -error && limiter == NULL);
-    EXPECT(strstr(stint_reason(), other) != NULL && entries() == 1);
+    EXPECT(strstr(stint_reason(), other) != NULL && entries_of_directory() == 1);
 }
 
 static int use_read_only_file_system(void) {
@@ -599,7 +590,7 @@ TEST(test_no_rights) {
                 check_readable(EACCES);
                 _exit(GOOD);
             }
-            EXPECT(stint_resize(path, &same) == -EACCES && entries() == 1);
+            EXPECT(stint_resize(path, &same) == -EACCES && entries_of_directory() == 1);
             EXPECT(stint_open(&options, &limiter) == 0 && table_right(limiter));
             EXPECT(apply_texts(limiter) == 0);
             stint_close(limiter);

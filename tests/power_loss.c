@@ -134,12 +134,8 @@ static pid_t fork_user(enum load load, uint64_t seed) {
 
 /* ---- Snapshots ------------------------------------------------------------------------------- */
 
-struct bytes {
-    char *start;
-    size_t size;
-};
-
-static struct bytes file_read(void) {
+/* The table's file, which others write meanwhile. */
+static struct bytes snapshot(void) {
     struct stat about;
     int file = open(path, O_RDONLY);
     assert_true(file >= 0 && fstat(file, &about) == 0);
@@ -148,7 +144,7 @@ static struct bytes file_read(void) {
     for (size_t at = 0; at < bytes.size; at += PAGE) {
         /* Each by itself: others write meanwhile. A disk reads whole cache lines, so no slot is
          * torn; here what is the same twice is not. (Of counters it does not matter.) */
-        char again[PAGE];
+        unsigned char again[PAGE];
         ssize_t got = 0;
         for (unsigned tries = 0; tries < 1000; tries++) {
             got = pread(file, bytes.start + at, PAGE, (off_t)at);
@@ -160,20 +156,6 @@ static struct bytes file_read(void) {
     }
     close(file);
     return bytes;
-}
-
-static void file_write(struct bytes bytes) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, bytes.start, bytes.size), bytes.size);
-    close(file);
-}
-
-static void assert_file(struct bytes expected) {
-    struct bytes bytes = file_read();
-    assert_int_equal(bytes.size, expected.size);
-    assert_memory_equal(bytes.start, expected.start, expected.size);
-    free(bytes.start);
 }
 
 /* Snapshots of a table that two processes use, the first one before they come, and one of the table
@@ -196,7 +178,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
     stint_close(limiter);
     memcpy(loss->granted, shared->granted, sizeof loss->granted);
     for (unsigned i = 0; i < SNAPSHOTS; i++) {
-        loss->snapshots[i] = file_read();
+        loss->snapshots[i] = snapshot();
         for (unsigned u = 0; i == 0 && u < 2; u++)
             users[u] = fork_user(load, random_next(random));
         const uint64_t until = shared->done + random_below(random, 1500);
@@ -215,7 +197,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
     larger.max_keys = 9000;
     if (stint_resize(path, &larger) != 0)
         fail_msg("%s", stint_reason());
-    loss->resized = file_read();
+    loss->resized = file_read(path);
     assert_int_equal(unlink(path), 0);
 }
 
@@ -294,7 +276,7 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
     struct stint_limiter *limiter = NULL;
     const uint64_t way = random_below(random, 16);
 
-    file_write(mixed);
+    file_write(path, mixed);
     if (way == 0) { /* first by a reader */
         options.flags = STINT_READ_ONLY;
         if (stint_attach(&options, &limiter) == 0)
@@ -415,7 +397,7 @@ TEST(test_lost_companion) {
             limiter->policies[1].rules[limiter->policies[1].version % 2][RULE_TRAITS] = 0;
         stint_close(limiter);
         limiter = NULL;
-        struct bytes bytes = file_read();
+        struct bytes bytes = file_read(path);
         assert_int_equal(stint_open(&options, &limiter), -EPROTO);
         assert_non_null(strstr(stint_reason(), "policy 0"));
         assert_file(bytes);

@@ -10,7 +10,6 @@
 #include "random.h"
 #include "small_file_system.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -21,47 +20,6 @@
 #include <sys/xattr.h>
 
 /* ---- Files ----------------------------------------------------------------------------------- */
-
-struct bytes {
-    unsigned char *start;
-    size_t size;
-};
-
-static struct bytes file_read(const char *name) {
-    struct stat about;
-    int file = open(name, O_RDONLY);
-    if (file < 0 || fstat(file, &about) != 0)
-        fail_msg("%s: %s", name, strerror(errno));
-    struct bytes bytes = {malloc((size_t)about.st_size + 1), (size_t)about.st_size};
-    assert_non_null(bytes.start);
-    assert_int_equal(read(file, bytes.start, bytes.size), bytes.size);
-    close(file);
-    return bytes;
-}
-
-static void file_write(const char *name, struct bytes bytes) {
-    int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, bytes.start, bytes.size), bytes.size);
-    close(file);
-}
-
-static void assert_file(struct bytes expected) {
-    struct bytes bytes = file_read(path);
-    assert_int_equal(bytes.size, expected.size);
-    assert_memory_equal(bytes.start, expected.start, expected.size);
-    free(bytes.start);
-}
-
-static unsigned entries_of_directory(void) {
-    unsigned entries = 0;
-    DIR *opened = opendir(directory);
-    while (opened != NULL && readdir(opened) != NULL)
-        entries++;
-    if (opened != NULL)
-        closedir(opened);
-    return entries - 2; /* . and .. */
-}
 
 /* Where a killed process may leave a file. */
 static const char *leftover(void) {
