@@ -22,9 +22,12 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) One
- *     exception: tokens that were granted before a stint_reset and are given back after it may be
- *     granted once more, those and no others.
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) Two
+ *     exceptions. Tokens that were granted before a stint_reset and are given back after it may be
+ *     granted once more, those and no others. And where the largest limit that a policy ever had is
+ *     raised, one token more may be granted for each thread that slept, since before, between
+ *     finding the count above that limit ("Where requests race", below) and cutting it off, while
+ *     another thread cut it off and just as many tokens were granted by the new limit.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted. Four exceptions, none of which admits anything extra:
@@ -105,10 +108,10 @@
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
  * stint_open_in does the same in memory that the caller shares.
  *
- *  - The file is made whole or not at all, with options.mode and all its blocks reserved. Put it
- *    on a tmpfs such as /run (it then lasts until the machine restarts) or on a local disk, into a
- *    directory that only the server's user may write to. The file system must know O_TMPFILE
- *    (tmpfs, ext4, xfs, btrfs do).
+ *  - The file is made whole or not at all, with options.mode and all its blocks reserved, and is
+ *    on the disk before it has its name. Put it on a tmpfs such as /run (it then lasts until the
+ *    machine restarts) or on a local disk, into a directory that only the server's user may write
+ *    to. The file system must know O_TMPFILE (tmpfs, ext4, xfs, btrfs do).
  *  - Options that shape the table (max_keys, shards, max_policies, labels, and a secret if one is
  *    given) must be those that it was made with; on_full, flags and clock are each process's own.
  *    stint_attach takes the table's shape, whatever it is. Anything
@@ -150,9 +153,10 @@
  * FORK. After fork a limiter in private memory is private to each: parent and child go on from the
  * same counts, and each counts for itself. One with a path, or in shared memory, is shared, and the
  * child may use the handle that it inherited (fork looks for free counters in the table, so that
- * the child need not). No thread may be in a set-up function when another forks. The descriptor of
- * the file is the limiter's for as long as it is open: a daemon that closes all descriptors opens
- * its limiters after that.
+ * the child need not). Other threads may be in the middle of any call. In the child they are not
+ * there: in private memory what they were about is left as by a process that is killed. The
+ * descriptor of the file is the limiter's for as long as it is open: a daemon that closes all
+ * descriptors opens its limiters after that.
  *
  * ERRORS. An `int` result is 0 or the length of a text, else one of these, negated. stint_reason()
  * says which argument it was, and why. A pointer that must not be NULL is marked so (STINT_NONNULL)
@@ -244,7 +248,10 @@ typedef uint64_t stint_key;
 /* stint_options.on_full: what happens to a key that has no slot when every slot it may use holds a
  * live key. 24 lines (96 slots) are looked at; with max_keys live keys no key in 10 million was
  * turned away, with 1.4 times as many about 1 in 200,000 (`bench/run run --workload first-seen
- * --keys 10M --load 0.7`). */
+ * --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys that are live
+ * by many at once crowd it: of a million pairs 10 were turned away with 3 policies each, 20 to 40
+ * with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up to 4, and twice
+ * as large none with 7. */
 enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
@@ -484,7 +491,8 @@ struct stint_policy {
                           * `ban` of the first, is banned; 0: 1 */
     uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left;
                           * 10 ms .. 366 days, a multiple of 10 ms; 0: none is. With
-                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms later */
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms later. One that
+                          * has more to go than this and 60 s is void, if this was made shorter */
 };
 
 #define STINT_POLICY_INIT                                                                          \
@@ -676,7 +684,8 @@ STINT_API stint_key stint_key_address(const struct stint_limiter *limiter,
 /* stint_verdict.flags, or-ed together */
 enum stint_verdict_flags {
     /* The first refusal of this key in this window, exactly once: log it now and the log stays
-     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not. */
+     * bounded. Shadowed refusals have it too; refusals without a slot (STINT_UNTRACKED) do not, and
+     * of a striped policy that is removed or replaced at that instant perhaps none. */
     STINT_FIRST_REFUSAL = 1 << 0,
     /* Would have been refused, but the policy is a shadow. */
     STINT_SHADOWED = 1 << 1,
@@ -957,7 +966,8 @@ STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t p
                                  stint_key key, uint32_t *limit, uint64_t *until);
 
 /* Ends a key's override, or its ban, now.
- * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS.
+ * Returns 0; -ENOENT (there is none, or no such policy), -EINVAL, -EROFS. One that is over by the
+ * clock is none, but is there again if the clock is set back to before its end.
  * Threads: lock-free. Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 

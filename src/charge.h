@@ -5,7 +5,10 @@
  * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
  * `used`; for smooth and in-flight ones (TWO_COUNTS) it is two numbers of 14 bits:
  *
- *     28 | 27 ... 14  previous window | 13 ... 0  this window
+ *     28 ... 15  previous window | 14 ... 0  this window
+ *
+ * Neither is more than 14 bits of tokens. The bit above those of this window holds what stray
+ * tokens (slot.h) add to a count that is full: they must not reach the previous one's.
  *
  * They differ in how much the previous window weighs. Smooth: the part of it that still overlaps.
  * In flight: all of it, as what was taken is held until it is given back. What nobody gives back,
@@ -22,6 +25,8 @@
 
 #define SMOOTH_BITS 14
 #define SMOOTH_MAX  ((UINT64_C(1) << SMOOTH_BITS) - 1)
+#define THIS_BITS   15
+#define THIS_MASK   ((UINT64_C(1) << THIS_BITS) - 1)
 
 /* Flags of policies whose count is two: of this window, and of the one before. */
 #define TWO_COUNTS ((uint32_t)(STINT_SMOOTH | STINT_IN_FLIGHT))
@@ -95,13 +100,18 @@ static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
            (rule->flags & TWO_COUNTS) != 0;
 }
 
+/* Two counts, of the previous window and of this one. Of the first strays go. */
+static ALWAYS_INLINE uint64_t two_counts(uint64_t previous, uint64_t current) {
+    return (previous < SMOOTH_MAX ? previous : SMOOTH_MAX) << THIS_BITS | current;
+}
+
 /* The count with which a window begins, `windows` >= 1 after the one that ended with `count`. */
 static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t count,
                                           uint64_t windows) {
     if (!rule_carries(rule))
         return 0; /* whatever it was: refused requests may have counted */
     if ((rule->flags & TWO_COUNTS) != 0)
-        return windows == 1 ? (count & SMOOTH_MAX) << SMOOTH_BITS : 0;
+        return windows == 1 ? two_counts(count & THIS_MASK, 0) : 0;
     /* No overflow: 2^28 tokens, 2^33 windows. */
     uint64_t paid = rule->limit * windows;
     return count > paid ? count - paid : 0;
@@ -213,8 +223,8 @@ static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t co
                                           uint64_t left) {
     if (LIKELY((terms->traits & TWO_COUNTS) == 0))
         return count;
-    return smooth_share(count >> SMOOTH_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
-           (count & SMOOTH_MAX);
+    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
+           (count & THIS_MASK);
 }
 
 /* Most tokens that a charge brings a count to. */
@@ -235,7 +245,7 @@ struct charge {
 
 /* How much of a request its window can count: as much as it holds, whatever is left. */
 static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
-    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & SMOOTH_MAX : count;
+    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : count;
     const uint64_t left = held < terms->most ? terms->most - held : 0;
     return terms->cost < left ? terms->cost : left;
 }
@@ -314,7 +324,7 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
 /* In flight this is an upper bound: what is held may be given back before. */
 static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
     uint64_t window = terms->window;
-    uint64_t previous = count >> SMOOTH_BITS & SMOOTH_MAX, current = count & SMOOTH_MAX;
+    uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
 
     if (left >
         window) /* a late thread's: as if the window had just begun, and what is before that */

@@ -113,10 +113,12 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     const struct table *table = &decision->limiter->table;
     uint64_t *watermark = &table_shard_of(table, decision->hash)->watermark;
     uint64_t seen = atomic_load_acquire(watermark); /* M8 */
-    tick_t now = tick_of(decision->now);
+    tick_t now = tick_of(decision->now), asked = now;
     tick_t claimed = end_of(claim_id, now) - 1;
 
-    if (UNLIKELY((tick_t)seen > now + ALLOWANCE_TICKS || claimed > now + ALLOWANCE_TICKS)) {
+    if (traits_striped(decision->terms.traits)) /* as in settle.c, look_ahead */
+        asked = tick_of(decision->asked);
+    if (UNLIKELY((tick_t)seen > asked + ALLOWANCE_TICKS || claimed > asked + ALLOWANCE_TICKS)) {
         tick_t clock = stint_decision_read_clock(decision);
         now = tick_of(decision->now);
         if ((tick_t)seen > clock + ALLOWANCE_TICKS) { /* the clock was stepped back */

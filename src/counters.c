@@ -23,7 +23,17 @@ static uint64_t process;
 /* The open limiters whose tables are shared. Each change is one store, so that a child after fork
  * finds a list, whatever other threads of its parent were at; the lock keeps two changes apart. */
 static struct stint_limiter *sharing;
-static pthread_mutex_t sharing_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t forks; /* between the process that loaded the library and this one */
+
+uint64_t stint_limiter_process_lock(void) {
+    (void)pthread_mutex_lock(&process_lock);
+    return forks;
+}
+
+void stint_limiter_process_unlock(void) {
+    (void)pthread_mutex_unlock(&process_lock);
+}
 
 /* Gives a thread's number back when it ends, so that a server whose threads come and go does not
  * run out of lanes. The value of the key is the number. */
@@ -57,7 +67,8 @@ static void child_begin(void) {
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
     /* Now, as a decision may not ask the system who is dead. */
-    sharing_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
         stint_limiter_lanes_reclaim(limiter, false);
 }
@@ -133,10 +144,10 @@ void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
     if (limiter->memory.read_only)
         return; /* which counts nothing */
     if (limiter->memory.shared) {
-        (void)pthread_mutex_lock(&sharing_lock);
+        (void)stint_limiter_process_lock();
         limiter->next = sharing;
         atomic_store_release((uint64_t *)(void *)&sharing, (uintptr_t)limiter);
-        (void)pthread_mutex_unlock(&sharing_lock);
+        stint_limiter_process_unlock();
         return;
     }
     for (uint32_t number = 1; number < LANES_MAX; number++) {
@@ -196,12 +207,12 @@ uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
 void stint_limiter_lanes_release(struct stint_limiter *limiter) {
     if (!limiter->memory.shared || limiter->memory.read_only)
         return;
-    (void)pthread_mutex_lock(&sharing_lock);
+    (void)stint_limiter_process_lock();
     struct stint_limiter **link = &sharing;
     while (*link != limiter)
         link = &(*link)->next;
     atomic_store_release((uint64_t *)(void *)link, (uintptr_t)limiter->next);
-    (void)pthread_mutex_unlock(&sharing_lock);
+    stint_limiter_process_unlock();
     for (uint32_t number = 1; number < LANES_MAX; number++) {
         const struct counters *rows = limiter->own->rows[number];
         if (rows != NULL)

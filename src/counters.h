@@ -14,6 +14,11 @@ extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("init
 /* Once in a process, before the first decision. */
 void stint_limiter_thread_numbers_begin(void);
 
+/* A lock of this process alone. After fork the child finds it free, whoever had it. Returns how
+ * many forks there were before: another number than the last time is another process. */
+uint64_t stint_limiter_process_lock(void);
+void stint_limiter_process_unlock(void);
+
 /* The slow half of limiter_add: a thread's first count, or one that has no lane of its own. */
 void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
                                 uint64_t number);

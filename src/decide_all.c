@@ -259,7 +259,8 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0) /* it is gone */
         return part_decide(limiter, request, PART_QUIET, now, verdict);
     decision.terms.part |= PART_QUIET;
-    stint_slot_settle_added(&decision, part->slot, window, added);
+    stint_slot_settle_added(&decision,
+                            &(struct added){part->slot, window, added, verdict->capacity});
     return UNLIKELY((decision.flags & DECISION_GONE) != 0)
                ? part_decide(limiter, request, PART_QUIET, now, verdict)
                : decision_end(&decision, verdict);

@@ -26,22 +26,16 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
     return stint_override_seen(limiter, policy_id, hash, now);
 }
 
-static NOINLINE bool filtered_left(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                   uint64_t now, struct stint_verdict *verdict) {
+bool stint_take_overrides(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+                          uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
     return stint_decide_overrides(limiter, &request, now, verdict);
 }
 
 bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                         uint64_t now, struct stint_verdict *verdict) {
+                         uint64_t now, struct stint_verdict *verdict, tick_t end) {
     const struct policy *policy = &limiter->policies[policy_id];
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M10 */
-
-    if (UNLIKELY(hot == 0) ||
-        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-        UNLIKELY(!override_possible(&limiter->table, key)))
-        return filtered_left(limiter, policy_id, key, now, verdict);
+    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity); /* M10 */
     const uint64_t override = override_of(limiter, policy_id, key, now, end);
     const uint64_t capacity = LIKELY(override != 0) ? override_limit(override) : hot;
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
@@ -49,12 +43,12 @@ bool stint_take_filtered(struct stint_limiter *limiter, uint32_t policy_id, stin
     /* Not one that never refuses; and what counts was raised before (M10). */
     if (UNLIKELY(slot == NULL) || UNLIKELY(capacity >= STINT_LIMIT_MAX) ||
         UNLIKELY(capacity > atomic_load_relaxed(&policy->largest)))
-        return filtered_left(limiter, policy_id, key, now, verdict);
+        return stint_take_overrides(limiter, policy_id, key, now, verdict);
     const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
     const uint64_t used = state - state_of(end, 0) + 1;
     if (UNLIKELY(GUARD(TAKE_ROOM, used - 1 >= capacity)) ||
         UNLIKELY(!slot_swap(slot, tag, state, state + 1)))
-        return filtered_left(limiter, policy_id, key, now, verdict);
+        return stint_take_overrides(limiter, policy_id, key, now, verdict);
     struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
     decision.terms.part = override != 0 ? PART_OVERRIDDEN : 0;
     decision.charge = (struct charge){used, used, used, 1, true};

@@ -33,7 +33,7 @@ static uint64_t slot_tokens(const struct decision *decision, const struct snapsh
     if (LIKELY((traits & TRAIT_CARRIES) == 0)) /* as those of two counts do */
         return count;
     struct rule rule = policy_rule(policy);
-    return (rule.flags & TWO_COUNTS) == 0 ? count : (count & SMOOTH_MAX) + (count >> SMOOTH_BITS);
+    return (rule.flags & TWO_COUNTS) == 0 ? count : (count & THIS_MASK) + (count >> THIS_BITS);
 }
 
 /* The pattern of the slots of a line among which none has used fewer tokens (UINT64_MAX: no slot

@@ -12,6 +12,7 @@
 #include "notation.h"
 #include "policy.h"
 #include "policy_check.h"
+#include "slot.h"
 
 /* ---- What 0.1 wrote -------------------------------------------------------------------------- */
 
@@ -130,6 +131,21 @@ static bool policy_of(const struct policy2 *old, const struct record2 *record,
     return true;
 }
 
+/* The two counts of a smooth key were 14 bits each. */
+static void smooth_counts_move(struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+
+    for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
+        struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
+        const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
+        const uint64_t count = state_used(slot->state);
+        if (policy != NULL && (policy_traits(policy) & TWO_COUNTS) != 0 &&
+            !state_pending(slot->state))
+            slot->state = (slot->state & ~USED_MASK) |
+                          two_counts(count >> SMOOTH_BITS & SMOOTH_MAX, count & SMOOTH_MAX);
+    }
+}
+
 int stint_layout2_policies(struct stint_limiter *limiter, const void *front) {
     struct header2 header;
     memcpy(&header, front, sizeof(header));
@@ -156,5 +172,6 @@ int stint_layout2_policies(struct stint_limiter *limiter, const void *front) {
         limiter->records[id].refusals_count |= record.refusals_count != 0;
     }
     stint_policies_repair(limiter); /* those that have counted refusals say so */
+    smooth_counts_move(limiter);
     return 0;
 }

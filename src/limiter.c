@@ -116,8 +116,8 @@ bool stint_limiter_clock_behind(const struct stint_limiter *limiter) {
             longest = limiter->policies[id].length;
     /* I7, which nobody raises meanwhile. */
     const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin);
-    return latest - tick_of(limiter_now(limiter)) >
-           (tick_t)(UINT64_C(1) << (ID_BITS - 1)) - longest - ALLOWANCE_TICKS;
+    return latest > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -
+                        longest - ALLOWANCE_TICKS;
 }
 
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {

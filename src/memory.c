@@ -92,6 +92,8 @@ bool stint_memory_prefault(const struct memory *memory) {
 void stint_memory_free(struct memory *memory) {
     if (memory->mapped)
         munmap(memory->start, memory->size);
+    if (memory->file >= 0 && memory->alone) /* a child that was forked meanwhile has it open, too */
+        (void)flock(memory->file, LOCK_UN);
     if (memory->file >= 0)
         close(memory->file);
     *memory = (struct memory){.file = -1};
@@ -112,11 +114,14 @@ static int failed_file(const char *what) {
     return stint_failed_with(error, "%s: %s", what, strerrordesc_np(error));
 }
 
+#define NO_LOOK "the table cannot be looked at"
+#define NO_LOCK "the table cannot be locked"
+
 /* A shared lock, for those who use the table. Who has the other one is setting it up. */
 static int lock_shared(int file) {
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return failed_file("the table cannot be locked");
+            return failed_file(NO_LOCK);
         if (tries == SET_UP_TRIES)
             return stint_failed(
                 EBUSY, "another process has held the lock of the table's file for 10 s: is it "
@@ -152,29 +157,40 @@ static int open_locked(struct memory *memory, const char *path, bool read_only, 
         return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened");
     *memory = (struct memory){.file = file, .shared = true, .read_only = read_only};
     if (fstat(file, &about) != 0)
-        return failed_file("the table cannot be looked at");
+        return failed_file(NO_LOOK);
     if (!S_ISREG(about.st_mode))
         return stint_failed(EPROTO, "this is no table of stint: it is not even a file");
     *size = (size_t)about.st_size;
     if (read_only)
         return 0;
     /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
-    memory->alone = flock(file, LOCK_EX | LOCK_NB) == 0;
-    return memory->alone ? 0 : lock_shared(file);
+    while (flock(file, LOCK_EX | LOCK_NB) != 0)
+        if (errno != EINTR)
+            return errno == EWOULDBLOCK ? lock_shared(file) : failed_file(NO_LOCK);
+    memory->alone = true;
+    return 0;
 }
 
-/* Whether a name in a directory is that of the file. */
-static bool file_named(const struct memory *memory, int directory, const char *name) {
+/* Says whether a name in a directory is that of the file. */
+static int file_named(const struct memory *memory, int directory, const char *name, bool *named) {
     struct stat there, ours;
-    return fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstat(memory->file, &ours) == 0 && there.st_dev == ours.st_dev &&
-           there.st_ino == ours.st_ino;
+
+    *named = false;
+    if (fstat(memory->file, &ours) != 0)
+        return failed_file(NO_LOOK);
+    if (fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : failed_file(NO_LOOK);
+    *named = there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+    return 0;
 }
 
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size) {
     for (;;) {
+        bool named = read_only;
         int error = open_locked(memory, path, read_only, size);
-        if (error != 0 || read_only || file_named(memory, AT_FDCWD, path))
+        if (error == 0 && !named)
+            error = file_named(memory, AT_FDCWD, path, &named);
+        if (error != 0 || named)
             return error;
         stint_memory_free(memory); /* another was put in its place meanwhile: stint_resize does */
     }
@@ -222,7 +238,7 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
     if (fchmod(file, (mode_t)mode) != 0) /* whatever the umask */
         return failed_file("the table cannot be given options.mode");
     if (flock(file, LOCK_EX | LOCK_NB) != 0)
-        return failed_file("the table cannot be locked");
+        return failed_file(NO_LOCK);
     return reserve(file, size);
 }
 
@@ -234,7 +250,10 @@ static int file_link(const struct memory *memory, int directory, const char *nam
     return linkat(AT_FDCWD, file, directory, name, AT_SYMLINK_FOLLOW);
 }
 
-int stint_memory_file_publish(struct memory *memory, const char *path) {
+int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
+    /* Of the rest the file system knows that nobody wrote to it. */
+    if (msync(memory->start, written, MS_SYNC) != 0)
+        return failed_file("the table cannot be written to the disk");
     if (file_link(memory, AT_FDCWD, path) == 0)
         return 0;
     return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
@@ -245,7 +264,7 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
     struct stat about, ours;
 
     if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
-        return failed_file("the table cannot be looked at");
+        return failed_file(NO_LOOK);
     /* With a list, the mode's bits of the group are not the group's rights, but the list's mask. */
     if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
         return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
@@ -301,11 +320,12 @@ static int file_rename(const struct memory *memory, const struct memory *old, in
     /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
     if (file_link(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
-    int error = 0;
-    if (!file_named(old, directory, name))
+    bool named;
+    int error = file_named(old, directory, name, &named);
+    if (error == 0 && !named)
         error = stint_failed(EBUSY, "somebody has put another file in the place of the table "
                                     "meanwhile");
-    else if (renameat(directory, given, directory, name) != 0)
+    else if (error == 0 && renameat(directory, given, directory, name) != 0)
         error = failed_file("the new table cannot be put in the place of the old one");
     if (error != 0)
         (void)unlinkat(directory, given, 0);

@@ -4,6 +4,7 @@
 #ifndef STINT_MEMORY_H
 #define STINT_MEMORY_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,9 +19,20 @@
 #define SET_UP_WAIT  10 /* s */
 #define SET_UP_TRIES (SET_UP_WAIT * 1000)
 
+/* As long as ever, whatever signals come. Until a time: with what nanosleep says is left, which the
+ * timer's slack is in, a signal each 50 us would make it wait for ever. */
 static inline void set_up_pause(void) {
-    const struct timespec pause = {.tv_nsec = SET_UP_WAIT * INT64_C(1000000000) / SET_UP_TRIES};
-    (void)nanosleep(&pause, NULL);
+    const int64_t second = 1000000000, pause = SET_UP_WAIT * second / SET_UP_TRIES;
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += pause;
+    if (until.tv_nsec >= second) {
+        until.tv_nsec -= second;
+        until.tv_sec++;
+    }
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        ;
 }
 
 struct memory {
@@ -62,8 +74,10 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size);
  * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
-/* Gives the file that was made its name. -EEXIST, without a reason: another has it by now. */
-int stint_memory_file_publish(struct memory *memory, const char *path);
+/* Gives the file that was made its name, when its first bytes, all that was written, are on the
+ * disk: what a crash of the machine leaves under the name is whole. -EEXIST, without a reason:
+ * another has it by now. */
+int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
 /* Puts a file that was made in the place of `old`, which is that of the path, with its owner and
  * this mode, or its own if that is 0. Whoever opens the path finds one of them, whole. A file that

@@ -8,15 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counters.h"
 #include "names.h"
 
+/* The process's lock guards all of it but `taken`, which the table's does. */
 struct names {
-    pthread_mutex_t lock;
-    uint64_t refilled; /* that of the header, when the index was begun */
-    uint32_t known;    /* ids below are in */
-    uint32_t taken;    /* ids below are not free */
-    uint32_t places;   /* a power of two: at most half of them are taken */
-    uint32_t ids[];    /* each plus one, in the first free place from its hash on; 0: free */
+    uint64_t forks;      /* stint_limiter_process_lock, when the index was begun */
+    uint64_t lock_forks; /* and when the lock of private memory was made */
+    uint64_t refilled;   /* that of the header, when the index was begun */
+    uint32_t known;      /* ids below are in */
+    uint32_t taken;      /* ids below are not free */
+    uint32_t places;     /* a power of two: at most half of them are taken */
+    uint32_t ids[];      /* each plus one, in the first free place from its hash on; 0: free */
 };
 
 struct names *stint_names_make(uint32_t max_policies) {
@@ -27,12 +30,12 @@ struct names *stint_names_make(uint32_t max_policies) {
     if (names == NULL)
         return NULL;
     names->places = places;
-    (void)pthread_mutex_init(&names->lock, NULL);
+    names->forks = names->lock_forks = stint_limiter_process_lock();
+    stint_limiter_process_unlock();
     return names;
 }
 
 void stint_names_free(struct names *names) {
-    (void)pthread_mutex_destroy(&names->lock);
     free(names);
 }
 
@@ -71,13 +74,35 @@ static void catch_up(const struct stint_limiter *limiter) {
             insert(limiter, names->known);
 }
 
+/* A thread that is not there in this process may have been in the middle of it. */
+static void index_lock(struct names *names) {
+    const uint64_t forks = stint_limiter_process_lock();
+    if (names->forks != forks)
+        names->refilled = UINT64_MAX; /* it begins anew */
+    names->forks = forks;
+}
+
+bool stint_names_inherited(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    const uint64_t forks = stint_limiter_process_lock();
+    const bool inherited = !limiter->memory.shared && names->lock_forks != forks;
+
+    if (inherited) {
+        stint_limiter_lock_make(&limiter->header->lock);
+        (void)pthread_mutex_trylock(&limiter->header->lock); /* new, so it is free */
+    }
+    names->lock_forks = forks;
+    stint_limiter_process_unlock();
+    return inherited;
+}
+
 /* Until a policy is replaced there are two of its name for an instant. The one that names the other
  * as its replacement is still what decisions are made by. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
     int found = -1;
 
-    (void)pthread_mutex_lock(&names->lock);
+    index_lock(names);
     catch_up(limiter);
     for (uint64_t hash = name_hash(name);; hash++) {
         const uint32_t place = names->ids[hash & (names->places - 1)];
@@ -92,7 +117,7 @@ int stint_names_find(const struct stint_limiter *limiter, const char *name) {
             (found < 0 || atomic_load_relaxed_32(&limiter->records[id].alias) != 0))
             found = (int)id;
     }
-    (void)pthread_mutex_unlock(&names->lock);
+    stint_limiter_process_unlock();
     return found;
 }
 
@@ -136,11 +161,11 @@ void stint_names_refilled(const struct stint_limiter *limiter, uint32_t id) {
     const uint64_t before = atomic_load_relaxed(&limiter->header->refilled); /* M12 */
 
     stint_names_forget(limiter);
-    (void)pthread_mutex_lock(&names->lock);
+    index_lock(names);
     if (names->refilled == before) {
         if (id < names->known)
             insert(limiter, id);
         names->refilled = before + 1;
     }
-    (void)pthread_mutex_unlock(&names->lock);
+    stint_limiter_process_unlock();
 }

@@ -29,4 +29,8 @@ void stint_names_forget(const struct stint_limiter *limiter);
  * Under the table's lock. */
 void stint_names_refilled(const struct stint_limiter *limiter, uint32_t id);
 
+/* Whether this process has inherited the table by a fork, in private memory, since it was last
+ * asked. Then a thread that is not there may have had the table's lock: this one has it now. */
+bool stint_names_inherited(const struct stint_limiter *limiter);
+
 #endif

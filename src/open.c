@@ -574,7 +574,7 @@ static int open_file(const struct stint_options *options, const struct shape *sh
         if (error == 0)
             error = make(memory, options, shape);
         if (error == 0)
-            error = stint_memory_file_publish(memory, options->path);
+            error = stint_memory_file_publish(memory, options->path, sizeof(struct header));
         if (error != -EEXIST)
             return error;
         stint_memory_free(memory); /* another process was faster */

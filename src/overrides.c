@@ -30,8 +30,8 @@ struct wish {
     uint64_t after; /* strikes that are a ban */
 };
 
-/* The search and the claim for a key's slot of a companion. It is no decision: a window of its own,
- * as with STINT_START_PER_KEY, is none that somebody computes. */
+/* The search and the claim for a key's slot of a companion. It is no decision, and its window none
+ * that somebody computes: it has no terms. */
 static struct decision companion_decision(struct stint_limiter *limiter, uint32_t policy_id,
                                           stint_key key) {
     const uint32_t id = limiter_companion(limiter, policy_id);
@@ -42,7 +42,6 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
         .tag = table_tag(&limiter->table, key, id),
         .now = limiter_now(limiter),
         .policy_id = id,
-        .terms = {.traits = TRAIT_COMPANION | STINT_START_PER_KEY},
     };
 }
 

@@ -665,7 +665,7 @@ void stint_policies_free(struct stint_limiter *limiter) {
 }
 
 int stint_policies_lock(struct stint_limiter *limiter) {
-    int error = stint_limiter_lock(limiter);
+    int error = stint_names_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
 
     if (error != EOWNERDEAD)
         return error;

@@ -162,7 +162,7 @@ static inline struct slot_pattern others_of(const struct table *table, uint64_t 
  * thread is late. */
 static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now) {
     /* I7, M8 */
-    return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) - now > ALLOWANCE_TICKS;
+    return (tick_t)atomic_load_relaxed(&limiter->header->latest_begin) > now + ALLOWANCE_TICKS;
 }
 
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not

@@ -21,6 +21,12 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
 
     if (decision->now != now)
         return true; /* this thread was late; now it is not */
+    if (traits_striped(decision->terms.traits) && !stepped) {
+        /* The whole may have moved ahead of its caller, to where another stripe is. */
+        struct decision asked = *decision;
+        asked.now = decision->asked;
+        stepped = stint_beyond_clock(&asked, id, decision->policy->length);
+    }
     tick_t end = end_of(id, tick_of(now));
     if (end <=
         tick_of(now)) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
@@ -101,14 +107,15 @@ void stint_slot_settle(struct decision *decision) {
     }
 }
 
-void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
-                             uint64_t added) {
-    bool ours = stint_slot_added_ours(decision, slot, seen, added);
+void stint_slot_settle_added(struct decision *decision, const struct added *added) {
+    const bool ours = stint_slot_added_ours(decision, added->slot, added->seen, added->state);
+    const tick_t end = end_of(state_id(added->state), tick_of(decision->now));
 
-    if (ours && !GUARD(ADDED_ROOM, state_used(added) >= decision->terms.capacity)) {
-        uint64_t used = state_used(added) + 1;
+    if (ours && !GUARD(ADDED_ROOM, !added_had_room(added, decision->terms.capacity))) {
+        uint64_t used = state_used(added->state) + 1;
         decision->charge = (struct charge){used, used, used, 1, true};
-        decision->end = end_of(state_id(added), tick_of(decision->now));
+        decision->end = end;
+        decision->now = stint_now_before(decision->limiter, end, decision->now);
         decision->flags = 0;
         return;
     }

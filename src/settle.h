@@ -9,9 +9,8 @@
  * another window than it should be. What came of it is in the decision. */
 void stint_slot_settle(struct decision *decision);
 
-/* Decides on a request of cost 1 whose fetch-add on `slot` returned `added`, after a load that had
- * shown the window of `seen`: `added` is of another window, or shows no room. */
-void stint_slot_settle_added(struct decision *decision, struct slot *slot, uint64_t seen,
-                             uint64_t added);
+/* Decides on a request of cost 1 whose fetch-add returned another window than was seen, or no
+ * room. */
+void stint_slot_settle_added(struct decision *decision, const struct added *added);
 
 #endif

@@ -180,6 +180,12 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
     return false;
 }
 
+uint64_t stint_now_before(const struct stint_limiter *limiter, tick_t end, uint64_t now) {
+    if (UNLIKELY(end <= tick_of(now)))
+        now = limiter_now(limiter);
+    return LIKELY(end > tick_of(now)) ? now : tick_ns(end) - 1;
+}
+
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
 
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,

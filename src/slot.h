@@ -154,7 +154,10 @@ struct decision {
     uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of its slot */
-    uint64_t without;  /* likewise: the capacity, if it were not there */
+    union {
+        uint64_t without; /* likewise: the capacity, if it were not there */
+        uint64_t asked;   /* of a part of a striped policy's key: the now of the whole's caller */
+    };
     struct terms terms;
     /* What came of it, in the window that ends at `end`. */
     struct charge charge;
@@ -804,6 +807,23 @@ static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct si
     return true;
 }
 
+/* What a fetch-add for one token has returned of a slot that was seen in the window of `seen`, with
+ * room for it in `capacity`. */
+struct added {
+    struct slot *slot;
+    uint64_t seen;
+    uint64_t state;
+    uint64_t capacity;
+};
+
+/* Whether there was room for what a fetch-add counted, by the capacity of now, too. If there was
+ * none by that of then, the token may have been cut off since (count_granted): a capacity that was
+ * raised meanwhile gives it nothing. */
+static inline bool added_had_room(const struct added *added, uint64_t capacity) {
+    const uint64_t used = state_used(added->state);
+    return used < capacity && !GUARD(ADDED_THEN, used >= added->capacity);
+}
+
 /* Whether a fetch-add counted for the key of the decision; if not, it went astray. It was issued on
  * `slot`, after a load that had shown the window of `seen`, and returned `added`.
  *
@@ -816,6 +836,10 @@ static ALWAYS_INLINE bool slot_finish(struct decision *decision, const struct si
  * never taken back: that could take another's token. */
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                            uint64_t added);
+
+/* The now of a request that a fetch-add counted in the window that ends at `end`. If that is over
+ * by its own, the clock was stepped back meanwhile, and has the say. */
+uint64_t stint_now_before(const struct stint_limiter *limiter, tick_t end, uint64_t now);
 
 /* ---- Give back ------------------------------------------------------------------------------- */
 
@@ -841,7 +865,7 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
     const bool two = (traits & TWO_COUNTS) != 0;
-    const uint64_t mask = two ? SMOOTH_MAX : USED_MASK;
+    uint64_t mask = two ? THIS_MASK : USED_MASK;
     const uint32_t tokens = *back;
     uint32_t shift = 0; /* which of the two counts; the only one */
 
@@ -850,7 +874,8 @@ static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slo
         if (!two || GUARD(REFUND_FORGOTTEN, ((giving->id + (uint64_t)giving->policy->length) &
                                              ID_MASK) != state_id(state)))
             return true;
-        shift = SMOOTH_BITS;
+        shift = THIS_BITS;
+        mask = SMOOTH_MAX;
     }
     uint64_t held = state_used(state) >> shift & mask;
     /* Overshoot is not given back (count_granted). The largest limit is loaded after the state, or

@@ -24,9 +24,10 @@ static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_
 }
 
 /* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
-static struct decision stripe_decision(const struct decision *whole, uint32_t stripe, uint64_t cost,
-                                       uint32_t flags, uint32_t part_flags) {
+static struct decision stripe_decision(const struct decision *whole, uint64_t now, uint32_t stripe,
+                                       uint64_t cost, uint32_t flags, uint32_t part_flags) {
     struct decision part = *whole;
+    part.asked = now;
     part.hash = stripe_key(whole->hash, stripe);
     part.stripe = stripe;
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
@@ -52,9 +53,9 @@ static NOINLINE bool own_added(struct stint_limiter *limiter, uint32_t policy_id
     if (decision_begin(&whole, limiter, &request, now, nothing_known) != 0)
         return false; /* the policy is gone */
     uint32_t stripe = stint_limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
-    struct decision part = stripe_decision(&whole, stripe, 1, 0, 0);
+    struct decision part = stripe_decision(&whole, now, stripe, 1, 0, 0);
     if (!stint_slot_added_ours(&part, added.slot, state_of(*end, 0), added.state) ||
-        GUARD(STRIPES_ADDED, state_used(added.state) >= part.terms.capacity))
+        GUARD(STRIPES_ADDED, !added_had_room(&added, part.terms.capacity)))
         return false;
     *end = end_of(state_id(added.state), tick_of(now));
     return true;
@@ -101,9 +102,11 @@ static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
         uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
         used = added - window + 1;
         if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
-            if (!own_added(limiter, policy_id, key, now, (struct added){slot, window, added}, &end))
+            if (!own_added(limiter, policy_id, key, now, (struct added){slot, window, added, share},
+                           &end))
                 return own_left(limiter, policy_id, key, cost, now, verdict);
             used = state_used(added) + 1;
+            now = stint_now_before(limiter, end, now);
         }
     }
     used = stripe_estimate(used, capacity, stripes);
@@ -166,7 +169,7 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
 
     *lost = 0;
     for (uint32_t i = 0; i < traits_stripes(whole->terms.traits); i++) {
-        struct decision part = stripe_decision(whole, i, 0, STINT_PEEK, 0);
+        struct decision part = stripe_decision(whole, *now, i, 0, STINT_PEEK, 0);
         stint_slot_settle(&part);
         if (UNLIKELY((part.flags & STINT_UNTRACKED) != 0)) {
             *lost += part.terms.capacity;
@@ -206,7 +209,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
             rest = rest < most ? rest : most;
         }
         const uint32_t flags = i < stripes ? STINT_PARTIAL : STINT_CHARGE;
-        struct decision part = stripe_decision(whole, stripe, rest, flags, PART_SAME_WINDOW);
+        struct decision part = stripe_decision(whole, *now, stripe, rest, flags, PART_SAME_WINDOW);
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
@@ -250,8 +253,8 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     whole->only_end = whole->end;
     whole->flags = 0;
     for (uint32_t i = 0; i < parts; i++) {
-        struct decision part =
-            stripe_decision(whole, i, terms->cost, terms->flags, PART_REFUSED | PART_SAME_WINDOW);
+        struct decision part = stripe_decision(whole, *now, i, terms->cost, terms->flags,
+                                               PART_REFUSED | PART_SAME_WINDOW);
         stint_slot_settle(&part);
         if (i > 0)
             continue;
@@ -410,7 +413,7 @@ bool stint_slot_decide_added(struct stint_limiter *limiter, const struct stint_r
 
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
         return stint_slot_decide(limiter, request, now, verdict); /* the policy is gone */
-    stint_slot_settle_added(&decision, added->slot, added->seen, added->state);
+    stint_slot_settle_added(&decision, added);
     return UNLIKELY((decision.flags & DECISION_GONE) != 0)
                ? stint_slot_decide(limiter, request, now, verdict)
                : settled_end(&decision, verdict);

@@ -25,13 +25,6 @@ NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t pol
 bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
                            struct stint_verdict *verdict);
 
-/* What a fetch-add for one token has returned of a slot that was seen in the window of `seen`. */
-struct added {
-    struct slot *slot;
-    uint64_t seen;
-    uint64_t state;
-};
-
 /* The rest of a request for one token whose fetch-add met another window, or no room: others were
  * faster. */
 NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,

@@ -9,8 +9,7 @@
  *     5  charge           slot_charge          slot.h: one compare-and-swap of the slot
  *     6  verdict          decision_end         slot.h: the one writer
  *
- * decide_as() in decide.c is that text. Here are the three instances of it that are asked for most,
- * as short as they can be:
+ * decide_as() in decide.c is that text. Here are its three instances that are asked for most:
  *
  *     take          one token by a plain policy. One atomic add charges, because an overshoot of
  *                   one is harmless where every request is for one token
@@ -135,7 +134,7 @@ static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy
     uint64_t used = added - window + 1;
     if (UNLIKELY(GUARD(TAKE_ADDED, used - 1 >= capacity))) {
         const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-        const struct added overshot = {found.slot, window, added};
+        const struct added overshot = {found.slot, window, added, capacity};
         return stint_slot_decide_added(limiter, &request, now, verdict, &overshot);
     }
     struct decision decision = plain_decision(limiter, policy_id, now, found.end, capacity);
@@ -152,12 +151,10 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* Likewise, for a key without an override, by one that is hot but for these: without a window. */
-static ALWAYS_INLINE bool window_filtered(const struct policy *policy, uint64_t now, tick_t end,
-                                          const struct table *table, stint_key key) {
+/* Likewise, by a policy that is hot but for its overrides: without a window. */
+static ALWAYS_INLINE bool window_filtered(const struct policy *policy, uint64_t now, tick_t end) {
     return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
-           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window) &&
-           !GUARD(OVERRIDE_SEEN, override_possible(table, key));
+           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
 }
 
 /* Step 3. */
@@ -185,9 +182,12 @@ static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id
     struct found found = {.home = home_of(&limiter->table, key)};
 
     now = now_fetching(limiter, found.home, now);
-    if (UNLIKELY(!window_hot(policy, now, &found.end)) &&
-        !window_filtered(policy, now, found.end, &limiter->table, key))
-        return take_other(limiter, policy_id, key, now, verdict, policy);
+    if (UNLIKELY(!window_hot(policy, now, &found.end))) {
+        if (!window_filtered(policy, now, found.end))
+            return take_other(limiter, policy_id, key, now, verdict, policy);
+        if (GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key)))
+            return stint_take_filtered(limiter, policy_id, key, now, verdict, found.end);
+    }
     return take_home(limiter, policy_id, key, now, verdict, found);
 }
 
@@ -227,10 +227,10 @@ static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy
 
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */
 
-/* As many tokens as are asked for, up to a limit of the request's own perhaps, by a policy that is
- * plain or carries tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit.
- * One swap charges, which compares the tag. All else leaves below, with a request that is built
- * there, so that the path keeps its registers. */
+/* Any number of tokens, perhaps up to a limit of the request's own, by a policy that is plain or
+ * carries tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit. One swap
+ * charges, which compares the tag. All else leaves below, with a request that is built there, so
+ * that the path keeps its registers. */
 static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
                                       const struct stint_request *request, uint64_t now,
                                       struct stint_verdict *verdict, uint64_t word) {
@@ -286,7 +286,7 @@ static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_i
         return take_one(limiter, policy_id, key, now, verdict, word);
     return traits_striped((uint32_t)word)
                ? stint_stripe_take(limiter, policy_id, key, now, verdict, word)
-               : stint_take_filtered(limiter, policy_id, key, now, verdict);
+               : stint_take_overrides(limiter, policy_id, key, now, verdict);
 }
 
 static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,

@@ -57,6 +57,7 @@ enum stint_test_instant {
     X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
     X(ADDED_FALLEN, "a fetch-add to a slot whose end fell is taken for one to its next window")    \
     X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
+    X(ADDED_THEN, "a fetch-add that met no room is granted by a limit that was raised since")      \
     X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
     /* Overrides: slot.c, overrides.c */                                                           \
     X(OVERRIDE_TAG, "no second look at the tag of an override after its state")                    \

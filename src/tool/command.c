@@ -122,7 +122,7 @@ static bool read_prefixes(const char *text, struct arguments *arguments) {
         if (value < 1 || value > (i == 0 ? 32 : 128))
             return false;
         values[i] = (unsigned)value;
-        if (*end == '\0' || *end != ',')
+        if (*end != ',')
             break;
         text = end + 1;
     }

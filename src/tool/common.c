@@ -155,7 +155,7 @@ char *printable(char *buffer, size_t size, const char *bytes, size_t length) {
         size_t piece_length = (size_t)snprintf(
             piece, sizeof(piece), byte >= 0x20 && byte < 0x7F ? "%c" : "\\x%02x", byte);
         if (at + piece_length >= size) {
-            strcpy(buffer + whole, "...");
+            memcpy(buffer + whole, "...", sizeof("..."));
             return buffer;
         }
         memcpy(buffer + at, piece, piece_length);

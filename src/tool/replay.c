@@ -453,7 +453,7 @@ static void count_refused(struct replay *replay, const bool *refused, struct lim
 }
 
 static int decide_limits(struct replay *replay, struct limit_result *results) {
-    bool *refused = malloc(replay->log.readable * sizeof(*refused));
+    bool *refused = must_have(calloc(replay->log.readable, sizeof(*refused)));
     int code = EXIT_GOOD;
 
     for (size_t i = 0; i < replay->limit_count && code == EXIT_GOOD; i++) {
