@@ -32,7 +32,14 @@
  * FALLS: ends that fall are told (fallen_end), also those of overrides.
  *
  * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
- * place. */
+ * place.
+ *
+ * Of the first key's policy: PAYS: tokens carry over, and so many are paid back in each window; TWO: two
+ * counts, 1 smooth, 2 in flight; MONTHS: its windows end at 2, 3, 6 and 9; CHANGE: its limit becomes that;
+ * OWN: requests may have this limit of their own, or by an override; CHARGE: there are charges, which bring a
+ * count up to that.
+ *
+ * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
 
 #ifndef SLOTS
 #define SLOTS 2
@@ -140,6 +147,30 @@
 #ifndef FALLS
 #define FALLS (GONE || REPLACE)
 #endif
+#ifndef PAYS
+#define PAYS 0
+#endif
+#ifndef TWO
+#define TWO 0
+#endif
+#ifndef MONTHS
+#define MONTHS 0
+#endif
+#ifndef CHANGE
+#define CHANGE 0
+#endif
+#ifndef OWN
+#define OWN 0
+#endif
+#ifndef CHARGE
+#define CHARGE 0
+#endif
+#ifndef BACK
+#define BACK 0
+#endif
+#ifndef ALLOWANCE
+#define ALLOWANCE 0
+#endif
 
 /* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
  * OVERRIDE + 1. */
@@ -162,10 +193,12 @@
 #define LENGTH(key) ((key) == 0 -> LENGTH0 : LENGTH1)
 #define START(key)  ((key) == 0 -> START0 : START1)
 #define IS_FIRST(key) (FIRST >> (key) & 1)
+#define MONTH_END(tick) ((tick) < 2 -> 2 : ((tick) < 3 -> 3 : ((tick) < 6 -> 6 : 9)))
 #define WINDOW_END(key, tick)                                                                      \
     (IS_FIRST(key) -> (tick) + LENGTH(key)                                                         \
-                    : ((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) -        \
-                          7 * LENGTH(key) + START(key))
+     : ((MONTHS && (key) == 0) -> MONTH_END(tick)                                                  \
+        : ((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) - 7 * LENGTH(key) +  \
+              START(key)))
 #if FIRST && LENGTH0 > 2
 #error "PROMISE_A_windows_apart looks at the ends beside an end"
 #endif
@@ -184,6 +217,56 @@
 #define END_OF(holder, state) STATE_ID(state)
 #endif
 
+#define VARIES  (CHANGE || OWN || CHARGE)
+#define GOES_ON (PAYS || TWO)
+
+/* What counts amount to (charge.h). Two counts are digits of one number: this window's, and the one's
+ * before, which fades or does not. A stray token in this window's is not to reach the other. */
+#if TWO
+#define CARRIES(key) ((key) == 0)
+#ifdef WRONG_STRAY_OVERFLOWS
+#define DIGIT (LIMIT + 1)
+#else
+#define DIGIT (LIMIT + 3)
+#endif
+#define SHARE(count, left)                                                                         \
+    ((TWO == 2 || (left) >= LENGTH0) -> (count) : ((count) * (left) + LENGTH0 - 1) / LENGTH0)
+#define TOTAL(key, count, left)                                                                    \
+    ((key) == 0 -> (count) % DIGIT + SHARE((count) / DIGIT, left) : (count))
+#define CARRY(count, windows)                                                                      \
+    ((windows) == 1 -> ((count) % DIGIT < LIMIT -> (count) % DIGIT : LIMIT) * DIGIT : 0)
+#define LARGEST(key) ((key) == 0 -> 15 : LIMIT)
+#elif PAYS
+#define CARRIES(key)            ((key) == 0)
+#define TOTAL(key, count, left) (count)
+#define CARRY_OF(count, paid)   ((count) > (paid) -> (count) - (paid) : 0)
+#define CARRY(count, windows)   CARRY_OF(((count) < LIMIT -> (count) : LIMIT), PAYS * (windows))
+#define LARGEST(key)            LIMIT
+#else
+#define CARRIES(key)            false
+#define TOTAL(key, count, left) (count)
+#define CARRY(count, windows)   0
+#if VARIES
+#define LARGEST(key)            ((key) == 0 -> most : LIMIT)
+#else
+#define LARGEST(key)            LIMIT
+#endif
+#endif
+#if VARIES
+#define CAPACITY(t) call[t].capacity
+byte limit = LIMIT, hot_limit = LIMIT, largest = LIMIT; /* of the first key's policy */
+#else
+#define CAPACITY(t) LIMIT
+#endif
+#define HAS_ROOM(state)                                                                            \
+    (TOTAL(call[me].key, STATE_USED(state), STATE_ID(state) - NOW) < CAPACITY(me))
+/* With what the window that ends at `end` begins after this state, if that is the first key's. */
+#define BEGINS_WITH(state, end) CARRY(STATE_USED(state), ((end) - STATE_ID(state)) / LENGTH0)
+/* Whether a slot that is over may still matter to its key: slot_carries. */
+#define IS_LEFT(holder, state, now)                                                                \
+    (GOES_ON && (holder) == KEY && !STATE_PENDING(state) &&                                        \
+     CARRY(STATE_USED(state), ((now) - STATE_ID(state)) / LENGTH0 + 1) != 0)
+
 typedef slot_t {
     byte tag;
     short state
@@ -197,6 +280,13 @@ byte reach;
 #define REACH 0
 #endif
 byte clock = 1;
+#if BACK
+byte high; /* ghost: where the clock was stepped back; 0: it was not */
+#define STEPPED (BACK > ALLOWANCE && high != 0)
+#define FAR(key, end, now) ((end) > (now) + LENGTH(key) + ALLOWANCE) /* stint_beyond_clock */
+#else
+#define STEPPED false
+#endif
 #if FALLS
 byte fallen; /* fallen_end */
 #define END_FALLS(end, to) fallen = ((end) > (to) -> MAX(fallen, end) : fallen)
@@ -218,32 +308,60 @@ bit gone; /* the policy's version says so */
 #define BEGIN       goto decision_begin
 #define LOOKED      claim_gone
 #else
-#define BEGIN  goto find
+#if VARIES
+#define BEGIN call[me].capacity = 15; goto decision_begin
+#else
+#define BEGIN goto find
+#endif
 #define LOOKED commit_tick
 #endif
 
 /* ---- Ghosts: what the promises are about ------------------------------------------------------ */
 
-/* Tokens of a key in force in each window: granted, less given back. Two bits for each end. */
+/* Tokens of a key in force in each window: granted, less given back. So many bits for each end. */
 int granted[2];
-#define GRANTED_IN(key, end) (granted[key] >> 2 * (end) & 3)
-#define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << 2 * (end))
-#define GRANT_LESS(key, end) granted[key] = granted[key] - (1 << 2 * (end))
+#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2))
+#define GRANTS               ((1 << GRANT_BITS) - 1)
+#define GRANTED_IN(key, end) (granted[key] >> GRANT_BITS * (end) & GRANTS)
+#define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << GRANT_BITS * (end))
+#define GRANT_LESS(key, end) granted[key] = granted[key] - (1 << GRANT_BITS * (end))
+hidden byte count, owed, ending;
 short told[2]; /* bit of each end: somebody has been told that he is the first refused */
 byte charged[SLOTS]; /* tokens in a slot: `used` without those of refused requests */
 typedef call_t {
     bit busy;
     bit lacked; /* the key had no room at some instant of this call */
     bit crowded; /* at some instant it had no slot and, by its now, could have had none */
+#if VARIES
+    byte capacity;
+#endif
+#if BACK
+    bit after; /* it began after the clock was stepped back */
+#endif
     byte key;
     byte now
 };
 call_t call[THREADS];
 bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
+#if GOES_ON /* strays are carried over, too */
+#define FULL_FOR(t, i)                                                                             \
+    (call[t].key == 0                                                                              \
+     -> (STATE_ID(slot[i].state) > call[t].now                                                     \
+         -> TOTAL(0, STATE_USED(slot[i].state), STATE_ID(slot[i].state) - call[t].now) >= LIMIT    \
+         : TOTAL(0, BEGINS_WITH(slot[i].state, WINDOW_END(0, call[t].now)),                        \
+                 WINDOW_END(0, call[t].now) - call[t].now) >= LIMIT)                               \
+     : (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT))
+#elif VARIES /* where a limit changes, overshoot may be found counted */
+#define FULL_FOR(t, i)                                                                             \
+    (STATE_ID(slot[i].state) > call[t].now &&                                                      \
+     (call[t].key == 0 -> STATE_USED(slot[i].state) : charged[i]) >= CAPACITY(t))
+#else
+#define FULL_FOR(t, i)                                                                             \
+    (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT)
+#endif
 #define NO_ROOM(t, i)                                                                              \
-    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) &&                          \
-     END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT)
+    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) && FULL_FOR(t, i))
 #if SLOTS == 1
 #define NO_ROOM_ANYWHERE(t) NO_ROOM(t, 0)
 #elif SLOTS == 2
@@ -254,7 +372,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
 #define NOT_FOR(t, i)                                                                              \
     (slot[i].tag != NEVER && !COMMITTED_TO(i, KEY + call[t].key) &&                                \
-     END_OF(slot[i].tag, slot[i].state) > call[t].now)
+     (END_OF(slot[i].tag, slot[i].state) > call[t].now ||                                          \
+      IS_LEFT(slot[i].tag, slot[i].state, call[t].now)))
 #if SLOTS == 1
 #define NONE_FOR(t) NOT_FOR(t, 0)
 #elif SLOTS == 2
@@ -272,17 +391,30 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #endif
 
 /* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
-#define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= LIMIT)
+#if TWO /* by this request's time */
+#define PROMISE_A_within_limit(k, end)                                                             \
+    ((k) == 0 -> GRANTED_IN(k, end) + SHARE(GRANTED_IN(k, (end) - LENGTH0), (end) - NOW) <= LIMIT  \
+              : GRANTED_IN(k, end) <= LIMIT)
+#elif BACK /* after a step that counts, in windows that begin after what the clock was before it */
+#define PROMISE_A_within_limit(k, end)                                                             \
+    (GRANTED_IN(k, end) <= LIMIT || (STEPPED && (end) <= high + LENGTH(k)))
+#else
+#define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
+#endif
+#define PROMISE_A_owed(k)                ((k) != 0 || owed <= LIMIT)
 /* Windows that begin with first requests have no tick in common: no two ends are beside each other. */
 #define PROMISE_A_windows_apart(k, end)                                                            \
     (replaced[k] || !IS_FIRST(k) || LENGTH(k) == 1 ||                                              \
      (GRANTED_IN(k, end + 1) == 0 && GRANTED_IN(k, end - 1) == 0))
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
-#define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
-#define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
-#define PROMISE_G_was_crowded(t)         (OVERRIDES || GONE || call[t].crowded) /* overrides.c, sweep.c */
-#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
+#define PROMISE_A_token_is_counted(k, l) (replaced[k] || STEPPED || (l))
+#define PROMISE_B_was_full(t)            (replaced[call[t].key] || STEPPED || call[t].lacked)
+#define PROMISE_G_was_crowded(t)                                                                   \
+    (OVERRIDES || GONE || BACK || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
+#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || STEPPED || !(told[k] >> (end) & 1))
+/* Who called after the clock was stepped back waits for a window and the allowance at most. */
+#define PROMISE_H_soon_over(end) (!call[me].after || (end) <= NOW + LENGTH(call[me].key) + ALLOWANCE)
 #if SLOTS == 1
 #define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
 #elif SLOTS == 2
@@ -387,7 +519,7 @@ hidden byte before_none[SLOTS];
 #define I1_end_grows(i, new_tag, by) true
 #else
 #define I1_end_grows(i, new_tag, by)                                                               \
-    (REPLACE || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
+    (REPLACE || STEPPED || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
      STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
      (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
@@ -418,13 +550,34 @@ hidden byte before_none[SLOTS];
 
 #define FORGET                                                                                     \
     i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;             \
-    token = 0; lines = 1; match = 0; sure = 0
+    token = 0; lines = 1; match = 0; sure = 0 FORGET_AHEAD
+#if BACK
+#define FORGET_AHEAD ; joined = 0; anew = 0
+#else
+#define FORGET_AHEAD
+#endif
 
 /* STALE: start over. */
 #define START_OVER FORGET; goto find
 
+/* Over all windows so far: what the tokens granted in each have left to be paid back. */
+#if PAYS
+#define NOTE_OWED                                                                                  \
+    d_step {                                                                                       \
+        owed = 0; ending = WINDOW_END(0, 1);                                                       \
+        do                                                                                         \
+        :: ending <= LAST + LENGTH0 && owed <= LIMIT ->                                            \
+            owed = CARRY_OF(owed, PAYS) + GRANTED_IN(0, ending); ending = ending + LENGTH0         \
+        :: else -> break                                                                           \
+        od                                                                                         \
+    };                                                                                             \
+    assert(PROMISE_A_owed(call[me].key));
+#else
+#define NOTE_OWED
+#endif
 #define GRANT(end)                                                                                 \
     GRANT_MORE(call[me].key, end);                                                                 \
+    NOTE_OWED                                                                                      \
     assert(PROMISE_A_within_limit(call[me].key, end));                                             \
     assert(PROMISE_A_windows_apart(call[me].key, end)); assert(I3_one_slot_of_a_key)
 
@@ -434,10 +587,25 @@ hidden byte before_none[SLOTS];
 /* A token was counted in slot n, by a compare-and-swap or a commit. */
 #define OPENED(n)                                                                                  \
     assert(PROMISE_A_counted_by_own(call[me].key, n));                                             \
+    CHARGED;                                                                                       \
     GRANT(tick); GRANTED(tick)
+#if CHARGE /* no grant, nor refused */
+#define CHARGED                                                                                    \
+    if                                                                                             \
+    :: charge -> goto next                                                                         \
+    :: else                                                                                        \
+    fi
+#else
+#define CHARGED skip
+#endif
 
 #define REFUSED                                                                                    \
-    assert(PROMISE_B_was_full(me)); goto next
+    CHARGED; assert(PROMISE_B_was_full(me)); goto next
+#if BACK
+#define REFUSED_IN(end) assert(PROMISE_H_soon_over(end)); REFUSED
+#else
+#define REFUSED_IN(end) REFUSED
+#endif
 
 #define FIRST_REFUSED(end)                                                                         \
     assert(PROMISE_C_first_refusal_once(call[me].key, end));                                       \
@@ -461,10 +629,21 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     bit hot;                    /* one token, which a fetch-add may count: take() */
     bit near;                   /* the first two lines, with the short claim, are still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
+#if VARIES
+    byte most; /* the largest limit that there ever was: count_granted */
+    bit charge;
+#endif
+#if BACK
+    bit joined; /* the slot's window, which is ahead of now: look_ahead */
+    bit anew;   /* or it counts as over */
+#endif
 
 next:
     atomic {
         FORGET;
+#if VARIES
+        charge = 0; most = 0; call[me].capacity = 0;
+#endif
         call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
         call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
         if
@@ -472,6 +651,9 @@ next:
         :: else -> calls--
         fi;
         NOW = clock;
+#if BACK
+        call[me].after = high != 0;
+#endif
         if
         :: keys & 1 -> call[me].key = 0
         :: keys & 2 -> call[me].key = 1
@@ -506,6 +688,29 @@ decision_begin: /* and stint_decision_begin_now */
         :: else -> goto find
         fi
     }
+#endif
+
+#if VARIES
+decision_begin: /* or what take reads of the policy */
+    atomic {
+        if
+        :: call[me].key != 0 -> call[me].capacity = LIMIT
+        :: call[me].key == 0 && hot && hot_limit != 0 -> call[me].capacity = hot_limit
+        :: call[me].key == 0 && !(hot && hot_limit != 0) -> hot = 0; call[me].capacity = limit
+#if OWN
+        :: call[me].key == 0 -> hot = 0; call[me].capacity = OWN
+#endif
+#if CHARGE
+        :: call[me].key == 0 -> hot = 0; charge = 1; call[me].capacity = CHARGE
+#endif
+        fi;
+        NOTE_FULL_OF(me)
+    }
+#if OWN || CHARGE
+#ifndef WRONG_OWN_NOT_RAISED
+    atomic { largest = (call[me].key == 0 -> MAX(largest, CAPACITY(me)) : largest) }
+#endif
+#endif
 #endif
 
     /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
@@ -551,12 +756,37 @@ reusable: /* slot_reusable */
     atomic {
         state = slot[i].state;
         if
+#ifdef WRONG_REUSE_CARRIES
         :: END_OF(tag, state) <= NOW -> at = i; held_tag = tag; held = state
+#else
+        :: END_OF(tag, state) <= NOW && !IS_LEFT(tag, state, NOW) -> at = i; held_tag = tag; held = state
+#endif
+#if BACK
+        :: (tag == KEY || tag == KEY + 1) && FAR(tag - KEY, STATE_ID(state), NOW) && !STATE_PENDING(state) ->
+            goto reusable_clock
+        :: (tag < KEY || STATE_PENDING(state)) && STATE_ID(state) > NOW + 1 + ALLOWANCE -> goto reusable_clock
+#endif
 #ifdef WRONG_TOMBSTONE
         :: END_OF(tag, state) > NOW && tag == TOMBSTONE -> at = i; held_tag = tag; held = state
 #endif
         :: else
         fi;
+#if BACK
+        goto reusable_next
+    }
+reusable_clock: /* stint_beyond_clock: of its policy's window, or of none */
+    atomic {
+        NOW = MAX(NOW, clock);
+        if
+        :: STATE_ID(state) <= clock + ALLOWANCE +
+               (tag >= KEY && !STATE_PENDING(state) -> LENGTH(tag - KEY) : 1)
+        :: else -> at = i; held_tag = tag; held = state
+        fi;
+        goto reusable_next
+    }
+reusable_next:
+    atomic {
+#endif
         state = 0; tag = 0;
         i++;
         if
@@ -572,7 +802,18 @@ reusable: /* slot_reusable */
 
     /* slot_look: of take_in, take_settled, decide_as, stint_decide_found */
 found_state:
-    atomic { state = slot[i].state; goto found_tag }
+#ifdef WRONG_LARGEST_BEFORE /* M11 */
+    atomic { most = largest }
+#endif
+    atomic { state = slot[i].state }
+#if VARIES
+#define READ_LARGEST most = largest
+#ifndef WRONG_LARGEST_BEFORE
+    atomic { READ_LARGEST } /* count_granted */
+#endif
+#else
+#define READ_LARGEST skip
+#endif
 found_tag:
     atomic {
         if
@@ -591,22 +832,62 @@ found_tag:
         :: END_OF(TAG, state) <= NOW -> goto decide_cas /* a new window in place */
         :: else
         fi;
+#if BACK
         if
-        :: STATE_USED(state) < LIMIT -> goto decide_cas /* a cost, flags, a limit of its own */
-        :: STATE_USED(state) < LIMIT && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
+        :: FAR(call[me].key, STATE_ID(state), NOW) && !joined -> goto look_ahead
+        :: else
+        fi;
+#endif
+        if
+        :: HAS_ROOM(state) -> goto decide_cas /* a cost, flags, a limit of its own */
+        :: HAS_ROOM(state) && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
+           !CARRIES(call[me].key) &&
            STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
-        :: STATE_USED(state) == LIMIT && STATE_REFUSED(state) -> goto refuse
-        :: STATE_USED(state) == LIMIT && !STATE_REFUSED(state) -> goto decide_cas
-        :: STATE_USED(state) > LIMIT -> goto decide_cas /* cut, whether marked or not */
+#if VARIES
+        :: !HAS_ROOM(state) && hot -> goto take_settled
+#endif
+        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) <= LARGEST(call[me].key) -> goto refuse
+        :: !HAS_ROOM(state) && !STATE_REFUSED(state) -> goto decide_cas
+        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) > LARGEST(call[me].key) ->
+            goto decide_cas /* cut, though it is marked */
 #if PEEK
         :: goto refuse
 #endif
         fi
     }
-#ifdef WRONG_CUT /* by a limit of the request's own, not by the largest that there ever was */
-#define CUT (LIMIT - 1)
+#if VARIES
+take_settled: /* by what the policy says now */
+    atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
+#endif
+#if BACK
+look_ahead: /* and stint_beyond_clock */
+    atomic {
+        if
+        :: clock > NOW -> NOW = clock; joined = STATE_ID(state) <= clock + LENGTH(call[me].key) + ALLOWANCE
+        :: !FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
+#ifndef WRONG_NEVER_STEPPED
+        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> anew = 1; goto decide_cas
 #else
-#define CUT LIMIT
+        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
+#endif
+        fi;
+        goto found_tag
+    }
+#endif
+#ifdef WRONG_CUT /* by a limit of the request's own, not by the largest that there ever was */
+#define CUT(count) (LIMIT - 1)
+#else
+#define CUT(count) ((count) < LARGEST(call[me].key) -> (count) : LARGEST(call[me].key))
+#endif
+#ifdef WRONG_CARRY_FORGOTTEN
+#define BEGIN_WITH 0
+#else
+#define BEGIN_WITH (CARRIES(call[me].key) && !IS_ANEW -> BEGINS_WITH(state, tick) : 0)
+#endif
+#if BACK
+#define IS_ANEW anew
+#else
+#define IS_ANEW false
 #endif
 decide_cas: /* slot_charge: a swap */
     atomic {
@@ -616,21 +897,30 @@ decide_cas: /* slot_charge: a swap */
         :: else
         fi;
         if
-        :: END_OF(TAG, state) <= NOW ->
+        :: END_OF(TAG, state) <= NOW || IS_ANEW ->
             tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
+            count = BEGIN_WITH;
+            if
+            :: CARRIES(call[me].key) && TOTAL(call[me].key, count, tick - NOW) >= LIMIT ->
+                WRITE(i, TAG, STATE(tick, 0, 1, count), HOW_DOUBLE, BY_DECIDE);
+                FIRST_REFUSED(tick);
+                REFUSED
+            :: else
+            fi;
             charged[i] = 1;
-            WRITE(i, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_DECIDE)
-        :: END_OF(TAG, state) > NOW && STATE_USED(state) < LIMIT ->
+            WRITE(i, TAG, STATE(tick, 0, 0, count + 1), HOW_DOUBLE, BY_DECIDE)
+        :: END_OF(TAG, state) > NOW && !IS_ANEW && HAS_ROOM(state) ->
             tick = STATE_ID(state);
             charged[i]++;
             WRITE(i, TAG, state + 1, HOW_DOUBLE, BY_DECIDE)
         :: else -> /* the first refusal, or one that cuts off what refused takes have added */
-            WRITE(i, TAG, STATE(STATE_ID(state), 0, 1, CUT), HOW_DOUBLE, BY_DECIDE);
+            count = CUT(STATE_USED(state));
+            WRITE(i, TAG, STATE(STATE_ID(state), 0, 1, count), HOW_DOUBLE, BY_DECIDE);
             if
             :: !STATE_REFUSED(state) -> FIRST_REFUSED(STATE_ID(state))
             :: else
             fi;
-            REFUSED
+            REFUSED_IN(STATE_ID(state))
         fi;
         OPENED(i)
     }
@@ -644,17 +934,17 @@ refuse: /* slot_unchanged: nothing to write */
         fi;
 #if PEEK
         if
-        :: STATE_USED(state) < LIMIT -> goto next
+        :: HAS_ROOM(state) -> goto next
         :: else
         fi;
 #endif
-        REFUSED
+        REFUSED_IN(STATE_ID(state))
     }
 take_add: /* take_in */
     atomic {
         hot = 0;
         added = slot[i].state;
-        token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < LIMIT);
+        token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < CAPACITY(me));
 #if GONE /* or it is granted another key's */
         instead = (POLICY_GONE && slot[i].tag == KEY + 1 - GONE_KEY && !STATE_PENDING(added));
 #endif
@@ -666,8 +956,23 @@ take_add: /* take_in */
         :: else
         fi;
         if
-        :: SAME_WINDOW(added, state) && STATE_USED(added) < LIMIT -> goto added_granted
-        :: SAME_WINDOW(added, state) && STATE_USED(added) >= LIMIT -> goto added_stale
+        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+#if VARIES
+        :: else -> goto added_begin
+        fi
+    }
+added_begin: /* stint_slot_decide_added: the room there was is that of then */
+    atomic {
+        call[me].capacity = (call[me].key != 0                                          -> LIMIT
+#ifdef WRONG_ADDED_BY_NEW_LIMIT
+                             : limit);
+#else
+                             : (limit < CAPACITY(me) -> limit : CAPACITY(me)));
+#endif
+        if
+        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+#endif
+        :: SAME_WINDOW(added, state) && STATE_USED(added) >= CAPACITY(me) -> goto added_stale
         :: !SAME_WINDOW(added, state) && STATE_PENDING(added) -> goto stray
         :: else -> goto added_tag
         fi
@@ -692,7 +997,7 @@ added_fallen:
         if
 #endif
         :: ADDED_HERE && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
-        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && STATE_USED(added) < LIMIT -> goto added_granted
+        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
         :: else -> goto added_stale
         fi
     }
@@ -709,16 +1014,31 @@ added_stale:
         :: token -> GRANT_LESS(call[me].key, STATE_ID(added))
         :: else
         fi;
+#if VARIES
+        FORGET; goto decision_begin
+#else
         START_OVER
+#endif
     }
 added_granted:
     atomic {
+#ifdef WRONG_ADDED_BY_NEW_LIMIT
+        if
+        :: !token -> GRANT(STATE_ID(added))
+        :: else
+        fi;
+#else
         assert(PROMISE_A_token_is_counted(call[me].key, token || instead));
+#endif
         GRANTED(STATE_ID(added))
     }
 
     /* stint_decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
+#if BACK
+    atomic { tick = clock + ALLOWANCE }
+    atomic { watermark = MAX(watermark, (NOW < tick -> NOW : tick)); tick = 0; goto reach_raise }
+#endif
 #ifndef WRONG_WATERMARK_NOT_RAISED
     atomic { watermark = MAX(watermark, NOW); goto reach_raise }
 #endif
@@ -868,8 +1188,37 @@ commit_tick:
 #ifndef WRONG_WATERMARK_BEFORE_LOOK
         tick = watermark;
 #endif
+#if BACK
+        if
+        :: MAX(tick, STATE_ID(held) - 1) > NOW + ALLOWANCE -> goto commit_clock
+        :: else -> goto commit_tick_end
+        fi
+    }
+commit_clock:
+    atomic {
+        lines = clock; NOW = MAX(NOW, lines);
+        if
+        :: tick > lines + ALLOWANCE -> goto commit_lower
+        :: else -> goto commit_tick_end
+        fi
+    }
+commit_lower: /* not over what somebody has raised since */
+#ifndef WRONG_WATERMARK_STAYS
+    atomic { watermark = (watermark == tick -> lines : watermark); tick = lines; goto commit_tick_end }
+#endif
+commit_tick_end:
+    atomic {
+        count = STATE_ID(held) - 1;
+        if
+        :: lines > 1 && count > lines + ALLOWANCE -> count = lines
+        :: else
+        fi;
+        lines = 1;
+        tick = MAX(tick, count); tick = MAX(tick, NOW);
+#else
         tick = MAX(tick, NOW);
         tick = MAX(tick, STATE_ID(held) - 1);
+#endif
         tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
         goto commit
     }
@@ -1050,7 +1399,7 @@ committed_state:
 committed_tag_again:
     atomic {
         if
-        :: slot[i].tag == TAG && !STATE_PENDING(state) -> goto give_back
+        :: slot[i].tag == TAG && !STATE_PENDING(state) -> READ_LARGEST; goto give_back
         :: else -> goto committed_next
         fi
     }
@@ -1063,21 +1412,41 @@ committed_next:
         :: else -> goto given_back
         fi
     }
+#if !TWO
+#define OF_BEFORE false
+#elif defined(WRONG_REFUND_FORGOTTEN)
+#define OF_BEFORE (call[me].key == 0)
+#else
+#define OF_BEFORE (call[me].key == 0 && granted_end + LENGTH0 == STATE_ID(state))
+#endif
 give_back:
     atomic {
         if
-        :: granted_end != 0 && granted_end != STATE_ID(state) -> goto given_back
+        :: granted_end != 0 && granted_end != STATE_ID(state) && !OF_BEFORE -> goto given_back
         :: slot[i].tag != TAG || slot[i].state != state -> i = 0; state = 0; goto committed_tag
         :: else
         fi;
-        tick = (STATE_USED(state) < LIMIT -> STATE_USED(state) : LIMIT); /* what there is to give */
+        /* What there is to give. */
+#if TWO
+        at = (OF_BEFORE && granted_end != STATE_ID(state) -> DIGIT : 1);
+        tick = (call[me].key != 0 -> STATE_USED(state)
+                : (at == 1        -> STATE_USED(state) % DIGIT
+                                  : STATE_USED(state) / DIGIT));
+        tick = (call[me].key == 0 || tick < LIMIT -> tick : LIMIT);
+#elif PAYS
+        tick = (call[me].key == 0 || STATE_USED(state) < LIMIT -> STATE_USED(state) : LIMIT);
+#else
+        tick = (STATE_USED(state) < LARGEST(call[me].key) -> STATE_USED(state) : LARGEST(call[me].key));
+#endif
 #ifdef WRONG_REFUND_NO_MINIMUM
         tick = STATE_USED(state);
 #endif
         if
         :: granted_end == 0 ->
             WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET);
-            granted[call[me].key] = granted[call[me].key] & ~(3 << 2 * STATE_ID(state));
+            granted[call[me].key] = (CARRIES(call[me].key) -> 0
+                                                           : granted[call[me].key] &
+                                                                 ~(GRANTS << GRANT_BITS * STATE_ID(state)));
             charged[i] = 0
         :: else ->
 #ifdef WRONG_REFUND_BELOW_ZERO
@@ -1089,7 +1458,12 @@ give_back:
             :: else
             fi;
             held = (tick < REFUND -> tick : REFUND);
+#if TWO
+            WRITE(i, TAG, state - (call[me].key == 0 -> held * at : STATE_USED(state) - tick + held),
+                  HOW_DOUBLE, BY_REFUND);
+#else
             WRITE(i, TAG, state - STATE_USED(state) + tick - held, HOW_DOUBLE, BY_REFUND);
+#endif
             tick = held;
 #endif
             charged[i] = (charged[i] > tick -> charged[i] - tick : 0);
@@ -1158,6 +1532,25 @@ slot_sweep:
     }
 done:
     skip
+}
+#endif
+
+#if CHANGE
+/* policy.c, rule_write */
+proctype changer() {
+#if defined(WRONG_LARGEST_FALLS)
+    atomic { largest = CHANGE }
+#elif !defined(WRONG_RAISED_LATE)
+    atomic { largest = MAX(largest, CHANGE) }
+#endif
+    atomic { hot_limit = 0 }
+    atomic { limit = CHANGE }
+#ifdef WRONG_RAISED_LATE
+    atomic { hot_limit = CHANGE }
+    atomic { largest = MAX(largest, CHANGE) }
+#else
+    atomic { hot_limit = CHANGE }
+#endif
 }
 #endif
 
@@ -1419,6 +1812,9 @@ done:
 active proctype clock_hand() {
     do
     :: clock < LAST -> clock++
+#if BACK
+    :: clock > BACK && high == 0 -> atomic { high = clock; clock = clock - BACK }
+#endif
     :: clock == LAST -> break
     od
 }
@@ -1449,6 +1845,9 @@ init {
 #endif
 #if GONE
         run sweeper();
+#endif
+#if CHANGE
+        run changer();
 #endif
 #if OVERRIDES
         run hand(HAND0, SETS0);
