@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Every schedule of a few calls on one key (schedules.c).
  *
- *     STINT_PREEMPTIONS=3         of pairs by the plain policy at most; by others one less
+ *     STINT_TEST_FACTOR=2         pairs by the plain policy have two preemptions in all tables; and
+ *                                 three threads, and two calls each, of some kinds are all played
  *     STINT_SCHEDULE_SECONDS=18   only scenes that STINT_TEST_SEED draws, for so many seconds of
  *                                 the processor in each of three forms
+ *     test-every-schedule --all pairs|set-up|calls|threads|more-calls|more-threads PREEMPTIONS
+ *                         [POLICY]
+ *         all scenes of a form
  *     test-every-schedule --mistakes SECONDS
  *         for each guard of src/testing.h that schedules_known.h has not, scenes that show it with
  *         few preemptions, as rows of that file: the last is the best; about so many seconds each
@@ -36,47 +40,108 @@ static void begin(void) {
     schedules_begin();
 }
 
-static void end(unsigned most) {
+static void end(const char *what, unsigned most) {
     schedules_end();
-    print_message("%" PRIu64 " scenes, %" PRIu64 " schedules of at most %u preemptions, %" PRIu64
-                  " steps, %" PRIu64 " states, %" PRIu64 " excused, %" PRIu64 " scenes left\n",
-                  totals.scenes, totals.schedules, most, totals.steps, totals.states,
-                  totals.excused, totals.left);
+    print_message("%s: %" PRIu64 " scenes, %" PRIu64
+                  " schedules of at most %u preemptions by %" PRIu64 " plays, %" PRIu64
+                  " states, %" PRIu64 " tables, %" PRIu64 " answers, %" PRIu64 " excused, %" PRIu64
+                  " scenes left\n",
+                  what, totals.scenes, totals.schedules, most, totals.plays, totals.states,
+                  totals.tables, totals.answers, totals.excused, totals.left);
     assert_int_equal(wrong, 0);
 }
 
-/* Two threads, a call each: every pair of kinds, in every table. Calls of set-up have many
- * steps, so pairs with one have a preemption less. */
-static void check_pairs(unsigned first_policy, unsigned end_policy, unsigned most) {
-    begin();
-    for (unsigned policy = first_policy; policy < end_policy; policy++) {
-        for (unsigned state = 0; state < schedule_states; state++) {
-            for (unsigned one = 0; one < schedule_kinds; one++) {
-                for (unsigned other = 0; other <= one; other++) {
-                    struct scene scene = {policy, state, 2, 1, {{one}, {other}}};
-                    play(&scene, most - schedules_sets_up(&scene));
-                }
-            }
-        }
+/* Of which kinds of call scenes are made, in which tables. */
+struct form {
+    const char *name;
+    unsigned threads, calls;
+    enum { NO_SET_UP, SET_UP, ALL_KINDS, SOME_KINDS } kinds;
+};
+static const struct form forms[] = {
+    {"pairs", 2, 1, NO_SET_UP},      {"set-up", 2, 1, SET_UP},
+    {"calls", 2, 2, SOME_KINDS},     {"threads", 3, 1, SOME_KINDS},
+    {"more-calls", 2, 2, NO_SET_UP}, {"more-threads", 3, 1, NO_SET_UP},
+};
+static const struct form pairs = {"all pairs", 2, 1, ALL_KINDS};
+
+/* take, take 2, take up to 3, look, charge 2, take in the next window, late take, refund 1, reset,
+ * another key's take; a new table, one whose last slot falls free, one token left */
+static const unsigned some_kinds[] = {0, 1, 2, 7, 8, 10, 12, 14, 16, 19};
+static const unsigned some_tables[] = {0, 1, 5};
+
+/* Fills in the calls from this one on, in all ways but for who is which thread. */
+static void fill(const struct form *form, struct scene *scene, unsigned call, unsigned most) {
+    const bool some = form->kinds == SOME_KINDS;
+    unsigned(*kinds)[SCENE_CALLS] = scene->kinds;
+
+    if (call == form->threads * form->calls) {
+        const bool sets_up = schedules_sets_up(scene);
+        for (unsigned thread = 1; thread < form->threads; thread++)
+            if (memcmp(kinds[thread - 1], kinds[thread], sizeof(kinds[0])) < 0)
+                return;
+        if (form->kinds >= ALL_KINDS || sets_up == (form->kinds == SET_UP))
+            play(scene, most - (sets_up && form->kinds == ALL_KINDS));
+        return;
     }
-    end(most);
+    for (unsigned i = 0; i < (some ? sizeof(some_kinds) / sizeof(unsigned) : schedule_kinds); i++) {
+        kinds[call / form->calls][call % form->calls] = some ? some_kinds[i] : i;
+        fill(form, scene, call + 1, most);
+    }
 }
 
-static unsigned preemptions(void) {
-    return (unsigned)environment_number("STINT_PREEMPTIONS", 1);
+static void play_form(const struct form *form, unsigned policy, unsigned table, unsigned most) {
+    struct scene scene = {policy, table, form->threads, form->calls, {{0}}};
+    fill(form, &scene, 0, most);
 }
 
+static void check_all(const struct form *form, unsigned policy, unsigned most) {
+    begin();
+    if (form->threads * form->calls == 2)
+        for (unsigned table = 0; table < schedule_states; table++)
+            play_form(form, policy, table, most);
+    else
+        for (unsigned i = 0; i < sizeof(some_tables) / sizeof(some_tables[0]); i++)
+            play_form(form, policy, some_tables[i], most);
+    end(form->name, most);
+}
+
+/* Of all policies, or one. */
+static int play_all_of(int count, char **arguments) {
+    const unsigned most = (unsigned)strtoul(arguments[1], NULL, 0);
+    const unsigned first = count > 2 ? (unsigned)strtoul(arguments[2], NULL, 0) : 0;
+    const unsigned last = count > 2 ? first : schedule_policies - 1;
+    bool found = false;
+
+    for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        if (strcmp(forms[i].name, arguments[0]) != 0)
+            continue;
+        for (unsigned policy = first; policy <= last && policy < schedule_policies; policy++)
+            check_all(&forms[i], policy, most);
+        found = true;
+    }
+    return found ? 0 : 2;
+}
+
+/* Two threads, a call each: every pair of kinds, in every table. Calls of set-up have many steps,
+ * so pairs with one have a preemption less. */
+static void check_pairs(unsigned policy, unsigned most, unsigned of_table, unsigned most_of_it) {
+    begin();
+    for (unsigned table = 0; table < schedule_states; table++)
+        play_form(&pairs, policy, table, table == of_table ? most_of_it : most);
+    end("pairs", most > most_of_it ? most : most_of_it);
+}
+
+TEST(test_some_kinds) {
+    for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        if (forms[i].kinds == SOME_KINDS && test_rounds(1) > 1)
+            check_all(&forms[i], 0, 1);
+}
+
+/* By the plain policy, and by one that is drawn. */
 TEST(test_pairs) {
-    check_pairs(0, 1, preemptions());
-}
-
-/* By one that is drawn; with more preemptions, which take long, by all. */
-TEST(test_pairs_of_other_policies) {
     struct random random = {test_seed()};
-    const unsigned drawn = 1 + (unsigned)random_below(&random, schedule_policies - 1);
-    const unsigned most = preemptions() > 1 ? preemptions() - 1 : 1;
-    const bool all = preemptions() > 1;
-    check_pairs(all ? 1 : drawn, all ? schedule_policies : drawn + 1, most);
+    check_pairs(0, test_rounds(1) > 1 ? 2 : 1, (unsigned)random_below(&random, schedule_states), 2);
+    check_pairs(1 + (unsigned)random_below(&random, schedule_policies - 1), 1, 0, 1);
 }
 
 static uint64_t seconds(void) {
@@ -89,6 +154,18 @@ static uint64_t seconds_used(void) {
     return (uint64_t)time.tv_sec;
 }
 
+static struct scene drawn_scene(struct random *random, unsigned threads, unsigned calls) {
+    struct scene scene = {(unsigned)random_below(random, schedule_policies),
+                          (unsigned)random_below(random, schedule_states),
+                          threads,
+                          calls,
+                          {{0}}};
+    for (unsigned thread = 0; thread < threads; thread++)
+        for (unsigned call = 0; call < calls; call++)
+            scene.kinds[thread][call] = (unsigned)random_below(random, schedule_kinds);
+    return scene;
+}
+
 /* More than can all be tried: scenes of all policies are drawn, and each is played in every
  * schedule, or in the first so many. */
 static void check_drawn(unsigned threads, unsigned calls, unsigned most) {
@@ -97,17 +174,10 @@ static void check_drawn(unsigned threads, unsigned calls, unsigned most) {
     begin();
     totals.most = seconds() != 0 ? 200000 : 5000;
     while (seconds() != 0 ? seconds_used() < end_at : totals.scenes < 20) {
-        struct scene scene = {(unsigned)random_below(&random, schedule_policies),
-                              (unsigned)random_below(&random, schedule_states),
-                              threads,
-                              calls,
-                              {{0}}};
-        for (unsigned thread = 0; thread < threads; thread++)
-            for (unsigned call = 0; call < calls; call++)
-                scene.kinds[thread][call] = (unsigned)random_below(&random, schedule_kinds);
+        const struct scene scene = drawn_scene(&random, threads, calls);
         play(&scene, most - schedules_sets_up(&scene));
     }
-    end(most);
+    end("drawn", most);
 }
 
 TEST(test_three_preemptions) {
@@ -120,6 +190,36 @@ TEST(test_two_calls_each) {
 
 TEST(test_three_threads) {
     check_drawn(3, 1, 2);
+}
+
+/* What is remembered of states and what is not preempted change nothing: plays without memory are
+ * as many as the schedules that others stand for, and all have the same answers and tables. */
+TEST(test_nothing_is_lost) {
+    struct random random = {test_seed()};
+    for (uint64_t round = test_rounds(8); round > 0; round--) {
+        const bool three = round % 4 == 0;
+        struct scene scene = drawn_scene(&random, three ? 3 : 2, 1);
+        /* Of those that were all played by hand: of three threads by the plain policy, of two by
+         * all before the striped one. */
+        scene.policy = three ? 0 : scene.policy % 10;
+        scene.state = some_tables[scene.state % 3];
+        for (unsigned i = 0; i < scene.threads; i++)
+            scene.kinds[i][0] = some_kinds[scene.kinds[i][0] % 10];
+        struct schedules_totals of[4];
+        if (!schedules_playable(&scene))
+            continue;
+        for (unsigned i = 0; i < 4; i++) {
+            begin();
+            totals.forgets = i % 2 != 0;
+            totals.all_steps = i / 2 != 0;
+            play(&scene, three ? 1 : 2);
+            schedules_end();
+            of[i] = totals;
+            assert_int_equal(wrong, 0);
+            assert_int_equal(of[i].ends, of[0].ends);
+            assert_int_equal(of[i].schedules, of[i / 2 * 2].schedules);
+        }
+    }
 }
 
 /* ---- Known mistakes -------------------------------------------------------------------------- */
@@ -136,18 +236,17 @@ static const struct {
 #undef KNOWN
 };
 
-/* Each known mistake is found, and takes so many preemptions in its scene, which holds without. */
+/* Each known mistake is found, and takes so many preemptions in its scene, which holds without,
+ * with one more, too. */
 TEST(test_known_mistakes) {
     unsigned missed = 0;
     begin();
     for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         const uint64_t removed = UINT64_C(1) << known[i].guard;
-        unsigned took = 0;
-        play(&known[i].scene, known[i].preemptions);
-        while (took <= known[i].preemptions &&
-               schedules_play(&known[i].scene, took, removed, &totals, NULL) == NULL)
-            took++;
-        if (took != known[i].preemptions) {
+        play(&known[i].scene, known[i].preemptions + 1);
+        if (schedules_play(&known[i].scene, known[i].preemptions + 1, removed, &totals, NULL) ==
+                NULL ||
+            totals.taken != known[i].preemptions) {
             print_error("%s: not found with just %u preemptions\n", known[i].name,
                         known[i].preemptions);
             missed++;
@@ -181,12 +280,9 @@ static void try_scene(const struct scene *scene, unsigned most, uint64_t removed
     totals.most = 0;
     if (schedules_play(scene, most, 0, &totals, NULL) != NULL)
         return; /* it is the judge who is wrong */
-    for (unsigned few = 0; few <= most && (best->broken == NULL || few < best->preemptions);
-         few++) {
-        const char *broken = schedules_play(scene, few, removed, &totals, NULL);
-        if (broken != NULL)
-            *best = (struct shown){*scene, few, broken};
-    }
+    const char *broken = schedules_play(scene, most, removed, &totals, NULL);
+    if (broken != NULL && (best->broken == NULL || totals.taken < best->preemptions))
+        *best = (struct shown){*scene, totals.taken, broken};
 }
 
 static void print_shown(const struct shown *shown, unsigned guard) {
@@ -209,7 +305,7 @@ static void print_shown(const struct shown *shown, unsigned guard) {
 static void find_mistake(unsigned guard, uint64_t end_at) {
     static const struct {
         unsigned threads, calls, preemptions;
-    } forms[] = {{2, 1, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}, {2, 2, 2}, {3, 1, 2}};
+    } drawn[] = {{2, 1, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}, {2, 2, 2}, {3, 1, 2}};
     const uint64_t removed = UINT64_C(1) << guard;
     struct random random = {guard};
     struct shown best = {0};
@@ -217,15 +313,8 @@ static void find_mistake(unsigned guard, uint64_t end_at) {
     for (unsigned i = 0; (best.broken == NULL || best.preemptions > 0) && seconds_used() < end_at;
          i++) {
         const unsigned form = i % 6, before = best.broken == NULL ? UINT32_MAX : best.preemptions;
-        struct scene scene = {(unsigned)random_below(&random, schedule_policies),
-                              (unsigned)random_below(&random, schedule_states),
-                              forms[form].threads,
-                              forms[form].calls,
-                              {{0}}};
-        for (unsigned thread = 0; thread < scene.threads; thread++)
-            for (unsigned call = 0; call < scene.calls; call++)
-                scene.kinds[thread][call] = (unsigned)random_below(&random, schedule_kinds);
-        try_scene(&scene, forms[form].preemptions, removed, &best);
+        const struct scene scene = drawn_scene(&random, drawn[form].threads, drawn[form].calls);
+        try_scene(&scene, drawn[form].preemptions, removed, &best);
         if (best.broken != NULL && best.preemptions < before) {
             print_shown(&best, guard);
             fflush(stdout);
@@ -269,12 +358,18 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_three_threads),
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),          cmocka_unit_test(test_pairs_of_other_policies),
-        cmocka_unit_test(test_known_mistakes), cmocka_unit_test(test_three_preemptions),
-        cmocka_unit_test(test_two_calls_each), cmocka_unit_test(test_three_threads),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_some_kinds),
+        cmocka_unit_test(test_known_mistakes),
+        cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_three_preemptions),
+        cmocka_unit_test(test_two_calls_each),
+        cmocka_unit_test(test_three_threads),
     };
     if (argc == 3 && strcmp(argv[1], "--mistakes") == 0)
         return find_mistakes(strtoul(argv[2], NULL, 0));
+    if (argc >= 4 && strcmp(argv[1], "--all") == 0)
+        return play_all_of(argc - 2, argv + 2);
 #ifdef STINT_THREAD_SANITIZER
     print_message("skipped: the thread sanitizer does not know other stacks\n");
     return 77;

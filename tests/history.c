@@ -44,11 +44,12 @@
  *    slot as stint_policy_stats says. Whoever stopped between loses one.
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
- *    that one refusal of each window is its first. B: a request is refused only if its cost did not
- *    fit beside the tokens that it may have seen; it sees one stripe after the other. It may also
- *    be refused for what another held for a while: one that took from stripe after stripe and gave
- *    back, because it fitted at some instant and then did not, or found no slot; or because it was
- *    late, met stripes in windows of different age, and started over in the newest.
+ *    that one refusal of each window is its first (or that of a call that saw the policy gone after
+ *    it was marked, and was decided by the next one). B: a request is refused only if its cost did
+ *    not fit beside the tokens that it may have seen; it sees one stripe after the other. It may
+ *    also be refused for what another held for a while: one that took from stripe after stripe and
+ *    gave back, because it fitted at some instant and then did not, or found no slot; or because it
+ *    was late, met stripes in windows of different age, and started over in the newest.
  *  - What is charged stops at what a count holds, and is none of the tokens granted (A). Once a
  *    policy was charged, what racing refused requests added stays.
  *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
@@ -59,8 +60,18 @@
  *    decision that was under way meanwhile is by the policy before or after. It may begin a window,
  *    reserve and charge by the one after alone, and what its verdict tells beside, NEAR_LIMIT and
  *    waits, may be by a later one than its limit.
- *  - The clock does not step back, policies are not replaced, and stint_decide_all is left out: it
- *    is not one operation, as stint.h says.
+ *  - In some histories the clock steps back, too. By less than the allowance that is as if callers
+ *    were late. By more, slots whose ends are too far ahead of it are begun anew, and windows that
+ *    were lost may be counted again: then only E and H are checked. Nobody is held to a window that
+ *    is further ahead of all times that he, or those beside him, have shown than its length and the
+ *    allowance.
+ *  - In others a thread puts policies in the place of others, under their names. Each has a history
+ *    of its own for a key. Which of them a call that was under way was decided by is tried; it may
+ *    have found its slot swept, in which it then counts nothing. Or one token was counted in a slot
+ *    of the same end that had gone to another (B), and is in no history. What stripes gave before
+ *    the policy was gone, others may have seen. A refund gives nothing back where the policy before
+ *    may have had a window of that end.
+ *  - stint_decide_all is left out: it is not one operation, as stint.h says.
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
  * after each of their atomic operations as well: a broken one need not show in an answer at
@@ -90,25 +101,35 @@ enum {
     READINGS_MAX = 8,
     STRIPES_OF_TEST = 2,
     LINES_MAX = 3,
+    BACKS_MAX = 2,     /* of the clock, by more than the allowance */
     OVERRIDES_MAX = 7, /* of a history: set or cleared */
     CHANGES_MAX = 3,   /* of policies */
     /* The policy's, one above it (pick_request), a charge's, and those of overrides and changes. */
     LIMITS_MAX = 3 + OVERRIDES_MAX + CHANGES_MAX,
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
+    TRIES_MAX = 1 << 12, /* of choices of policies for calls */
+    STRAYED = 1 << 10,   /* a call's choice: none */
 };
 
 #define NEVER UINT64_MAX
 
-enum kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR, CHANGE };
+/* How the clock is set back: by less than the allowance; by more, while no call is under way; by
+ * more, at any instant. */
+enum back { BACK_NEVER, BACK_LITTLE, BACK_FAR, BACK_FAR_AT_ANY_TIME };
+
+enum kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR, CHANGE, REPLACE };
 
 struct call {
     enum kind kind;
     unsigned thread, key, policy, change;
+    /* Which of those that had the policy's name it was decided by: of these one, as is tried. */
+    unsigned first_generation, last_generation, generation;
     struct stint_request request;
     uint64_t argument; /* its now: STINT_NOW, or a time */
     uint32_t tokens;   /* of a refund */
     bool of_charge;    /* the refund is of one */
+    bool by_first;     /* by the id that the policy had at first */
     uint64_t window;
     uint32_t limit; /* of an override that is set, or got */
     uint64_t until;
@@ -140,9 +161,10 @@ static struct {
     uint64_t lines;
     struct stint_policy policies[POLICIES_MAX + FILLERS]; /* as they were added */
     struct stint_policy changed[CHANGES_MAX];             /* as they become, in order */
-    bool changing; /* a thread changes them, and words of policies are steps, too */
+    bool changing;  /* a thread changes them, and words of policies are steps, too */
+    bool replacing; /* likewise, by others of their names */
     uint32_t changes;
-    uint32_t ids[POLICIES_MAX + FILLERS];
+    uint32_t ids[POLICIES_MAX + FILLERS], first_ids[POLICIES_MAX + FILLERS];
     uint32_t policy_count, key_count;
     uint32_t overrides; /* calls that set or clear one */
     stint_key keys[KEYS_MAX];
@@ -152,6 +174,10 @@ static struct {
     unsigned stopped; /* a thread; THREADS_MAX: none */
     bool months;      /* windows are those of the calendar */
     uint64_t time;    /* what the clock says, ns */
+    uint64_t latest;  /* the latest that it said */
+    enum back back;   /* how it is set back */
+    unsigned backs;   /* how often it was */
+    bool far;         /* by more than the allowance */
     uint64_t shown;   /* the latest time that a call before all others has shown */
     uint64_t events;  /* beginnings and ends of calls */
     const char *first_word, *last_word; /* of the table: others are no steps */
@@ -235,11 +261,18 @@ static bool is_companions(const struct slot *slot) {
     return policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0;
 }
 
+static bool is_of_gone(const struct slot *slot) {
+    const struct policy *policy = limiter_tag_policy(h.limiter, slot->tag);
+    return h.replacing && policy != NULL && policy_gone(policy);
+}
+
 static const char *broken_by(const struct slot *now, const struct slot *before) {
     uint64_t tombstone = table_tombstone(&h.limiter->table);
     uint64_t end = state_id(now->state), end_before = state_id(before->state);
     if (now->tag == 0 && before->tag != 0)
         return "I5: a used slot has become never-used";
+    if (h.far) /* the others hold between steps of the clock */
+        return NULL;
     if (now->tag == tombstone && state_pending(now->state))
         return "a tombstone is pending";
     if (now->tag != tombstone && now->tag != 0 && !state_pending(now->state)) {
@@ -253,7 +286,7 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
     }
     if (h.on_full == STINT_FULL_REPLACE) /* ends may fall */
         return NULL;
-    if (is_companions(before)) /* likewise: overrides.c */
+    if (is_companions(before) || is_of_gone(before)) /* likewise: overrides.c, sweep.c */
         return NULL;
     if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";
@@ -270,7 +303,7 @@ static void watch_table(void) {
         if (watched.broken == NULL)
             watched.broken = broken_by(slot, before);
         *before = *slot;
-        for (uint64_t j = 0; j < h.lines * LINE_SLOTS && watched.broken == NULL; j++)
+        for (uint64_t j = 0; j < h.lines * LINE_SLOTS && watched.broken == NULL && !h.far; j++)
             if (j != i && slot_at(j)->tag == slot->tag && slot->tag != 0 &&
                 slot->tag != table_tombstone(&h.limiter->table) && !state_pending(slot->state) &&
                 !state_pending(slot_at(j)->state))
@@ -314,10 +347,46 @@ static uint64_t late_by(struct random *random, unsigned windows,
     return random_below(random, h.months ? 200 * DAY : windows * policy->window);
 }
 
+static void set_clock(uint64_t time, uint64_t to) {
+    while (time < to && !__atomic_compare_exchange_n(&h.time, &time, to, false, __ATOMIC_SEQ_CST,
+                                                     __ATOMIC_SEQ_CST))
+        ;
+    uint64_t latest = __atomic_load_n(&h.latest, __ATOMIC_SEQ_CST);
+    while (latest < to && !__atomic_compare_exchange_n(&h.latest, &latest, to, false,
+                                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+}
+
+static void set_back(struct random *random, const struct stint_policy *policy) {
+    const uint64_t length = longest_window(policy);
+    uint64_t time = read_time(), by = 1 + random_below(random, h.months ? MINUTE / 2 : 3 * length);
+    bool calling = h.kind == HISTORY_FREE;
+    if (h.back == BACK_LITTLE) {
+        if (random_below(random, 4) == 0)
+            by = random_below(random, MINUTE / 2);
+        if (time - by + MINUTE / 2 < __atomic_load_n(&h.latest, __ATOMIC_SEQ_CST))
+            return;
+    } else {
+        for (unsigned i = 0; i < h.thread_count && !calling; i++)
+            calling = h.threads[i].calling;
+        by = ALLOWANCE + random_below(random, 3 * length);
+        if (__atomic_load_n(&h.backs, __ATOMIC_SEQ_CST) >= BACKS_MAX ||
+            (calling && h.back == BACK_FAR))
+            return;
+        __atomic_store_n(&h.far, true, __ATOMIC_SEQ_CST);
+    }
+    __atomic_fetch_add(&h.backs, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&h.time, time - by, __ATOMIC_SEQ_CST);
+}
+
 static void turn_clock(struct random *random) {
     const struct stint_policy *policy = &h.policies[random_below(random, h.policy_count)];
     unsigned id = (unsigned)(policy - h.policies),
              key = (unsigned)random_below(random, h.key_count);
+    if (h.back != BACK_NEVER && random_below(random, 4) == 0) {
+        set_back(random, policy);
+        return;
+    }
     uint64_t time = read_time();
     uint64_t end = window_end_at(policy, h.phases[key][id], time);
     static const uint64_t steps[] = {1, STINT_TICK_NS / 3, STINT_TICK_NS, 2 * STINT_TICK_NS};
@@ -330,15 +399,15 @@ static void turn_clock(struct random *random) {
         break;
     case 3: /* windows later */
         later = end + random_below(random, 3) * longest_window(policy);
+        if (__atomic_load_n(&h.far, __ATOMIC_SEQ_CST) && random_below(random, 4) == 0)
+            later = __atomic_load_n(&h.latest, __ATOMIC_SEQ_CST); /* it is set right again */
         break;
     default:
         later += steps[random_below(random, 4)];
     }
     if (h.months && later > T0 + 400 * DAY) /* as in late_by */
         return;
-    while (time < later && !__atomic_compare_exchange_n(&h.time, &time, later, false,
-                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        ;
+    set_clock(time, later);
 }
 
 static uint64_t pick_now(struct thread *thread, const struct stint_policy *policy) {
@@ -373,7 +442,9 @@ static void pick_request(struct thread *thread, struct call *call) {
 
     call->kind = TAKE;
     call->request =
-        (struct stint_request){.key = h.keys[call->key], .policy = h.ids[call->policy], .cost = 1};
+        (struct stint_request){.key = h.keys[call->key],
+                               .policy = __atomic_load_n(&h.ids[call->policy], __ATOMIC_SEQ_CST),
+                               .cost = 1};
     if (random_below(random, 3) != 0)
         return;
     call->request.cost = (uint32_t)random_below(random, (uint64_t)capacity + 2);
@@ -416,161 +487,6 @@ static void pick_override(struct thread *thread, struct call *call) {
                       : (uint32_t)random_below(random, capacity_of(policy) + 4);
     call->until =
         read_time() + 1 + random_below(random, random_below(random, 2) ? 3 * length : DAY);
-}
-
-/* To change a policy, but not its kind: a plain one stays plain. */
-static void pick_change(struct random *random, struct call *call) {
-    struct stint_policy policy = h.policies[call->policy];
-    const bool above = policy.capacity > policy.limit;
-    call->kind = CHANGE;
-    call->change = h.changes++;
-    for (unsigned i = 0; i < call->change; i++)
-        if (strcmp(h.changed[i].name, policy.name) == 0)
-            policy = h.changed[i];
-    policy.limit = 1 + (uint32_t)random_below(random, 5);
-    if (above)
-        policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
-    if (policy.max_reserved != 0)
-        policy.max_reserved = 1 + (uint32_t)random_below(random, 3);
-    if (random_below(random, 4) == 0)
-        policy.flags ^= STINT_SHADOW;
-    if (random_below(random, 4) == 0)
-        policy.near_limit = (uint32_t)random_below(random, 3) * 40;
-    h.changed[call->change] = policy;
-}
-
-static void pick_call(struct thread *thread, struct call *call) {
-    struct random *random = &thread->random;
-    memset(call, 0, sizeof(*call));
-    call->thread = thread->number;
-    call->key = (unsigned)random_below(random, h.key_count);
-    call->policy = (unsigned)random_below(random, h.policy_count);
-    const struct call *taken = &thread->calls[thread->refundable];
-    if (thread->refundable != CALLS_MAX && random_below(random, 4) == 0) {
-        call->kind = REFUND;
-        call->key = taken->key;
-        call->policy = taken->policy;
-        call->window = taken->verdict.window;
-        call->of_charge = charges(taken);
-        call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
-        thread->refundable = CALLS_MAX;
-    } else if (h.changing && thread->number == 0 && h.changes < CHANGES_MAX &&
-               !is_striped(&h.policies[call->policy]) && random_below(random, 3) == 0) {
-        pick_change(random, call);
-    } else if (random_below(random, 16) == 0) {
-        call->kind = RESET;
-    } else if (has_overrides(&h.policies[call->policy]) && random_below(random, 4) == 0) {
-        pick_override(thread, call);
-    } else {
-        pick_request(thread, call);
-        call->argument = pick_now(thread, &h.policies[call->policy]);
-    }
-}
-
-static void make_call(struct thread *thread, struct call *call) {
-    const struct stint_request *request = &call->request;
-    stint_key key = h.keys[call->key];
-    uint32_t id = h.ids[call->policy];
-
-    call->ended = NEVER;
-    call->began = next_event();
-    thread->calling = true;
-    switch (call->kind) {
-    case TAKE:
-        stint_take(h.limiter, id, key, request->cost, call->argument, &call->verdict);
-        break;
-    case DECIDE:
-        stint_decide(h.limiter, request, call->argument, &call->verdict);
-        break;
-    case REFUND:
-        call->given_back = stint_refund(h.limiter, id, key, call->tokens, call->window);
-        break;
-    case RESET:
-        stint_reset(h.limiter, id, key);
-        break;
-    case OVERRIDE:
-        call->result = stint_override(h.limiter, id, key, call->limit, call->until);
-        break;
-    case OVERRIDE_GET:
-        call->result = stint_override_get(h.limiter, id, key, &call->limit, &call->until);
-        break;
-    case OVERRIDE_CLEAR:
-        call->result = stint_override_clear(h.limiter, id, key);
-        break;
-    case CHANGE:
-        if (stint_policy_change(h.limiter, id, &h.changed[call->change]) != 0)
-            abort();
-        break;
-    }
-    thread->calling = false;
-    call->ended = next_event();
-    if (call->verdict.granted != 0 && (call->verdict.flags & STINT_UNTRACKED) == 0)
-        thread->refundable = thread->call_count;
-    thread->call_count++;
-}
-
-static void thread_body(unsigned number) {
-    struct thread *thread = &h.threads[number];
-    while (thread->call_count < thread->calls_wanted) {
-        if (random_below(&thread->random, 4) == 0)
-            turn_clock(&thread->random);
-        struct call *call = &thread->calls[thread->call_count];
-        pick_call(thread, call);
-        make_call(thread, call);
-    }
-}
-
-static void thread_switched(unsigned number) {
-    self = &h.threads[number];
-    stint_thread_number = number + 1; /* that of its stripes */
-}
-
-static void *free_main(void *argument) {
-    struct thread *thread = argument;
-    pthread_barrier_wait(&h.barrier);
-    self = thread;
-    thread_body(thread->number);
-    self = NULL;
-    return NULL;
-}
-
-static void run_free(void) {
-    pthread_t threads[THREADS_MAX];
-    pthread_barrier_init(&h.barrier, NULL, h.thread_count);
-    for (unsigned i = 0; i < h.thread_count; i++)
-        if (pthread_create(&threads[i], NULL, free_main, &h.threads[i]) != 0)
-            abort();
-    for (unsigned i = 0; i < h.thread_count; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&h.barrier);
-}
-
-/* Returns whether the threads got on. */
-static bool run_scheduled(struct random *random) {
-    unsigned calls = 0;
-    for (unsigned i = 0; i < h.thread_count; i++)
-        calls += h.threads[i].calls_wanted;
-    struct schedule schedule = {
-        .threads = h.thread_count,
-        .body = thread_body,
-        .switched = thread_switched,
-        .seed = random_next(random),
-        .most_steps = 20000,
-        .usual_steps = calls * UINT64_C(16),
-        .stops = random_below(random, 6) == 0,
-    };
-    uint64_t own_number = stint_thread_number;
-    schedule_run(&schedule);
-    self = NULL;
-    stint_thread_number = own_number;
-    h.stopped = schedule.stopped;
-    h.totals->switches += schedule.switches;
-    h.totals->stopped += schedule.stopped != THREADS_MAX;
-    /* If he was changing a policy he may have the lock, which is in this thread's list of robust
-     * ones: not when the table is unmapped. */
-    if (h.stopped != THREADS_MAX)
-        stint_limiter_unlock(h.limiter);
-    return !schedule.stuck;
 }
 
 static struct stint_policy pick_counts(struct random *random, unsigned number) {
@@ -636,9 +552,203 @@ static struct stint_policy pick_counts(struct random *random, unsigned number) {
     return policy;
 }
 
+/* To put another policy in the place of one: its windows are of another length. */
+static void pick_replacement(struct random *random, struct call *call) {
+    call->kind = REPLACE;
+    call->change = h.changes++;
+    for (bool unlike = false; !unlike;) {
+        struct stint_policy policy = pick_counts(random, call->policy);
+        unlike = !is_in_flight(&policy) && (policy.flags & STINT_START_PER_KEY) == 0 &&
+                 policy.window != h.policies[call->policy].window;
+        for (unsigned i = 0; i < call->change; i++)
+            unlike &= h.changed[i].window != policy.window;
+        h.changed[call->change] = policy;
+    }
+}
+
+static void was_replaced(void *id, const struct stint_change *change) {
+    if (change->kind != STINT_POLICY_REPLACED)
+        abort();
+    *(uint32_t *)id = change->id;
+}
+
+/* Others go on by the old id, or from now on by the new one. */
+static void replace(struct call *call) {
+    char text[512];
+    uint32_t id = 0;
+    if (stint_policy_format(&h.changed[call->change], text, sizeof(text)) < 0 ||
+        stint_policies_apply(h.limiter, text, 0, NULL, was_replaced, &id) != 0)
+        abort();
+    if (call->change % 2 == 0)
+        __atomic_store_n(&h.ids[call->policy], id, __ATOMIC_SEQ_CST);
+}
+
+/* To change a policy, but not its kind: a plain one stays plain. */
+static void pick_change(struct random *random, struct call *call) {
+    struct stint_policy policy = h.policies[call->policy];
+    const bool above = policy.capacity > policy.limit;
+    call->kind = CHANGE;
+    call->change = h.changes++;
+    for (unsigned i = 0; i < call->change; i++)
+        if (strcmp(h.changed[i].name, policy.name) == 0)
+            policy = h.changed[i];
+    policy.limit = 1 + (uint32_t)random_below(random, 5);
+    if (above)
+        policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
+    if (policy.max_reserved != 0)
+        policy.max_reserved = 1 + (uint32_t)random_below(random, 3);
+    if (random_below(random, 4) == 0)
+        policy.flags ^= STINT_SHADOW;
+    if (random_below(random, 4) == 0)
+        policy.near_limit = (uint32_t)random_below(random, 3) * 40;
+    h.changed[call->change] = policy;
+}
+
+static void pick_call(struct thread *thread, struct call *call) {
+    struct random *random = &thread->random;
+    memset(call, 0, sizeof(*call));
+    call->thread = thread->number;
+    call->key = (unsigned)random_below(random, h.key_count);
+    call->policy = (unsigned)random_below(random, h.policy_count);
+    const struct call *taken = &thread->calls[thread->refundable];
+    if (thread->refundable != CALLS_MAX && random_below(random, 4) == 0) {
+        call->kind = REFUND;
+        call->key = taken->key;
+        call->policy = taken->policy;
+        call->window = taken->verdict.window;
+        call->of_charge = charges(taken);
+        call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
+        thread->refundable = CALLS_MAX;
+    } else if (h.replacing && thread->number == 0 && h.changes < CHANGES_MAX &&
+               random_below(random, 3) == 0) {
+        pick_replacement(random, call);
+    } else if (h.changing && !h.replacing && thread->number == 0 && h.changes < CHANGES_MAX &&
+               !is_striped(&h.policies[call->policy]) && random_below(random, 3) == 0) {
+        pick_change(random, call);
+    } else if (random_below(random, 16) == 0) {
+        call->kind = RESET;
+    } else if (has_overrides(&h.policies[call->policy]) && random_below(random, 4) == 0) {
+        pick_override(thread, call);
+    } else {
+        pick_request(thread, call);
+        call->argument = pick_now(thread, &h.policies[call->policy]);
+    }
+}
+
+static void make_call(struct thread *thread, struct call *call) {
+    const struct stint_request *request = &call->request;
+    stint_key key = h.keys[call->key];
+    uint32_t id = __atomic_load_n(&h.ids[call->policy], __ATOMIC_SEQ_CST);
+
+    call->by_first = id == h.first_ids[call->policy];
+    call->ended = NEVER;
+    call->began = next_event();
+    thread->calling = true;
+    switch (call->kind) {
+    case TAKE:
+        stint_take(h.limiter, id, key, request->cost, call->argument, &call->verdict);
+        break;
+    case DECIDE:
+        stint_decide(h.limiter, request, call->argument, &call->verdict);
+        break;
+    case REFUND:
+        call->given_back = stint_refund(h.limiter, id, key, call->tokens, call->window);
+        break;
+    case RESET:
+        stint_reset(h.limiter, id, key);
+        break;
+    case OVERRIDE:
+        call->result = stint_override(h.limiter, id, key, call->limit, call->until);
+        break;
+    case OVERRIDE_GET:
+        call->result = stint_override_get(h.limiter, id, key, &call->limit, &call->until);
+        break;
+    case OVERRIDE_CLEAR:
+        call->result = stint_override_clear(h.limiter, id, key);
+        break;
+    case CHANGE:
+        if (stint_policy_change(h.limiter, id, &h.changed[call->change]) != 0)
+            abort();
+        break;
+    case REPLACE:
+        replace(call);
+        break;
+    }
+    thread->calling = false;
+    call->ended = next_event();
+    if (call->verdict.granted != 0 && (call->verdict.flags & STINT_UNTRACKED) == 0)
+        thread->refundable = thread->call_count;
+    thread->call_count++;
+}
+
+static void thread_body(unsigned number) {
+    struct thread *thread = &h.threads[number];
+    while (thread->call_count < thread->calls_wanted) {
+        if (random_below(&thread->random, 4) == 0)
+            turn_clock(&thread->random);
+        struct call *call = &thread->calls[thread->call_count];
+        pick_call(thread, call);
+        make_call(thread, call);
+    }
+}
+
+static void thread_switched(unsigned number) {
+    self = &h.threads[number];
+    stint_thread_number = number + 1; /* that of its stripes */
+}
+
+static void *free_main(void *argument) {
+    struct thread *thread = argument;
+    pthread_barrier_wait(&h.barrier);
+    self = thread;
+    thread_body(thread->number);
+    self = NULL;
+    return NULL;
+}
+
+static void run_free(void) {
+    pthread_t threads[THREADS_MAX];
+    pthread_barrier_init(&h.barrier, NULL, h.thread_count);
+    for (unsigned i = 0; i < h.thread_count; i++)
+        if (pthread_create(&threads[i], NULL, free_main, &h.threads[i]) != 0)
+            abort();
+    for (unsigned i = 0; i < h.thread_count; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&h.barrier);
+}
+
+/* Returns whether the threads got on. */
+static bool run_scheduled(struct random *random) {
+    unsigned calls = 0;
+    for (unsigned i = 0; i < h.thread_count; i++)
+        calls += h.threads[i].calls_wanted;
+    struct schedule schedule = {
+        .threads = h.thread_count,
+        .body = thread_body,
+        .switched = thread_switched,
+        .seed = random_next(random),
+        .most_steps = 20000,
+        .usual_steps = calls * UINT64_C(16),
+        .stops = random_below(random, 6) == 0 && h.back != BACK_FAR && !h.replacing,
+    };
+    uint64_t own_number = stint_thread_number;
+    schedule_run(&schedule);
+    self = NULL;
+    stint_thread_number = own_number;
+    h.stopped = schedule.stopped;
+    h.totals->switches += schedule.switches;
+    h.totals->stopped += schedule.stopped != THREADS_MAX;
+    /* If he was changing a policy he may have the lock, which is in this thread's list of robust
+     * ones: not when the table is unmapped. */
+    if (h.stopped != THREADS_MAX)
+        stint_limiter_unlock(h.limiter);
+    return !schedule.stuck;
+}
+
 static struct stint_policy pick_policy(struct random *random, unsigned number) {
     struct stint_policy policy = pick_counts(random, number);
-    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0) {
+    if (!is_striped(&policy) && !is_in_flight(&policy) && !h.replacing &&
+        random_below(random, 4) == 0) {
         policy.flags |= STINT_OVERRIDES;
         if (random_below(random, 2) == 0) {
             policy.ban = (1 + random_below(random, 12)) * (h.months ? 5 * DAY : STINT_TICK_NS);
@@ -654,7 +764,7 @@ static void install_policy(unsigned number) {
     int id = policy_added(h.limiter, &h.policies[number]);
     if (id < 0)
         abort();
-    h.ids[number] = (uint32_t)id;
+    h.ids[number] = h.first_ids[number] = (uint32_t)id;
 }
 
 /* Other keys have had, or have, some of the slots. */
@@ -680,6 +790,7 @@ static void fill_table(struct random *random) {
     h.shown = h.time;
     if (random_below(random, 2) == 0)
         h.time += random_below(random, 4) * STINT_TICK_NS;
+    h.latest = h.time;
 }
 
 static void start(uint64_t seed, struct random *random) {
@@ -690,7 +801,7 @@ static void start(uint64_t seed, struct random *random) {
     h.on_full =
         random_below(random, 8) == 0 ? STINT_FULL_REPLACE : (uint32_t)random_below(random, 2);
     options.max_keys = h.lines * LINE_SLOTS / 2;
-    options.max_policies = 2 * POLICIES_MAX + FILLERS; /* with those of overrides */
+    options.max_policies = 2 * POLICIES_MAX + FILLERS + CHANGES_MAX; /* with those of overrides */
     options.on_full = h.on_full;
     options.clock = history_clock;
     options.secret = test_secret();
@@ -698,9 +809,15 @@ static void start(uint64_t seed, struct random *random) {
     h.months = random_below(random, 20) == 0;
     if (h.months) /* not only January */
         h.time += random_below(random, 60) * DAY;
+    h.latest = h.time;
+    static const enum back backs[] = {BACK_LITTLE, BACK_LITTLE, BACK_FAR, BACK_FAR_AT_ANY_TIME};
+    h.back = random_below(random, 16) < 4 ? backs[random_below(random, 4)] : BACK_NEVER;
+    h.far = false;
+    h.backs = 0;
     h.events = 0;
     h.overrides = h.changes = 0;
     h.changing = random_below(random, 5) == 0;
+    h.replacing = h.changing && !h.months && random_below(random, 3) == 0;
     if (stint_open(&options, &h.limiter) != 0)
         abort();
     h.first_word = (const char *)h.limiter->table.shards;
@@ -743,7 +860,8 @@ static void start(uint64_t seed, struct random *random) {
 
 /* The history of a key under a policy. */
 static struct {
-    unsigned key, policy_id;
+    unsigned key, policy_id, generation;
+    uint64_t swept_from; /* when its policy began to be replaced; NEVER: it was not */
     /* By which the search decides now: what was read first, what a count is brought to its window
      * by, what is judged by then, and what is told. */
     const struct stint_policy *policy, *read, *nears, *passing, *telling;
@@ -773,6 +891,19 @@ static struct {
     unsigned deepest;   /* most calls that found a place */
     uint32_t deepest_done;
 } v;
+
+/* The calls by which a policy was replaced, in order. */
+static struct {
+    const struct call *calls[CHANGES_MAX];
+    unsigned count;
+} replaced[POLICIES_MAX];
+
+/* The policy that had the name of another, after so many replacements. */
+static const struct stint_policy *policy_then(unsigned policy, unsigned generation) {
+    return generation == 0 || generation > replaced[policy].count
+               ? &h.policies[policy]
+               : &h.changed[replaced[policy].calls[generation - 1]->change];
+}
 
 static uint64_t end_at(uint64_t now) {
     return window_end_at(v.policy, v.phase, now);
@@ -805,7 +936,7 @@ static uint64_t first_now(const struct call *call) {
 }
 
 static bool very_late(const struct call *call) {
-    return h.months || h.overrides != 0 || first_now(call) + ALLOWANCE < h.time + STINT_TICK_NS;
+    return h.months || h.overrides != 0 || first_now(call) + ALLOWANCE < h.latest + STINT_TICK_NS;
 }
 
 static bool changes_override(const struct call *call) {
@@ -825,6 +956,14 @@ static uint64_t latest_now(const struct call *call) {
         if (call->readings[i] > latest)
             latest = call->readings[i];
     return latest;
+}
+
+static uint64_t max_of(uint64_t one, uint64_t other) {
+    return one > other ? one : other;
+}
+
+static uint64_t min_of(uint64_t one, uint64_t other) {
+    return one < other ? one : other;
 }
 
 static bool now_may_be(const struct call *call, uint64_t now) {
@@ -858,7 +997,7 @@ static uint64_t decided_at(const struct call *call) {
 
 /* Whether a call counts by the fetch-add of the hot path. */
 static bool is_hot(const struct call *call) {
-    const struct stint_policy *policy = &h.policies[call->policy];
+    const struct stint_policy *policy = policy_then(call->policy, call->generation);
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
            call->request.flags == 0 && !looks_back(policy) && !carries(policy) &&
            (policy->near_limit == 0 || h.changes != 0) && !is_calendar(policy) &&
@@ -886,10 +1025,6 @@ struct node {
     /* Calls that were under way when another took an override's place: they may have read it. */
     uint32_t may_have_read[ENTRIES_MAX];
 };
-
-static uint64_t max_of(uint64_t one, uint64_t other) {
-    return one > other ? one : other;
-}
 
 /* What an override was set to, or a ban sets. */
 static uint32_t override_sets(const struct call *set) {
@@ -1184,8 +1319,8 @@ static uint64_t next_end(uint64_t end) {
     return next;
 }
 
-static void stint_decide_absent(unsigned index, const struct node *from, uint64_t now,
-                                struct nexts *nexts) {
+static void decide_absent(unsigned index, const struct node *from, uint64_t now,
+                          struct nexts *nexts) {
     const struct call *call = v.calls[index];
     bool ended = call->ended != NEVER;
     struct node next = *from;
@@ -1204,11 +1339,18 @@ static void stint_decide_absent(unsigned index, const struct node *from, uint64_
             add_next(nexts, &next);
         return;
     }
-    uint64_t last = end_at(max_of(now, v.latest[index])), lost = from->lost;
-    if (is_first(v.policy) && lost != 0) /* windows have no tick in common */
+    uint64_t last = end_at(max_of(now, v.latest[index])), lost = from->lost, told = last;
+    if (is_first(v.policy) && lost != 0 && lost != NEVER) /* windows have no tick in common */
         lost += v.policy->window - 1;
-    for (uint64_t end = end_at(now); end <= last; end = next_end(end)) {
-        if (end <= lost || (ended && end != call->verdict.window))
+    uint64_t end = end_at(now);
+    if (ended) {
+        told = call->verdict.window;
+        if (told > last || (told > end && !is_first(v.policy) && end_at(told - 1) != told))
+            return;
+        end = max_of(end, told);
+    }
+    for (; end <= told; end = next_end(end)) {
+        if (end <= lost)
             continue;
         struct node fresh = next;
         fresh.known = true;
@@ -1252,7 +1394,7 @@ static void decide_at(unsigned index, const struct node *from, uint64_t now, str
     if (from->known)
         decide_known(index, from, now, nexts);
     else
-        stint_decide_absent(index, from, now, nexts);
+        decide_absent(index, from, now, nexts);
 }
 
 /* A decision reads the override first: the one that there is, or one that there was since the
@@ -1328,7 +1470,7 @@ static uint64_t free_at_least(struct count count) {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < v.version_count; i++) {
         uint64_t free_at = count_free_at(v.versions[i].policy, count);
-        least = free_at < least ? free_at : least;
+        least = min_of(least, free_at);
     }
     return least;
 }
@@ -1441,6 +1583,28 @@ static void override_at(unsigned index, const struct node *from, struct nexts *n
     add_next(nexts, &next);
 }
 
+/* Whether a policy that was replaced decided on the key in a window with that end. */
+static bool was_earlier(uint64_t window) {
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        if (call->key == v.key && call->policy == v.policy_id && call->generation < v.generation &&
+            decides(call) && call->verdict.granted != 0 && call->verdict.window == window)
+            return true;
+    }
+    return false;
+}
+
+/* Whether one may have granted tokens in such a window: these are not given back to another. */
+static bool is_of_earlier(uint64_t window) {
+    for (unsigned i = 0; i < v.generation; i++) {
+        const struct stint_policy *policy = policy_then(v.policy_id, i);
+        uint64_t phase = i == 0 ? h.phases[v.key][v.policy_id] : 0;
+        if (is_first(policy) || window_end_at(policy, phase, window - 1) == window)
+            return true;
+    }
+    return false;
+}
+
 static void call_at(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node without = *from;
@@ -1451,6 +1615,10 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     if (half && decides(call)) {
         strike_at(index, from, nexts);
     } else if (call->kind == REFUND) {
+        if (call->given_back == 0 && is_of_earlier(call->window))
+            add_next(nexts, &without);
+        if (call->by_first && was_earlier(call->window))
+            return;
         if (from->known)
             refund_known(index, from, nexts);
         else if (call->ended == NEVER || call->given_back == 0)
@@ -1463,15 +1631,18 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     } else if (!decides(call)) {
         override_at(index, from, nexts);
     } else {
-        /* One that stopped has not told which of its times it was. The clock's come first: of the
+        /* One that stopped has not told which of its times it was. The latest comes first: of the
          * many windows since a minute ago, `nexts` has room for some. */
-        uint64_t now = decided_at(call);
-        unsigned readings = call->ended == NEVER && very_late(call) ? call->reading_count : 0;
-        for (unsigned i = 0; i < readings; i++)
-            if (call->readings[i] != now)
-                decide_by_policies(index, from, call->readings[i], nexts);
-        if (now != 0)
-            decide_by_policies(index, from, now, nexts);
+        const unsigned readings = call->ended == NEVER && very_late(call) ? call->reading_count : 0;
+        for (uint64_t next, last = UINT64_MAX;; last = next) {
+            next = decided_at(call) < last ? decided_at(call) : 0;
+            for (unsigned i = 0; i < readings; i++)
+                if (call->readings[i] < last && call->readings[i] > next)
+                    next = call->readings[i];
+            if (next == 0)
+                break;
+            decide_by_policies(index, from, next, nexts);
+        }
     }
 }
 
@@ -1483,6 +1654,13 @@ static void call_after(unsigned index, const struct node *from, struct nexts *ne
         return;
     if ((from->half >> index & 1) != 0 && decides(v.calls[index])) /* its strike */
         return;
+    if (v.calls[index]->ended > v.swept_from) { /* its slot was swept: none is claimed again */
+        struct node swept = *from;
+        swept.known = swept.refused = false;
+        swept.lost = NEVER;
+        swept.count = (struct count){0};
+        call_at(index, &swept, nexts);
+    }
     uint64_t free_at = free_at_least(from->count);
     if (free_at > v.latest_taker[index])
         return;
@@ -1597,6 +1775,13 @@ static bool overlap(const struct call *one, const struct call *other) {
     return one->began < other->ended && other->began < one->ended;
 }
 
+/* Whether a call takes a token, and its policy was replaced meanwhile: it may have been counted in
+ * a slot that had gone to another. */
+static bool may_stray(const struct call *call) {
+    return call->first_generation != call->last_generation && decides(call) &&
+           call->request.cost == 1 && call->verdict.granted == 1;
+}
+
 /* Whether a call of this key was under way at once with another one of it. */
 static bool overlaps_own(const struct call *call) {
     for (unsigned i = 0; i < v.call_count; i++)
@@ -1620,7 +1805,8 @@ static uint64_t raises_largest(const struct call *call, bool surely) {
 
 static bool raises(const struct call *call) {
     return (decides(call) || call->kind == OVERRIDE || call->kind == CHANGE) &&
-           call->policy == v.policy_id;
+           call->policy == v.policy_id && call->first_generation <= v.generation &&
+           call->last_generation >= v.generation;
 }
 
 /* Notes which limit may be the largest that there was when call `index` looked. Requests with a
@@ -1632,7 +1818,9 @@ static void note_largest(unsigned index) {
 
     for (unsigned j = 0; j < all_count; j++) {
         const struct call *other = all_calls[j];
-        bool sure = other->ended < call->began || other == call;
+        bool sure = (other->ended < call->began || other == call) &&
+                    other->generation == v.generation &&
+                    (other->key == v.key || other->first_generation == other->last_generation);
         if (raises(other) && sure)
             least = max_of(least, raises_largest(other, true));
     }
@@ -1658,7 +1846,7 @@ static void note_version(const struct stint_policy *policy, uint64_t from) {
 /* What the policy was, and became. One thread changes all. */
 static void note_versions(void) {
     v.least_capacity = UINT32_MAX;
-    note_version(&h.policies[v.policy_id], 0);
+    note_version(policy_then(v.policy_id, v.generation), 0);
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         if (call->kind != CHANGE || call->policy != v.policy_id)
@@ -1669,24 +1857,35 @@ static void note_versions(void) {
     v.policy = v.versions[0].policy;
 }
 
-static void note_calls(unsigned key, unsigned policy) {
+/* Whether a call is of the history that is looked at. */
+static bool is_own(const struct call *call) {
+    return call->key == v.key && call->policy == v.policy_id && call->kind != CHANGE &&
+           call->kind != REPLACE && call->generation == v.generation;
+}
+
+static void note_calls(unsigned key, unsigned policy, unsigned generation) {
     memset(&v, 0, sizeof(v));
     v.key = key;
     v.policy_id = policy;
+    v.generation = generation;
+    v.swept_from =
+        generation < replaced[policy].count ? replaced[policy].calls[generation]->began : NEVER;
     note_versions();
-    v.phase = h.phases[key][policy];
+    v.phase = generation == 0 ? h.phases[key][policy] : 0;
     v.strays_most = (unsigned)h.stats.stray_tokens;
     v.override_count = 1;
     v.lost_most = (unsigned)h.strikes_lost[policy];
     for (unsigned i = 0; i < all_count; i++) {
         struct call *call = all_calls[i];
-        bool own = call->key == key && call->policy == policy && call->kind != CHANGE;
+        bool own = is_own(call);
         if (own && (call->kind == OVERRIDE || may_ban(call)))
             v.overrides[v.override_count++] = call;
         if (own)
             v.calls[v.call_count++] = call;
         else if (call->ended == NEVER && (is_hot(call) || is_striped(&h.policies[call->policy])))
             v.strays_most++; /* it may have stopped on its way to count it */
+        if (may_stray(call))
+            v.strays_most++;
     }
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
@@ -1697,7 +1896,7 @@ static void note_calls(unsigned key, unsigned policy) {
             v.must |= UINT32_C(1) << i;
         for (unsigned j = 0; j < all_count; j++) {
             const struct call *other = all_calls[j];
-            bool own = other->key == key && other->policy == policy && other->kind != CHANGE;
+            bool own = is_own(other);
             if (!may_take_slot(other) || other->began > call->ended)
                 continue;
             v.latest[i] = max_of(v.latest[i], latest_now(other));
@@ -1713,6 +1912,24 @@ static void note_calls(unsigned key, unsigned policy) {
                 v.calls[i]->claimed_until =
                     max_of(v.calls[i]->claimed_until, tick_after(latest_now(other) + 1));
         }
+    }
+}
+
+/* Which replacements a call may know, and which policies. */
+static void note_generations(void) {
+    memset(replaced, 0, sizeof(replaced));
+    for (unsigned i = 0; i < all_count; i++)
+        if (all_calls[i]->kind == REPLACE) {
+            const unsigned policy = all_calls[i]->policy;
+            replaced[policy].calls[replaced[policy].count++] = all_calls[i];
+        }
+    for (unsigned i = 0; i < all_count; i++) {
+        struct call *call = all_calls[i];
+        for (unsigned j = 0; j < replaced[call->policy].count; j++) {
+            call->first_generation += replaced[call->policy].calls[j]->ended < call->began;
+            call->last_generation += replaced[call->policy].calls[j]->began < call->ended;
+        }
+        call->generation = call->first_generation;
     }
 }
 
@@ -1788,29 +2005,89 @@ static int64_t held_for_a_while(const struct call *call, uint64_t window) {
     return 0;
 }
 
+/* The most tokens of a striped key that may have been used in a window before `last`: what was
+ * taken until then, but for what was given back, or reset, before `first`. */
+static int64_t striped_taken(const struct call *by, uint64_t window, uint64_t first,
+                             uint64_t last) {
+    int64_t tokens = 0;
+    uint64_t reset = 0;
+    for (unsigned i = 0; i < v.call_count; i++)
+        if (v.calls[i]->kind == RESET && v.calls[i]->ended < first)
+            reset = max_of(reset, v.calls[i]->began);
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        if (call->kind == REFUND && call->window == window && call->ended < first &&
+            call->began > reset)
+            tokens -= call->given_back;
+        else if (call != by && takes_in(call, window) && call->began < last && call->ended > reset)
+            tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
+    }
+    return tokens;
+}
+
+/* Likewise, at some instant of a call. */
+static int64_t striped_taken_at_once(const struct call *by, uint64_t window) {
+    int64_t most = 0;
+    for (uint64_t at = by->began + 1; at <= by->ended; at++) {
+        int64_t taken = striped_taken(by, window, at, at);
+        most = taken > most ? taken : most;
+    }
+    return most;
+}
+
+/* How often one stripe may have lost a token that another one got while a call looked: 2 for more
+ * than once. */
+static unsigned striped_moves(const struct call *by, uint64_t window) {
+    uint64_t moves = 0;
+    for (unsigned i = 0; i < v.call_count; i++) {
+        const struct call *call = v.calls[i];
+        if (call == by || !overlap(call, by))
+            continue;
+        if (call->kind == REFUND && call->window == window)
+            moves += call->tokens;
+        moves += call->kind == RESET || held_for_a_while(call, window) != 0 ? 2 : 0;
+    }
+    return moves < 2 ? (unsigned)moves : 2;
+}
+
+/* Whether a call may have begun to decide on the key by the policy, saw that it was gone, and was
+ * decided by the next one. */
+static bool left_for_the_next(const struct call *call) {
+    return call->key == v.key && call->policy == v.policy_id && call->generation != v.generation &&
+           decides(call) && !looks(call) && call->first_generation <= v.generation &&
+           call->last_generation >= v.generation;
+}
+
 /* The most tokens of a striped key that a call may have seen used in a window. It sees one stripe
  * after the other: what was given back to one and taken from another meanwhile, it may have seen in
- * both. */
+ * both. Who asks for one token looks twice. */
 static int64_t striped_most(const struct call *by, uint64_t window) {
-    int64_t tokens = 0, hot = 0;
+    const bool twice = by->request.cost == 1 && by->request.limit == 0 && !looks(by) &&
+                       !charges(by) && h.stats.placed < h.lines * LINE_SLOTS;
+    int64_t tokens = twice && striped_moves(by, window) < 2
+                         ? striped_taken_at_once(by, window)
+                         : striped_taken(by, window, by->began, by->ended);
+    int64_t hot = 0;
     bool charged = false;
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
-        if (call->kind == REFUND && call->window == window && call->ended < by->began)
-            tokens -= call->given_back;
         if (!decides(call) || call == by || call->began > by->ended)
             continue;
         hot += is_hot(call);
-        if ((call->request.flags & STINT_DRAIN) != 0 && !looks(call) && call->verdict.granted == 0)
+        if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0 &&
+            (takes_in(call, window) || (call->verdict.flags & STINT_UNTRACKED) != 0))
             return STINT_LIMIT_MAX; /* it may have emptied the key */
-        if (takes_in(call, window))
-            tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
         if (overlap(call, by))
             tokens += held_for_a_while(call, window);
     }
-    for (unsigned i = 0; i < all_count; i++)
-        charged |= all_calls[i]->policy == v.policy_id && charges(all_calls[i]) &&
-                   all_calls[i]->began < by->ended;
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        if (call->policy != v.policy_id || call->began > by->ended)
+            continue;
+        charged |= charges(call);
+        if (left_for_the_next(call)) /* it took some before */
+            tokens += call->request.cost;
+    }
     return tokens + (charged ? hot : 0); /* what they add past a share stays then */
 }
 
@@ -1819,7 +2096,8 @@ static bool striped_was_full(const struct call *call, uint64_t window, int64_t r
     int64_t cost = call->request.cost;
     if ((call->request.flags & STINT_PARTIAL) != 0 && cost > 1)
         cost = 1;
-    return striped_most(call, window) + cost > room;
+    int64_t most = striped_most(call, window); /* less than none: tokens of before a reset */
+    return (most > 0 ? most : 0) + cost > room;
 }
 
 /* Whether what was granted is what was asked for. */
@@ -1853,7 +2131,9 @@ static bool overlaps_straddler(const struct call *call) {
 }
 
 static const char *striped_wrong(void) {
-    bool reset = false;
+    bool reset = false, left = false;
+    for (unsigned i = 0; i < all_count; i++)
+        left |= left_for_the_next(all_calls[i]);
     for (unsigned i = 0; i < v.call_count; i++)
         reset |= v.calls[i]->kind == RESET;
     for (unsigned i = 0; i < v.call_count; i++) {
@@ -1892,7 +2172,7 @@ static const char *striped_wrong(void) {
             firsts += decides(v.calls[j]) && v.calls[j]->ended != NEVER &&
                       other->window == verdict->window && (other->flags & STINT_FIRST_REFUSAL) != 0;
         }
-        if (firsts > 1 || (firsts == 0 && !unknown))
+        if (firsts > 1 || (firsts == 0 && !unknown && !left)) /* it may have been marked before */
             return "C: the first refusal of a window was not told once";
     }
     return NULL;
@@ -1901,28 +2181,31 @@ static const char *striped_wrong(void) {
 /* ---- The whole history ----------------------------------------------------------------------- */
 
 static void print_call(const struct call *call) {
-    static const char *const kinds[] = {"take",     "decide",       "refund",         "reset",
-                                        "override", "override_get", "override_clear", "change"};
+    static const char *const kinds[] = {"take",           "decide",   "refund",
+                                        "reset",          "override", "override_get",
+                                        "override_clear", "change",   "replace"};
     FILE *out = h.report;
     fprintf(out, "  [%2" PRIu64 ",", call->began);
     if (call->ended == NEVER)
         fprintf(out, "    ]");
     else
         fprintf(out, " %2" PRIu64 "]", call->ended);
-    fprintf(out, " thread %u: %s key %u policy %u", call->thread, kinds[call->kind], call->key,
-            call->policy);
+    fprintf(out, " thread %u: %s key %u policy %u.%u", call->thread, kinds[call->kind], call->key,
+            call->policy, call->generation);
     if (call->kind == REFUND)
         fprintf(out, " tokens %" PRIu32 " window %" PRId64 ": %" PRIu32, call->tokens,
                 (int64_t)(call->window - T0), call->given_back);
     if (changes_override(call) || call->kind == OVERRIDE_GET)
         fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
                 (int64_t)(call->until - T0), call->result);
-    if (call->kind == CHANGE) {
+    if (call->kind == CHANGE || call->kind == REPLACE) {
         const struct stint_policy *to = &h.changed[call->change];
         fprintf(out,
                 " to limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                " flags %#" PRIx32 " near %" PRIu32,
-                to->limit, to->capacity, to->max_reserved, to->flags, to->near_limit);
+                " flags %#" PRIx32 " near %" PRIu32 " window %" PRIu64 " start %" PRId64
+                " stripes %" PRIu32,
+                to->limit, to->capacity, to->max_reserved, to->flags, to->near_limit, to->window,
+                to->start, to->stripes);
     }
     if (decides(call)) {
         const struct stint_verdict *got = &call->verdict;
@@ -1956,6 +2239,8 @@ static bool wrong(const char *what, bool of_key) {
             ", %u threads, placed %" PRIu64 ", strays %" PRIu64 ", time shown before %" PRId64 "\n",
             h.seed, h.kind == HISTORY_SCHEDULED ? "scheduled" : "free", what, h.lines, h.on_full,
             h.thread_count, h.stats.placed, h.stats.stray_tokens, (int64_t)(h.shown - T0));
+    if (h.backs != 0)
+        fprintf(h.report, "  the clock was set back %u times (kind %d)\n", h.backs, (int)h.back);
     for (unsigned p = 0; p < h.policy_count; p++) {
         const struct stint_policy *policy = &h.policies[p];
         if (!of_key || p == v.policy_id)
@@ -1984,6 +2269,8 @@ static void sum_up(void) {
     totals->operations += all_count;
     totals->strays += h.stats.stray_tokens;
     totals->replaced += h.stats.replaced;
+    totals->backs += h.backs;
+    totals->clock_steps += h.stats.clock_steps;
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         bool overlaps = false;
@@ -1992,6 +2279,7 @@ static void sum_up(void) {
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
         totals->changes += call->kind == CHANGE;
+        totals->replacements += call->kind == REPLACE;
         totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
         totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
         if (!decides(call) || call->ended == NEVER)
@@ -2002,24 +2290,105 @@ static void sum_up(void) {
     }
 }
 
-static bool check(void) {
-    watch_table();
-    if (watched.broken != NULL)
-        return wrong(watched.broken, false);
-    if (h.stats.clock_steps != 0)
-        return wrong("H: late callers count as a step of the clock", false);
-    if (h.stats.replaced != 0)
+/* Whether a call was held to a window that nobody could be in, by the times that it and those
+ * beside it have shown. */
+static bool is_frozen(const struct call *call) {
+    uint64_t latest = 0;
+    if (!decides(call) || call->ended == NEVER || (call->verdict.flags & STINT_UNTRACKED) != 0)
+        return false;
+    for (unsigned i = 0; i < all_count; i++) {
+        if (overlap(call, all_calls[i]))
+            latest = max_of(latest, first_now(all_calls[i]));
+        for (unsigned j = 0; overlap(call, all_calls[i]) && j < all_calls[i]->reading_count; j++)
+            latest = max_of(latest, all_calls[i]->readings[j]);
+    }
+    return call->verdict.window >
+           latest - latest % STINT_TICK_NS + longest_window(&h.policies[call->policy]) + ALLOWANCE;
+}
+
+/* Whether a call may have been decided by that policy of its name; STRAYED: by one that is gone,
+ * and counted in a slot that had gone to another, which has the same end. */
+static bool generation_may_be(const struct call *call, unsigned generation) {
+    const struct stint_verdict *verdict = &call->verdict;
+    if (generation == STRAYED) {
+        for (unsigned i = 0; i < all_count && may_stray(call); i++)
+            if (all_calls[i] != call && decides(all_calls[i]) &&
+                all_calls[i]->verdict.window == verdict->window &&
+                all_calls[i]->ended > replaced[call->policy].calls[call->first_generation]->began)
+                return true;
+        return false;
+    }
+    if (!decides(call))
         return true;
-    for (unsigned k = 0; k < h.key_count; k++) {
-        for (unsigned p = 0; p < h.policy_count; p++) {
-            note_calls(k, p);
+    const struct stint_policy *policy = policy_then(call->policy, generation);
+    uint64_t phase = generation == 0 ? h.phases[call->key][call->policy] : 0;
+    return (call->request.limit != 0 || verdict->capacity == capacity_of(policy)) &&
+           ((verdict->flags & STINT_UNTRACKED) != 0 || is_first(policy) ||
+            window_end_at(policy, phase, verdict->window - 1) == verdict->window);
+}
+
+/* The next policy by which a call may have been decided, from that one on. Returns false if there
+ * is none. */
+static bool generation_from(struct call *call, unsigned generation) {
+    for (; generation <= call->last_generation; generation++)
+        if (generation_may_be(call, call->generation = generation))
+            return true;
+    call->generation = STRAYED;
+    return generation != STRAYED + 1 && generation_may_be(call, STRAYED);
+}
+
+/* Decides by which of the policies of a name each call of a key was decided: the next choice, like
+ * a number that is counted up; `first`: the first one. Returns false if there is none. */
+static bool generations_next(unsigned key, unsigned policy, bool first) {
+    for (unsigned i = 0; i < all_count; i++) {
+        struct call *call = all_calls[i];
+        if (call->key != key || call->policy != policy ||
+            call->first_generation == call->last_generation)
+            continue;
+        if (!first && generation_from(call, call->generation + 1))
+            return true;
+        if (!generation_from(call, call->first_generation))
+            return false;
+    }
+    return first;
+}
+
+/* What is wrong with the calls of a key by a policy, or by those that had its name: each of these
+ * counts by itself. NULL: nothing. */
+static const char *key_wrong(unsigned key, unsigned policy) {
+    const char *what = NULL;
+    unsigned tries = 0;
+    if (!generations_next(key, policy, true))
+        return "a verdict by none of the policies that there were";
+    do {
+        what = NULL;
+        for (unsigned g = 0; g <= replaced[policy].count && what == NULL; g++) {
+            note_calls(key, policy, g);
             if (v.call_count == 0)
                 continue;
-            const char *what = NULL;
             if (is_striped(v.policy))
                 what = striped_wrong();
             else if (!linearizable())
                 what = "no order of these calls gives these answers";
+        }
+    } while (what != NULL && ++tries < TRIES_MAX && generations_next(key, policy, false));
+    return tries == TRIES_MAX ? NULL : what; /* too many choices to try */
+}
+
+static bool check(void) {
+    watch_table();
+    if (watched.broken != NULL)
+        return wrong(watched.broken, false);
+    if (h.stats.clock_steps != 0 && !h.far)
+        return wrong("H: late callers count as a step of the clock", false);
+    for (unsigned i = 0; i < all_count && !h.replacing; i++)
+        if (is_frozen(all_calls[i]))
+            return wrong("H: a window that ends too far ahead", false);
+    if (h.stats.replaced != 0 || h.far)
+        return true;
+    for (unsigned k = 0; k < h.key_count; k++) {
+        for (unsigned p = 0; p < h.policy_count; p++) {
+            const char *what = key_wrong(k, p);
             if (what != NULL)
                 return wrong(what, true);
         }
@@ -2058,6 +2427,7 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
     for (unsigned p = 0; p < h.policy_count; p++)
         h.strikes_lost[p] = get_policy_stats(h.limiter, h.ids[p]).strikes_lost;
     gather_calls();
+    note_generations();
     sum_up();
     if (threads == HISTORY_FREE) /* several writes may have come between two looks */
         for (uint64_t i = 0; i < h.lines * LINE_SLOTS; i++)

@@ -96,11 +96,14 @@ static unsigned choose(bool must) {
     return first;
 }
 
+void schedule_leave(void) {
+    schedule->stuck = true;
+    go_on(SCHEDULED_MAX);
+}
+
 void schedule_step(void) {
-    if (++steps >= schedule->most_steps) {
-        schedule->stuck = true;
-        go_on(SCHEDULED_MAX);
-    }
+    if (++steps >= schedule->most_steps)
+        schedule_leave();
     bool stops = steps == stop_at;
     if (stops) {
         gone[current] = true;

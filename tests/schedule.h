@@ -32,4 +32,7 @@ void schedule_run(struct schedule *schedule);
 /* An instant at which another thread may go on; of a thread that schedule_run runs. */
 void schedule_step(void);
 
+/* Ends the run at once, as if it were stuck. */
+void schedule_leave(void);
+
 #endif

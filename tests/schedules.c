@@ -9,10 +9,23 @@
  * had ended before another began comes first) must give the same answers, all fields of all
  * verdicts alike, and so must two calls after all: a look, and a take. That one call after the
  * other is right, other tests say (twin, features). The invariants I1, I3, I5 and I7 of
- * src/slot.h are checked at each step.
+ * src/slot.h are checked wherever there is a choice. What the header leaves open is in `excused`.
  *
- * A preemption is before an atomic operation on a word that others may write meanwhile, or at an
- * instant of set-up (testing.h). What the header leaves open is in `excused`. */
+ * Where a preemption may be: before an atomic operation on a contended word (two threads of the
+ * scene have operations on it, and one writes it), at an instant of set-up (testing.h), and between
+ * two calls of a thread. Any other operation commutes with what others do. Had its thread been
+ * preempted before it, the operation might come before the preemption as well: the same answers,
+ * and no fewer calls that end before another begins. Which words are contended is learned on the
+ * way; when one more turns out to be, the scene is searched anew. In scenes with a call of set-up,
+ * which writes words that others read without a step, every operation counts.
+ *
+ * What a state is, which need not be played from twice (schedule_search.c): the words that
+ * decisions write; for each thread a hash of all that it read at its choices, as a thread whose
+ * time and number are fixed does the same if it reads the same; what the call of set-up had written
+ * when the thread last went on; and which calls had ended when each began, which the judge asks.
+ * Counters, the owners of lanes and the lock are left out: no answer depends on them. Decisions are
+ * seen to write no other word of the mapping. The test test_nothing_is_lost plays scenes without
+ * memory, and with all operations, too: as many schedules, the same answers and the same tables. */
 #include "schedules.h"
 
 #include <errno.h>
@@ -25,7 +38,7 @@
 
 #include "fixture.h"
 #include "random.h"
-#include "schedule.h"
+#include "schedule_search.h"
 
 enum {
     WINDOW = 10, /* ticks */
@@ -33,8 +46,7 @@ enum {
     CALLS = 4, /* of all threads */
     ORDERS = 128,
     STEPS = 1000, /* of all threads: more is waiting for one that does not go on */
-    CHOICES = STEPS + 16,
-    SEEN_MAX = 1 << 14,
+    WORDS_MAX = 4096,
 };
 
 #define EPOCH            UINT64_C(1700000000000000000) /* a multiple of the window */
@@ -130,6 +142,7 @@ struct call {
     struct stint_verdict verdicts[2];
     int64_t result;
     unsigned began, ended; /* in the order of all beginnings and ends; 0: not yet */
+    unsigned after;        /* bits of the calls that had ended when it began */
 };
 
 /* What was answered: the calls, and what came after all. */
@@ -148,18 +161,59 @@ static struct {
     unsigned calls;
     uint64_t time;   /* of the clock, and of what comes after all */
     uint64_t window; /* the key's, at TIME: of refunds */
-    bool sets_up;    /* a call of the scene is of set-up */
-    uint64_t schedules;
-    bool left; /* before its end */
+    bool sets_up;    /* a call of the scene is of set-up, one of this thread: */
+    unsigned set_up_by;
     bool leaves_others_out;
     uint64_t most; /* that is granted in any order, or if a limit came later than its call */
     struct answers now, orders[ORDERS];
     unsigned order_count;
-    unsigned events;
+    unsigned events, steps;
     const char *broken;
     struct slot before[LINE_SLOTS];
     struct schedules_totals *totals;
 } s;
+
+static uint64_t mixed(uint64_t hash, uint64_t with) {
+    struct random mix = {hash};
+    mix.state = random_next(&mix) ^ with;
+    return random_next(&mix);
+}
+
+/* Different hashes, of which none is 0. */
+struct hashes {
+    uint64_t *all;
+    uint64_t count, space;
+};
+
+static bool hashes_add(struct hashes *set, uint64_t hash) {
+    if (set->count * 2 >= set->space) {
+        struct hashes more = {.space = set->space * 2 + 64};
+        if ((more.all = calloc(more.space, sizeof(hash))) == NULL)
+            abort();
+        for (uint64_t i = 0; i < set->space; i++)
+            if (set->all[i] != 0)
+                (void)hashes_add(&more, set->all[i]);
+        free(set->all);
+        *set = more;
+    }
+    uint64_t at = hash % set->space;
+    while (set->all[at] != 0 && set->all[at] != hash)
+        at = (at + 1) % set->space;
+    if (set->all[at] == hash)
+        return false;
+    set->all[at] = hash;
+    set->count++;
+    return true;
+}
+
+static void hashes_clear(struct hashes *set) {
+    if (set->count > 0)
+        memset(set->all, 0, set->space * sizeof(set->all[0]));
+    set->count = 0;
+}
+
+/* Of the scene: tables, judged answers, and ends: answers with the table. */
+static struct hashes tables, judged, ends;
 
 static uint64_t schedules_clock(void) {
     return s.time;
@@ -216,6 +270,8 @@ static void make_call(struct call *call) {
                                         {KEY, ids[THE_SECOND], kind->cost, 0, 0, 0}};
 
     call->began = ++s.events;
+    for (unsigned i = 0; i < s.calls; i++)
+        call->after |= (unsigned)(s.now.calls[i].ended != 0) << i;
     switch (kind->op) {
     case TAKE:
         call->result = stint_take(s.limiter, id, KEY, kind->cost, now, &call->verdicts[0]);
@@ -288,6 +344,12 @@ static void all_are_over(void) {
     others(BRIEF, 4, TIME - 5 * TICK);
 }
 
+/* The last slot's window is over, those of the others in the next window. */
+static void more_later(void) {
+    others(THE_SECOND, 3, TIME);
+    (void)take(BRIEF, HOLDER + 10, 1, TIME - 5 * TICK);
+}
+
 static void all_are_live(void) {
     others(HOLDS, 4, TIME);
 }
@@ -342,15 +404,16 @@ static const struct {
     {"a key whose window is over", window_over},
     {"a second policy that is used up", second_is_used},
     {"a key with an override", overridden},
+    {"a table whose slots fall free in the next window", more_later},
 };
 const unsigned schedule_states = sizeof(states) / sizeof(states[0]);
 
 /* Two calls of set-up cannot: one waits for the other's lock. And where there are more calls
- * than two, another key's may take the slot of a window that is over by the time of one of them,
- * or leave its own to it: what late calls then begin is in no order. */
+ * than two of different windows, another key's may take the slot of one that is over by its own
+ * time, or leave its own: what late calls then begin is in no order. */
 bool schedules_playable(const struct scene *scene) {
     unsigned set_ups = 0;
-    bool others = false, ahead = false;
+    bool others = false, windows = false;
     for (unsigned thread = 0; thread < scene->threads; thread++) {
         for (unsigned i = 0; i < scene->calls; i++) {
             const struct kind *kind = &kinds[scene->kinds[thread][i]];
@@ -358,13 +421,13 @@ bool schedules_playable(const struct scene *scene) {
             if (of_overrides(kind->op) && (policies[scene->policy].flags & STINT_OVERRIDES) == 0)
                 return false;
             others |= kind->op == OTHER_TAKE;
-            ahead |= kind->ticks > 0;
+            windows |= kind->ticks != 0;
         }
     }
     if (states[scene->state].make == overridden &&
         (policies[scene->policy].flags & STINT_OVERRIDES) == 0)
         return false;
-    return set_ups <= 1 && (scene->threads * scene->calls == 2 || !others || !ahead);
+    return set_ups <= 1 && (scene->threads * scene->calls == 2 || !others || !windows);
 }
 
 /* The bytes that calls may write, but for counters: they are none of what is checked. */
@@ -391,35 +454,6 @@ static void part(unsigned i, void *begin, size_t size) {
     for (unsigned as = NEW; as <= SCENE; as++)
         if ((parts[i].bytes[as] = malloc(size)) == NULL)
             abort();
-}
-
-void schedules_begin(void) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 2;                /* one line of four slots */
-    options.max_policies = POLICIES + 3; /* two have overrides, one is replaced */
-    options.clock = schedules_clock;
-    options.secret = test_secret();
-    s.time = TIME;
-    if (stint_open(&options, &s.limiter) != 0)
-        abort();
-    for (unsigned i = 0; i < POLICIES; i++) {
-        struct stint_policy policy = policy_of(i);
-        if (stint_policy_add(s.limiter, &policy, &ids[i]) != 0)
-            abort();
-    }
-    char *start = s.limiter->memory.start, *counters = (char *)s.limiter->counters;
-    part(0, start, (size_t)(counters - start));
-    part(1, s.limiter->table.shards,
-         (size_t)((char *)(s.limiter->table.lines + 1) - (char *)s.limiter->table.shards));
-    part(2, s.limiter->names, malloc_usable_size(s.limiter->names));
-    save(NEW);
-}
-
-void schedules_end(void) {
-    for (unsigned i = 0; i < 3; i++)
-        for (unsigned as = NEW; as <= SCENE; as++)
-            free(parts[i].bytes[as]);
-    stint_close(s.limiter);
 }
 
 /* ---- One play -------------------------------------------------------------------------------- */
@@ -475,26 +509,11 @@ static const char *broken_by(const struct slot *now, const struct slot *before) 
     return NULL;
 }
 
-/* The tables that were seen in the scene, by hash; not all if there are very many. */
-static uint64_t seen[SEEN_MAX];
-static unsigned seen_count;
-
-static void count_state(void) {
-    struct random mix = {0};
-    for (unsigned i = 0; i < LINE_SLOTS; i++) {
-        mix.state ^= s.before[i].tag;
-        mix.state = random_next(&mix) ^ s.before[i].state;
-        mix.state = random_next(&mix);
-    }
-    const uint64_t hash = mix.state | 1;
-    unsigned at = (unsigned)(hash >> 32) % SEEN_MAX;
-    while (seen[at] != 0 && seen[at] != hash)
-        at = (at + 1) % SEEN_MAX;
-    if (seen[at] == hash || seen_count >= SEEN_MAX / 4 * 3)
-        return;
-    seen[at] = hash;
-    seen_count++;
-    s.totals->states++;
+static void count_table(void) {
+    uint64_t hash = 1;
+    for (unsigned i = 0; i < LINE_SLOTS; i++)
+        hash = mixed(mixed(hash, s.before[i].tag), s.before[i].state);
+    s.totals->tables += hashes_add(&tables, hash | 1);
 }
 
 static void watch(void) {
@@ -509,54 +528,218 @@ static void watch(void) {
         changed = true;
     }
     if (changed)
-        count_state();
+        count_table();
 }
 
-/* Whether another call of the scene may write the word. */
-static bool is_written(const void *word) {
-    const char *at = word, *begin = parts[0].begin;
+/* ---- What a state is ------------------------------------------------------------------------- */
+
+/* Words that decisions write, and those that only calls of set-up do (which decisions may read
+ * without a step). */
+static struct words {
+    unsigned count, places[WORDS_MAX];
+    const char *at[WORDS_MAX];
+    uint64_t seen[WORDS_MAX], scene[WORDS_MAX];
+    uint64_t hash; /* of what was seen */
+} decided, set_up;
+
+/* By place in the parts: whose the word is. */
+enum whose { NOBODYS, DECIDED, SET_UP };
+static uint8_t whose[WORDS_MAX];
+
+/* Likewise, of the scene: bits of the threads that have a step on it, and whether one wrote it. */
+enum { WRITTEN = 1 << THREADS };
+static uint8_t touched[WORDS_MAX];
+
+/* The scene is searched anew: it was not known that a word is contended. */
+static bool again;
+
+/* Whether it matters which of two threads comes first. */
+static bool contended(unsigned bits) {
+    const unsigned threads = bits & (WRITTEN - 1);
+    return (bits & WRITTEN) != 0 && (threads & (threads - 1)) != 0;
+}
+
+/* Calls of set-up write words that others read without a step. */
+static bool reduces(void) {
+    return !s.sets_up && !s.totals->all_steps;
+}
+
+static void touch(unsigned place, unsigned how) {
+    again |= reduces() && contended(touched[place] | how) && !contended(touched[place]);
+    touched[place] |= (uint8_t)how;
+}
+
+static uint64_t word_at(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+static unsigned place_of(const char *word) {
+    for (unsigned i = 0, first = 0; i < 2; first += (unsigned)(parts[i++].size / 8))
+        if (word >= parts[i].begin && word < parts[i].begin + parts[i].size)
+            return first + (unsigned)(word - parts[i].begin) / 8;
+    return WORDS_MAX;
+}
+
+static enum whose whose_word(const char *word) {
     const struct header *header = s.limiter->header;
+    const char *first = (const char *)s.limiter->policies;
+    const char *lock = (const char *)&header->lock, *lanes = (const char *)header->lane_owners;
+    const size_t field = (size_t)(word - first) % sizeof(struct policy);
 
-    if (at >= parts[1].begin && at < parts[1].begin + parts[1].size)
-        return true;
-    if (at < begin || at >= begin + parts[0].size || at == (const char *)&header->lock)
-        return false;
-    if ((const uint64_t *)word >= header->lane_owners &&
-        (const uint64_t *)word < header->lane_owners + LANES_MAX)
-        return false;
-    if (s.sets_up || word == &header->latest_begin)
-        return true;
-    if (at < (const char *)s.limiter->policies || at >= (const char *)s.limiter->records)
-        return false;
-    size_t field = (size_t)(at - (const char *)s.limiter->policies) % sizeof(struct policy);
-    return field == offsetof(struct policy, current_end) ||
-           field == offsetof(struct policy, largest);
+    if (word >= first && word < (const char *)s.limiter->records)
+        return field == offsetof(struct policy, current_end) ||
+                       field == offsetof(struct policy, largest)
+                   ? DECIDED
+                   : SET_UP;
+    if ((word >= lock && word < lock + sizeof(header->lock)) ||
+        (word >= lanes && word < lanes + sizeof(header->lane_owners)))
+        return NOBODYS;
+    return word >= (const char *)line() ||
+                   (word >= parts[1].begin && word < (const char *)(s.limiter->table.shards + 1)) ||
+                   word == (const char *)&header->latest_begin ||
+                   word == (const char *)&header->fallen_end
+               ? DECIDED
+               : SET_UP;
 }
 
+static void words_find(void) {
+    decided.count = set_up.count = 0;
+    for (unsigned i = 0, place = 0; i < 3; i++) {
+        for (const char *at = parts[i].begin; at + 8 <= parts[i].begin + parts[i].size; at += 8) {
+            if (place == WORDS_MAX)
+                abort();
+            struct words *words = whose_word(at) == DECIDED ? &decided : &set_up;
+            if ((whose[place] = (uint8_t)whose_word(at)) != NOBODYS) {
+                words->places[words->count] = place;
+                words->at[words->count++] = at;
+            }
+            place++;
+        }
+    }
+}
+
+/* As the scene begins. */
+static void words_keep(struct words *words) {
+    for (unsigned i = 0; i < words->count; i++)
+        words->scene[i] = word_at(words->at[i]);
+}
+
+static void words_begin(struct words *words) {
+    memcpy(words->seen, words->scene, words->count * sizeof(words->seen[0]));
+    words->hash = 0;
+}
+
+/* Returns whether a word has changed. */
+static bool words_look(struct words *words) {
+    const uint64_t before = words->hash;
+    for (unsigned i = 0; i < words->count; i++) {
+        const uint64_t now = word_at(words->at[i]);
+        if (now == words->seen[i])
+            continue;
+        words->hash += mixed(i + 1, now) - mixed(i + 1, words->seen[i]);
+        words->seen[i] = now;
+        touch(words->places[i], WRITTEN);
+        if (!s.sets_up && touched[words->places[i]] == WRITTEN)
+            s.broken = "a word was written without a step";
+    }
+    return words->hash != before;
+}
+
+/* What each thread has seen, by its steps; and of the words of set-up, when it went on last. */
+static struct { uint64_t hash, set_up; } threads[THREADS];
+static unsigned going_on;
 static bool running;
 
+static void observe(uint64_t seen) {
+    threads[going_on].hash = mixed(threads[going_on].hash, seen);
+}
+
+/* What the last step was on: whether it wrote there is seen at the next one. */
+static struct {
+    const char *at;
+    unsigned words;
+    uint64_t before[2];
+} last_step;
+
+static void settle_last(void) {
+    for (unsigned i = 0; i < last_step.words; i++)
+        if (word_at(last_step.at + 8 * i) != last_step.before[i])
+            touch(place_of(last_step.at) + i, WRITTEN);
+    last_step.words = 0;
+}
+
 static void step(const void *word) {
-    if (!running || !is_written(word))
+    const unsigned place = running ? place_of(word) : WORDS_MAX;
+    if (place == WORDS_MAX || whose[place] == NOBODYS || (whose[place] == SET_UP && !s.sets_up))
         return;
-    running = false; /* a look is no step */
-    watch();
-    running = true;
-    s.totals->steps++;
-    schedule_step();
+    settle_last();
+    if (++s.steps == STEPS)
+        schedule_leave();
+    /* A step on a tag may be one on the whole slot. */
+    const bool tag = (const char *)word >= (const char *)line() && (uintptr_t)word % 16 == 0;
+    bool matters = !reduces();
+    for (unsigned i = 0; i < 1U + tag; i++) {
+        touch(place + i, 1U << going_on);
+        matters |= contended(touched[place + i]);
+    }
+    if (matters)
+        schedule_step();
+    last_step.at = word;
+    last_step.words = 1U + tag;
+    for (unsigned i = 0; i < last_step.words; i++) {
+        last_step.before[i] = word_at(last_step.at + 8 * i);
+        if (matters)
+            observe(mixed(place + i, last_step.before[i]));
+    }
 }
 
 static void step_of_set_up(enum stint_test_instant instant) {
-    if (running && instant == INSTANT_SET_UP)
-        schedule_step();
+    if (!running || instant != INSTANT_SET_UP)
+        return;
+    schedule_step();
+    observe(instant);
+}
+
+/* What follows depends on the words that several threads write, on what each thread has seen, and,
+ * as answers are judged by it, on which calls had ended when another began. What the only call of
+ * set-up has written, it has by what it has seen. A thread that has ended has seen more than at its
+ * last choice. */
+static uint64_t state(void) {
+    running = false; /* a look is no step */
+    watch();
+    running = true;
+    (void)words_look(&decided);
+    if (s.broken != NULL || again)
+        return 0;
+    uint64_t hash = decided.hash;
+    for (unsigned i = 0; i < s.scene.threads; i++)
+        hash = mixed(hash, threads[i].hash);
+    for (unsigned i = 0; i < s.calls; i++)
+        hash = mixed(hash, s.now.calls[i].after);
+    return hash | 1;
 }
 
 static void thread_body(unsigned thread) {
-    for (unsigned i = 0; i < s.scene.calls; i++)
+    for (unsigned i = 0; i < s.scene.calls; i++) {
+        if (i > 0)
+            schedule_step(); /* others may begin and end between two calls */
+        observe(i);
         make_call(&s.now.calls[thread * s.scene.calls + i]);
+        settle_last();
+    }
 }
 
+/* A thread may read what a call of set-up wrote as soon as it goes on. */
 static void thread_switched(unsigned thread) {
+    if (s.sets_up && going_on == s.set_up_by)
+        (void)words_look(&set_up);
+    threads[going_on].set_up = set_up.hash;
+    going_on = thread;
     stint_thread_number = thread + 1;
+    if (threads[going_on].set_up != set_up.hash)
+        observe(set_up.hash);
 }
 
 static void begin_play(void) {
@@ -565,7 +748,7 @@ static void begin_play(void) {
     memset(&s.now, 0, sizeof(s.now));
     for (unsigned i = 0; i < s.calls; i++)
         s.now.calls[i].kind = &kinds[s.scene.kinds[i / s.scene.calls][i % s.scene.calls]];
-    s.events = 0;
+    s.events = s.steps = 0;
     s.broken = NULL;
 }
 
@@ -796,8 +979,6 @@ static bool excused(void) {
 }
 
 static const char *judge_play(void) {
-    if (s.broken != NULL)
-        return s.broken;
     if (linearizable(same_call, same_verdict))
         return NULL;
     if (!excused())
@@ -808,76 +989,84 @@ static const char *judge_play(void) {
 
 /* ---- All plays ------------------------------------------------------------------------------- */
 
-/* A play is what was chosen at each instant at which there was a choice: 0 is to go on, or of those
- * that may begin the first. */
-static struct {
-    uint8_t chosen[CHOICES];
-    unsigned given; /* so many are chosen beforehand, all others are 0 */
-    unsigned made;
-    uint8_t options[CHOICES];
-    bool free[CHOICES]; /* nobody was going on: the choice preempts nobody */
-} path;
+static const char search_again[] = "again";
 
-static unsigned choose(unsigned count, unsigned now) {
-    if (count == 1)
-        return 0;
-    if (path.made == CHOICES)
-        return now == count ? 0 : now;
-    const unsigned at = path.made++;
-    const unsigned chosen = at < path.given ? path.chosen[at] : 0;
-    path.chosen[at] = (uint8_t)chosen;
-    path.options[at] = (uint8_t)count;
-    path.free[at] = now == count;
-    if (now == count)
-        return chosen;
-    return chosen == 0 ? now : chosen <= now ? chosen - 1 : chosen;
+static void begin_search_play(void) {
+    begin_play();
+    words_begin(&decided);
+    words_begin(&set_up);
+    memset(threads, 0, sizeof(threads));
+    last_step.words = 0;
+    going_on = 0;
+    running = true;
 }
 
-static const char *play_once(void) {
-    struct schedule schedule = {
-        .threads = s.scene.threads,
-        .body = thread_body,
-        .switched = thread_switched,
-        .most_steps = STEPS,
-        .choose = choose,
-    };
-    begin_play();
-    path.made = 0;
-    running = true;
-    schedule_run(&schedule);
+static uint64_t mixed_verdict(uint64_t hash, const struct stint_verdict *verdict) {
+    for (size_t at = 0; at + 8 <= sizeof(*verdict); at += 8)
+        hash = mixed(hash, word_at((const char *)verdict + at));
+    return hash;
+}
+
+/* Judges answers that were not given in any play before. */
+static const char *end_play(bool stuck) {
     running = false;
     stint_thread_number = 1;
     watch();
-    s.totals->schedules++;
-    if (schedule.stuck)
-        return "E: does not end";
+    (void)words_look(&decided);
+    if (!s.sets_up && words_look(&set_up))
+        s.broken = "a decision wrote a word of set-up";
+    if (again)
+        return search_again;
+    if (s.broken != NULL || stuck)
+        return s.broken != NULL ? s.broken : "E: does not end";
     after_all();
+    uint64_t hash = mixed_verdict(mixed_verdict(0, &s.now.look), &s.now.take), order = 0;
+    for (unsigned i = 0; i < s.calls; i++) {
+        const struct call *call = &s.now.calls[i];
+        hash = mixed_verdict(mixed_verdict(hash, &call->verdicts[0]), &call->verdicts[1]);
+        hash = mixed(hash, (uint64_t)call->result);
+        order = mixed(order, call->after);
+    }
+    if (hashes_add(&ends, mixed(hash, decided.hash) | 1))
+        s.totals->ends += mixed(hash, decided.hash) | 1;
+    if (!hashes_add(&judged, mixed(hash, order) | 1))
+        return NULL;
+    s.totals->answers++;
     return judge_play();
 }
 
-/* Plays all that begin with the first `given` choices. */
-static const char *play_all(unsigned given, unsigned preemptions) {
-    uint8_t options[CHOICES];
-    bool free[CHOICES];
+static const char *play_all(unsigned preemptions) {
+    struct search search = {
+        .threads = s.scene.threads,
+        .preemptions = preemptions,
+        .body = thread_body,
+        .switched = thread_switched,
+        .begin = begin_search_play,
+        .state = state,
+        .end = end_play,
+        .to_the_end = s.sets_up, /* it holds the lock */
+        .forgets = s.totals->forgets,
+        .most = s.totals->most,
+    };
+    const char *broken;
 
-    if (s.schedules++ == s.totals->most && s.totals->most != 0) {
-        s.left = true;
-        return NULL;
-    }
-    path.given = given;
-    const char *broken = play_once();
-    const unsigned made = path.made;
-    memcpy(options, path.options, made);
-    memcpy(free, path.free, made);
-    for (unsigned at = given; at < made && broken == NULL && !s.left; at++) {
-        if (!free[at] && preemptions == 0)
-            continue;
-        for (unsigned other = 1; other < options[at] && broken == NULL; other++) {
-            memset(path.chosen + given, 0, at - given);
-            path.chosen[at] = (uint8_t)other;
-            broken = play_all(at + 1, preemptions - (free[at] ? 0 : 1));
-        }
-    }
+    restore(SCENE);
+    words_keep(&decided);
+    words_keep(&set_up);
+    memset(touched, 0, sizeof(touched));
+    stint_test_step = step;
+    stint_test_hook = step_of_set_up;
+    do {
+        again = false;
+        broken = search_all(&search);
+        s.totals->plays += search.plays;
+    } while (broken == search_again);
+    stint_test_step = NULL;
+    stint_test_hook = NULL;
+    s.totals->schedules += search.schedules;
+    s.totals->states += search.nodes;
+    s.totals->left += search.left;
+    s.totals->taken = search.taken;
     return broken;
 }
 
@@ -915,16 +1104,49 @@ void schedules_tell(const struct scene *scene, char *text, size_t size) {
 static void report_play(FILE *report, const char *broken) {
     char text[512];
     schedules_tell(&s.scene, text, sizeof(text));
-    fprintf(report, "%s: %s\n  threads changed at choices", broken, text);
-    for (unsigned i = 0; i < path.made; i++)
-        if (path.chosen[i] != 0)
-            fprintf(report, " %u%s", i, path.free[i] ? " (free)" : "");
-    fprintf(report, " of %u\n", path.made);
+    fprintf(report, "%s: %s\n", broken, text);
+    search_tell(report);
     print_answers(report, "answers", &s.now);
     for (unsigned o = 0; o < s.order_count; o++)
         print_answers(report,
                       agrees(&s.orders[o]) ? "one after the other" : "in an order that was not",
                       &s.orders[o]);
+}
+
+void schedules_begin(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 2;                /* one line of four slots */
+    options.max_policies = POLICIES + 3; /* two have overrides, one is replaced */
+    options.clock = schedules_clock;
+    options.secret = test_secret();
+    s.time = TIME;
+    if (stint_open(&options, &s.limiter) != 0)
+        abort();
+    for (unsigned i = 0; i < POLICIES; i++) {
+        struct stint_policy policy = policy_of(i);
+        if (stint_policy_add(s.limiter, &policy, &ids[i]) != 0)
+            abort();
+    }
+    char *start = s.limiter->memory.start, *counters = (char *)s.limiter->counters;
+    part(0, start, (size_t)(counters - start));
+    part(1, s.limiter->table.shards,
+         (size_t)((char *)(s.limiter->table.lines + 1) - (char *)s.limiter->table.shards));
+    part(2, s.limiter->names, malloc_usable_size(s.limiter->names));
+    save(NEW);
+    words_find();
+}
+
+void schedules_end(void) {
+    struct hashes *sets[] = {&tables, &judged, &ends};
+    for (unsigned i = 0; i < 3; i++) {
+        free(sets[i]->all);
+        *sets[i] = (struct hashes){0};
+    }
+    search_free();
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned as = NEW; as <= SCENE; as++)
+            free(parts[i].bytes[as]);
+    stint_close(s.limiter);
 }
 
 const char *schedules_play(const struct scene *scene, unsigned preemptions, uint64_t removed,
@@ -933,13 +1155,13 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     s.calls = scene->threads * scene->calls;
     s.totals = totals;
     s.time = TIME;
-    s.schedules = 0;
-    s.left = false;
     s.sets_up = schedules_sets_up(scene);
     unsigned last = 0;
     for (unsigned thread = 0; thread < scene->threads; thread++) {
         for (unsigned i = 0; i < scene->calls; i++) {
             const struct kind *kind = &kinds[scene->kinds[thread][i]];
+            if (of_set_up(kind->op))
+                s.set_up_by = thread;
             last = kind->ticks > (int)last ? (unsigned)kind->ticks : last;
         }
     }
@@ -955,20 +1177,16 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     save(SCENE);
     s.order_count = 0;
     s.most = 0;
-    memset(seen, 0, sizeof(seen));
-    seen_count = 0;
+    hashes_clear(&tables);
+    hashes_clear(&judged);
+    hashes_clear(&ends);
     unsigned order[CALLS] = {0};
     play_orders(order, 0);
 
     stint_test_removed = removed;
-    stint_test_step = step;
-    stint_test_hook = step_of_set_up;
-    const char *broken = play_all(0, preemptions);
-    stint_test_step = NULL;
-    stint_test_hook = NULL;
+    const char *broken = play_all(preemptions);
     stint_test_removed = 0;
     totals->scenes++;
-    totals->left += s.left;
     if (broken != NULL && report != NULL)
         report_play(report, broken);
     restore(SCENE);

@@ -19,11 +19,17 @@ struct scene {
 struct schedules_totals {
     uint64_t scenes;
     uint64_t schedules;
-    uint64_t steps;
-    uint64_t states;  /* of the table, different ones of each scene */
-    uint64_t excused; /* answered as stint.h allows, though not as in any order */
-    uint64_t most;    /* schedules of a scene, which is then left; 0: no end */
+    uint64_t plays;  /* that were made of them: what follows a state is played once */
+    uint64_t states; /* in which a thread went on */
+    uint64_t tables; /* different ones of each scene; likewise the next two */
+    uint64_t answers;
+    uint64_t excused; /* answers that stint.h allows, though they are as in no order */
+    uint64_t ends;    /* of all answers with the tables that they left, a sum */
+    uint64_t most;    /* plays of a scene, which is then left; 0: no end */
     uint64_t left;    /* scenes that were */
+    unsigned taken;   /* preemptions of the last play */
+    bool forgets;     /* states are not remembered */
+    bool all_steps;   /* may be preempted, be it between two that it does not matter for */
 };
 
 extern const unsigned schedule_policies, schedule_states, schedule_kinds;

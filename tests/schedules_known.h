@@ -51,3 +51,9 @@ KNOWN(OVERRIDE_FILTER, 0, 12, 1, 2, 1, {26}, {14})
 /* policy smooth, a second policy that is used up: refund 3 | late take | take by a limit of 2: I1:
  * the end of a slot has fallen */
 KNOWN(REFUND_ZERO, 0, 6, 9, 3, 1, {15}, {12}, {4})
+/* policy shadow, a key whose window is over: refund 3 | take: no order of these calls gives these
+ * answers */
+KNOWN(REFUND_WINDOW, 0, 2, 8, 2, 1, {15}, {0})
+/* policy plain, a table whose slots fall free in the next window: take in the next window | take:
+ * I3: a key has two committed slots */
+KNOWN(RIVAL_LATER, 2, 0, 11, 2, 1, {10}, {0})
