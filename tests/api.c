@@ -590,6 +590,15 @@ TEST(test_no_verdict) {
     stint_close(limiter);
 }
 
+TEST(test_label_errors) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT); /* without any */
+    assert_int_equal(stint_label(limiter, 1, "name", 4), -ENOENT);
+    assert_reason("options.labels");
+    assert_int_equal(stint_label(NULL, 1, "name", 4), -EINVAL);
+    assert_int_equal(stint_label(limiter, 1, NULL, 4), -EINVAL);
+    stint_close(limiter);
+}
+
 TEST(test_stats_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
     uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
@@ -847,6 +856,7 @@ int main(void) {
         cmocka_unit_test(test_policy_table),
         cmocka_unit_test(test_unknown_policy),
         cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_label_errors),
         cmocka_unit_test(test_stats_errors),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_keys_stay),

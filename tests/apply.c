@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "limiter.h"
+#include "policy.h"
 #include "slot.h"
 
 #define assert_reason(part)                                                                        \
@@ -272,6 +273,18 @@ TEST(test_remove) {
         assert_unknown(limiter, 0, number_key(limiter, 1));
         stint_close(limiter);
     }
+}
+
+/* Who is about to tell of a policy when it is removed tells what it was. */
+TEST(test_told_when_removed) {
+    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
+    apply(limiter, "3/minute", 0, NULL);
+    apply(limiter, "4/hour name=other", 0, NULL);
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    struct stint_policy told = stint_policy_told(limiter, 0);
+    assert_int_equal(told.limit, 3);
+    assert_int_equal(told.window, MINUTE);
+    stint_close(limiter);
 }
 
 /* The slots of a removed policy are free in the next tick, though their windows last for a year;
@@ -768,6 +781,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_text),
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_told_when_removed),
         cmocka_unit_test(test_room_after_remove),
         cmocka_unit_test(test_slots_that_stayed),
         cmocka_unit_test(test_old_id),

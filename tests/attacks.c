@@ -24,10 +24,12 @@ enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
 
 /* ---- A lock that says that somebody has it: time just passes --------------------------------- */
 
-int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest);
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
 
-int __wrap_nanosleep(const struct timespec *pause, struct timespec *rest) {
-    (void)pause, (void)rest;
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    (void)clock, (void)flags, (void)until, (void)rest;
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "fixture.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -50,8 +51,11 @@ static void add_policies(struct scene *scene) {
     scene->month = add_made(scene->limiter, &policy);
 }
 
+/* What an act was granted of the plain policy, less what it gave back. */
+static uint32_t took;
+
 static void take(const struct scene *scene) {
-    (void)stint_take(scene->limiter, scene->plain, scene->key, 1, STINT_NOW, NULL);
+    took += stint_take(scene->limiter, scene->plain, scene->key, 1, STINT_NOW, NULL);
 }
 
 /* ---- What may be under way when a process dies ----------------------------------------------- */
@@ -85,7 +89,7 @@ static void full_table(const struct scene *scene) {
 }
 
 static void take_cost(const struct scene *scene) {
-    (void)stint_take(scene->limiter, scene->plain, scene->key, COST, STINT_NOW, NULL);
+    took += COST * stint_take(scene->limiter, scene->plain, scene->key, COST, STINT_NOW, NULL);
 }
 
 static void take_striped(const struct scene *scene) {
@@ -114,7 +118,7 @@ static void take_all(const struct scene *scene) {
         {.key = scene->key, .policy = scene->striped, .cost = 1},
     };
     struct stint_verdict verdicts[3];
-    (void)stint_decide_all(scene->limiter, requests, 3, STINT_NOW, verdicts);
+    took += stint_decide_all(scene->limiter, requests, 3, STINT_NOW, verdicts);
 }
 
 static void take_batch(const struct scene *scene) {
@@ -122,13 +126,14 @@ static void take_batch(const struct scene *scene) {
         {.key = scene->key, .policy = scene->plain, .cost = 1},
         {.key = scene->key, .policy = scene->plain, .cost = 1},
     };
-    (void)stint_decide_batch(scene->limiter, requests, 2, STINT_NOW, NULL);
+    took += (uint32_t)stint_decide_batch(scene->limiter, requests, 2, STINT_NOW, NULL);
 }
 
 static void take_and_refund(const struct scene *scene) {
     struct stint_verdict verdict;
     if (stint_take(scene->limiter, scene->plain, scene->key, COST, STINT_NOW, &verdict))
-        (void)stint_refund(scene->limiter, scene->plain, scene->key, COST, verdict.window);
+        took += COST - (uint32_t)stint_refund(scene->limiter, scene->plain, scene->key, COST,
+                                              verdict.window);
 }
 
 static void reset(const struct scene *scene) {
@@ -316,6 +321,175 @@ TEST(test_death_at_each_step) {
     print_message("%" PRIu64 " deaths\n", deaths);
 }
 
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+/* Who forks at a step: the thread that is there, as its signal handler can, or another one, while
+ * it is there. What table: one of all, or of each process. And whether the parent goes on only when
+ * the child is done. */
+enum { ITSELF = 1, PRIVATE = 2, WAITS = 4, WAYS = 8 };
+
+/* Of these keys parent and child take what is left. */
+enum { RESTS = 6 };
+
+static struct fork_told {
+    uint32_t granted[2][RESTS]; /* to the parent; to its child */
+    bool forked, done;          /* the parent is */
+} * fork_told;
+
+static struct fork_plan {
+    const struct scene *scene;
+    void (*goes_on)(const struct scene *scene, unsigned who); /* 0: the parent */
+    unsigned way, who;
+    pid_t child;
+} fork_plan;
+
+static void *fork_by_another(void *ignored) {
+    fork_plan.child = fork();
+    if (fork_plan.child == 0) {
+        alarm(60);
+        took = 0;
+        fork_plan.goes_on(fork_plan.scene, 1);
+        _exit(0);
+    }
+    return ignored;
+}
+
+static void fork_at_step(const void *word) {
+    pthread_t other;
+    int status;
+    (void)word;
+    if (steps_left-- != 0)
+        return;
+    stint_test_step = NULL;
+    stint_test_hook = NULL;
+    fork_told->forked = true;
+    if ((fork_plan.way & ITSELF) != 0) {
+        fork_plan.child = fork();
+        if (fork_plan.child == 0) {
+            fork_plan.who = 1;
+            took = (fork_plan.way & PRIVATE) != 0 ? took : 0; /* or the parent tells it */
+            return;
+        }
+    } else if (pthread_create(&other, NULL, fork_by_another, NULL) != 0 ||
+               pthread_join(other, NULL) != 0) {
+        _exit(1);
+    }
+    if ((fork_plan.way & WAITS) != 0) {
+        if (waitpid(fork_plan.child, &status, 0) != fork_plan.child || status != 0)
+            _exit(2);
+        fork_plan.child = -1;
+    }
+}
+
+/* Runs the act in a process that is forked before its step of that number. Returns false if there
+ * was none. */
+static bool fork_during(const struct scene *scene, void (*act)(const struct scene *scene),
+                        uint64_t step, unsigned way,
+                        void (*goes_on)(const struct scene *scene, unsigned who)) {
+    memset(fork_told, 0, sizeof *fork_told);
+    pid_t actor = fork();
+    assert_true(actor >= 0);
+    if (actor == 0) {
+        int status = 0;
+        alarm(60);
+        took = 0;
+        fork_plan = (struct fork_plan){scene, goes_on, way, 0, -1};
+        steps_left = step;
+        stint_test_step = fork_at_step;
+        act(scene);
+        stint_test_step = NULL;
+        if (fork_plan.who == 0)
+            __atomic_store_n(&fork_told->done, true, __ATOMIC_SEQ_CST);
+        goes_on(scene, fork_plan.who);
+        if (fork_plan.who == 0 && fork_plan.child > 0 &&
+            (waitpid(fork_plan.child, &status, 0) != fork_plan.child || status != 0))
+            _exit(3);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(actor, &status, 0), actor);
+    if (status != 0)
+        fail_msg("way %u, step %" PRIu64 ": status %#x", way, step, (unsigned)status);
+    return fork_told->forked;
+}
+
+static void take_rest(const struct scene *scene, unsigned who) {
+    const uint32_t policies[RESTS] = {scene->plain, scene->striped, scene->carries,
+                                      scene->first, scene->month,   scene->plain};
+    for (unsigned i = 0; i < RESTS; i++)
+        fork_told->granted[who][i] =
+            granted_after(scene, policies[i],
+                          i == RESTS - 1 ? number_key(scene->limiter, 8) : scene->key) +
+            (i == 0 ? took : 0);
+}
+
+/* Each of the two is granted what there is, in a table of its own, or both together in the one of
+ * all. What the act took of other policies than the plain one is not known. A thread that forks in
+ * the middle of a request makes two of it, on which one token may be granted. */
+static void check_rests(const struct act *act, uint64_t step, unsigned way, bool forked) {
+    const uint32_t most[RESTS] = {LIMIT - act->before_tokens, 8, 2 * LIMIT, LIMIT, LIMIT, LIMIT};
+    const uint32_t unknown[RESTS] = {0, COST, COST, 1, 1, 0};
+    const bool together = (way & PRIVATE) == 0, itself = (way & ITSELF) != 0;
+    for (unsigned who = 0; who < (together || !forked ? 1u : 2u); who++)
+        for (unsigned i = 0; i < RESTS; i++) {
+            const uint32_t got =
+                fork_told->granted[who][i] + (together ? fork_told->granted[1][i] : 0);
+            uint32_t less = unknown[i], more = 0;
+            if (i == 0 && together && itself)
+                less = more = act->tokens;
+            else if (i == 0 && !together && !itself && who == 1)
+                less = act->tokens; /* by a thread that is not there */
+            else if (together && itself)
+                less *= 2;
+            if (got + less < most[i] || got > most[i] + more)
+                fail_msg("%s, step %" PRIu64 ", way %u, process %u: %" PRIu32 " of %" PRIu32
+                         " granted of %u",
+                         act->name, step, way, who, got, most[i], i);
+        }
+}
+
+/* All ways at all steps by the stress suite's run, some here. */
+TEST(test_fork_at_each_step) {
+    enum { ONE_IN = 24 };
+    const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
+    const uint64_t one_in = factor > 1 ? 1 : ONE_IN;
+    struct random random = {test_seed()};
+    uint64_t forks = 0;
+    fork_told = shared_memory(sizeof *fork_told);
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        for (unsigned way = 0; way < WAYS; way++) {
+            const struct act *act = &acts[i];
+            struct scene scene;
+            bool forked = true;
+            if (act->locks && ((way & (ITSELF | PRIVATE)) != 0 || emulated("robust mutexes")))
+                continue;
+            for (uint64_t step = random_below(&random, one_in); forked;
+                 step += 1 + random_below(&random, 2 * one_in - 1)) {
+                alarm(120);
+                scene_begin(&scene, act->on_full);
+                if ((way & PRIVATE) != 0) {
+                    stint_close(scene.limiter);
+                    scene.limiter = open_limiter(MAX_KEYS, act->on_full);
+                    add_policies(&scene);
+                }
+                act->before(&scene);
+                forked = fork_during(&scene, act->act, step, way, take_rest);
+                forks += forked;
+                if (!act->replaces) /* then keys lose their slots to each other */
+                    check_rests(act, step, way, forked);
+                test_time += 10 * MINUTE;
+                assert_int_equal(granted_after(&scene, scene.plain, scene.key), LIMIT);
+                assert_int_equal(granted_after(&scene, scene.striped, scene.key), 8);
+                (void)add_policy(scene.limiter, "another", 7, HOUR, 0, 0);
+                stint_close(scene.limiter);
+            }
+        }
+    alarm(0);
+    print_message("%" PRIu64 " forks\n", forks);
+    assert_true(forks > 100);
+    munmap(fork_told, sizeof *fork_told);
+}
+
 /* A change is made whole or not at all, and what comes after it finds one or the other. */
 TEST(test_death_in_change) {
     if (emulated("robust mutexes"))
@@ -481,6 +655,105 @@ TEST(test_death_in_apply) {
         assert_true(old > 3 && new > 3);
     }
     alarm(0);
+}
+
+static uint32_t ruled;
+static void flag_given(const struct scene *scene);
+static void flag_added(const struct scene *scene);
+
+/* ---- Forks in set-up ------------------------------------------------------------------------- */
+
+static void find(const struct scene *scene) {
+    if (policy_found(scene->limiter, "striped") < 0 || policy_found(scene->limiter, "none") >= 0)
+        _exit(4);
+}
+
+static void override_and_clear(const struct scene *scene) {
+    if (stint_override(scene->limiter, ruled, scene->key, LIMIT, test_time + HOUR) != 0 ||
+        stint_override_clear(scene->limiter, ruled, scene->key) != 0)
+        _exit(5);
+}
+
+static void add_mine(const struct scene *scene, unsigned who) {
+    const struct stint_policy mine = make_policy(who == 0   ? "mine-0"
+                                                 : who == 1 ? "mine-1"
+                                                            : "mine-2",
+                                                 3, DAY, 0, 0);
+    const int id = policy_added(scene->limiter, &mine);
+    if (id < 0)
+        print_error("process %u: %s\n", who, stint_reason());
+    if (id < 0 || granted_after(scene, (uint32_t)id, scene->key) != 3)
+        _exit(6);
+}
+
+/* Decides, finds, and sets up; but not while the parent has the lock of the table of both. */
+static void all_goes_on(const struct scene *scene, unsigned who) {
+    const uint32_t policies[] = {scene->plain, scene->striped, scene->carries, ruled};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+        if (granted_after(scene, policies[i], scene->key) > 3 * LIMIT)
+            _exit(7);
+    find(scene);
+    if (who == 1 && (fork_plan.way & (PRIVATE | WAITS)) == WAITS)
+        return;
+    add_mine(scene, who);
+    if (stint_policies_apply(scene->limiter, "3/h name=plain\n8/minute name=striped stripes=4", 0,
+                             NULL, NULL, NULL) != 0)
+        _exit(8);
+    const int plain = policy_found(scene->limiter, "plain");
+    if (plain < 0 ||
+        granted_after(scene, (uint32_t)plain, number_key(scene->limiter, 9 + who)) != 3)
+        _exit(9);
+}
+
+/* A thread forks while another one sets up. In the child its set-up has ended there, as by a death;
+ * in the table of all it goes on. (A thread that forks in its own set-up must have the table for
+ * itself.) */
+TEST(test_fork_in_set_up) {
+    if (emulated("robust mutexes"))
+        skip();
+    static void (*const set_ups[])(const struct scene *scene) = {
+        find,         add_another_policy, change_policy, apply,
+        remove_plain, flag_given,         flag_added,    override_and_clear,
+    };
+    enum { ONE_IN = 40 };
+    const uint64_t one_in = environment_number("STINT_TEST_FACTOR", 1) > 1 ? 2 : ONE_IN;
+    struct random random = {test_seed()};
+    uint64_t forks = 0;
+    fork_told = shared_memory(sizeof *fork_told);
+    applied = "7/h name=plain\n9/minute name=new\n8/minute name=striped stripes=4";
+    applied_flags = 0;
+    for (size_t i = 0; i < sizeof set_ups / sizeof *set_ups; i++)
+        for (unsigned way = 0; way < WAYS; way++) {
+            struct scene scene;
+            bool forked = true;
+            if ((way & (ITSELF | PRIVATE)) == ITSELF)
+                continue;
+            for (uint64_t step = random_below(&random, one_in); forked;
+                 step += 1 + random_below(&random, 2 * one_in - 1)) {
+                alarm(120);
+                scene_begin(&scene, STINT_FULL_REFUSE);
+                if ((way & PRIVATE) != 0) {
+                    stint_close(scene.limiter);
+                    scene.limiter = open_limiter(MAX_KEYS, STINT_FULL_REFUSE);
+                    add_policies(&scene);
+                }
+                ruled = add_policy(scene.limiter, "ruled", 2, MINUTE, 0, STINT_OVERRIDES);
+                take(&scene);
+                forked = fork_during(&scene, set_ups[i], step, way, all_goes_on);
+                forks += forked;
+                add_mine(&scene, 2);
+                if ((way & PRIVATE) == 0) {
+                    assert_true(policy_found(scene.limiter, "mine-0") >= 0);
+                    assert_int_equal(policy_found(scene.limiter, "plain") >= 0, true);
+                    assert_swept(scene.limiter);
+                }
+                stint_close(scene.limiter);
+            }
+        }
+    alarm(0);
+    print_message("%" PRIu64 " forks\n", forks);
+    assert_true(forks > 50);
+    munmap(fork_told, sizeof *fork_told);
 }
 
 static const char *own_path;
@@ -941,11 +1214,14 @@ TEST(test_death_in_hand_over) {
 
 static bool wait_less; /* whoever is waited for will not move */
 
-int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
+int __real_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
 
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left) {
-    return wait_less ? 0 : __real_nanosleep(wanted, left);
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    return wait_less ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 
 /* ---- Makers of a table ----------------------------------------------------------------------- */
@@ -1060,7 +1336,9 @@ int main(void) {
         cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_override),
         cmocka_unit_test(test_death_in_companion), cmocka_unit_test(test_death_in_making),
         cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
-        cmocka_unit_test(test_death_in_freeing),
+        cmocka_unit_test(test_death_in_freeing),   cmocka_unit_test(test_fork_at_each_step),
+        cmocka_unit_test(test_fork_in_set_up),
     };
+    cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,10 +15,12 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 
@@ -156,6 +158,7 @@ struct fault {
     int error;   /* it fails with this one */
     bool on;     /* and all later ones of the same name do */
     int signal;  /* or it is made, and then this process gets this signal */
+    bool forks;  /* or another thread forks before it */
 };
 
 /* What parent and child share. */
@@ -163,11 +166,13 @@ static struct told {
     struct held held; /* after an operation without a fault */
     int result;
     unsigned calls;
-    long call; /* that met the fault */
+    long call;           /* that met the fault */
+    bool on_disk, early; /* what a new file has; it had its name before that */
 } * told;
 
 static struct fault fault;
 static bool watched;
+static void fork_here(void);
 
 /* The only system call of this process that is not trapped, but for returns from signals. */
 long own_call(long call, ...);
@@ -203,12 +208,20 @@ static void call_trapped(int number, siginfo_t *about, void *context) {
     if (meets && told->calls == fault.at)
         told->call = call;
     meets = meets && (told->calls == fault.at || (fault.on && call == told->call));
+    if (meets && fault.forks) {
+        if (told->calls == fault.at)
+            fork_here();
+        meets = false;
+    }
     if (meets && fault.signal == 0 && call != SYS_close) { /* which closes whatever it says */
         registers[REG_RAX] = -fault.error;
         return;
     }
+    const bool syncs = call == SYS_fsync || call == SYS_msync;
+    told->on_disk |= syncs;
+    told->early |= call == SYS_linkat && !told->on_disk;
     registers[REG_RAX] =
-        call == SYS_fsync ? 0 : /* the disk's time is no matter here */
+        syncs ? 0 : /* the disk's time is no matter here */
             own_call(call, registers[REG_RDI], registers[REG_RSI], registers[REG_RDX],
                      registers[REG_R10], registers[REG_R8], registers[REG_R9]);
     if (meets && fault.signal == 0)
@@ -236,17 +249,25 @@ static bool trap_calls(void) {
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+/* Makes the operation with its system calls watched. */
+static int operate_watched(enum operation operation, struct stint_limiter **limiter) {
+    operation_prepare(operation, limiter);
+    EXPECT(trap_calls());
+    watched = true;
+    const int result = operate(operation, limiter);
+    watched = false;
+    return result;
+}
+
 /* A child makes the operation with the fault, and then without one. */
 static void fault_child(enum operation operation) {
     struct stint_limiter *limiter = NULL;
-    operation_prepare(operation, &limiter);
     told->calls = 0;
-    EXPECT(trap_calls());
-    watched = true;
-    const int result = told->result = operate(operation, &limiter);
-    watched = false;
+    told->on_disk = told->early = false;
+    const int result = told->result = operate_watched(operation, &limiter);
 
     EXPECT(result <= 0 && (result == 0 || stint_reason()[0] != '\0'));
+    EXPECT(!told->early); /* or a loss of power might leave zeros under it */
     EXPECT((limiter != NULL) == (operation == APPLY || (result == 0 && operation < CLOSE)));
     /* A whole table, or nothing. */
     EXPECT(entries_of_directory() == (access(path, F_OK) == 0) &&
@@ -288,48 +309,56 @@ static void run_fault(enum operation operation, struct fault given) {
                  strerror(fault.error), told->result, (unsigned)status);
 }
 
+/* Checks each system call of each operation, on a table that is there for all but CREATE. */
+static void check_each_call(void (*check)(enum operation operation, unsigned at)) {
+    if (emulated("seccomp"))
+        skip();
+    told = shared_memory(sizeof *told);
+    for (enum operation operation = CREATE; operation < OPERATIONS; operation++) {
+        if (operation != CREATE)
+            make_table();
+        run_fault(operation, (struct fault){0});
+        const unsigned calls = told->calls;
+        assert_int_equal(told->result, 0);
+        for (unsigned at = 1; at <= calls; at++)
+            check(operation, at);
+        print_message("%s: %u calls\n", names[operation], calls);
+        if (operation != CREATE)
+            assert_int_equal(unlink(path), 0);
+    }
+    munmap(told, sizeof *told);
+}
+
 /* What an operation may say that met this error. */
 static bool result_right(void) {
     const int result = told->result;
     const long call = told->call;
     return result == 0 || result == -fault.error ||
            (result == -ENOMEM && (call == SYS_mmap || call == SYS_madvise)) ||
-           (result == -EBUSY && (call == SYS_flock || call == SYS_newfstatat)) ||
            (result == -EAGAIN && call == SYS_getrandom);
 }
 
-TEST(test_each_call_fails) {
+static unsigned failed, went_on;
+
+static void call_fails(enum operation operation, unsigned at) {
     static const int errors[] = {EINTR, EMFILE, ENOMEM, EIO, ENOSPC, EACCES};
     enum { ERRORS = sizeof errors / sizeof errors[0] };
-    unsigned failed = 0, went_on = 0;
-    if (emulated("seccomp"))
-        skip();
-    told = shared_memory(sizeof *told);
-    for (int operation = CREATE; operation < OPERATIONS; operation++) {
-        if (operation != CREATE)
-            make_table();
-        run_fault((enum operation)operation, (struct fault){0});
-        const unsigned calls = told->calls;
-        assert_int_equal(told->result, 0);
-        for (unsigned at = 1; at <= calls; at++)
-            for (unsigned e = 0; e < ERRORS; e++) {
-                run_fault((enum operation)operation,
-                          (struct fault){.at = at, .error = errors[e], .on = e == ERRORS - 1});
-                if (!result_right())
-                    fail_msg("%s: call %u (%ld) fails with \"%s\", result %d", names[operation], at,
-                             told->call, strerror(fault.error), told->result);
-                told->result == 0 ? went_on++ : failed++;
-            }
-        print_message("%s: %u calls\n", names[operation], calls);
-        if (operation != CREATE)
-            assert_int_equal(unlink(path), 0);
+    for (unsigned e = 0; e < ERRORS; e++) {
+        run_fault(operation, (struct fault){.at = at, .error = errors[e], .on = e == ERRORS - 1});
+        if (!result_right())
+            fail_msg("%s: call %u (%ld) fails with \"%s\", result %d", names[operation], at,
+                     told->call, strerror(fault.error), told->result);
+        told->result == 0 ? went_on++ : failed++;
     }
-    print_message("%u failed, %u went on\n", failed, went_on);
-    assert_true(failed > 100 && went_on > 0);
-    munmap(told, sizeof *told);
 }
 
-/* ---- Each system call is where a process stops, or dies ------------------------------------*/
+TEST(test_each_call_fails) {
+    check_each_call(call_fails);
+    print_message("%u failed, %u went on\n", failed, went_on);
+    assert_true(failed > 100 && went_on > 0);
+}
+
+/* ---- Each system call is where a process stops, or dies -------------------------------------- */
 
 static const struct stint_policy *added_policy(void) {
     static struct stint_policy policy;
@@ -340,11 +369,7 @@ static const struct stint_policy *added_policy(void) {
 /* Sets up, gets the signal after one of its calls, and if it goes on, comes to a good end. */
 static void signalled_child(enum operation operation, bool beside) {
     struct stint_limiter *limiter = NULL;
-    operation_prepare(operation, &limiter);
-    EXPECT(trap_calls());
-    watched = true;
-    const int result = operate(operation, &limiter);
-    watched = false;
+    const int result = operate_watched(operation, &limiter);
     EXPECT(result == (operation == RESIZE && beside ? -EBUSY : 0) ||
            (operation == RESIZE && result == -EBUSY)); /* the other one has the table open */
     if (limiter != NULL && operation != CREATE)
@@ -386,9 +411,11 @@ static bool ended(pid_t child, unsigned ms) {
     return false;
 }
 
+static unsigned waited;
+
 /* `limiter`: this process has the table open, and decides while the other one is stopped. */
 static void check_signal(enum operation operation, unsigned at, int signal,
-                         struct stint_limiter *limiter, unsigned *waited) {
+                         struct stint_limiter *limiter) {
     fault = (struct fault){.at = at, .signal = signal};
     told->calls = 0;
     pid_t child = forked();
@@ -405,53 +432,164 @@ static void check_signal(enum operation operation, unsigned at, int signal,
         assert_true(stint_take(limiter, 0, 1, 1, STINT_NOW, NULL));
     pid_t other = fork_other(operation);
     if (signal == SIGSTOP) {
-        *waited += !ended(other, 10);
+        waited += !ended(other, 10);
         assert_int_equal(kill(child, SIGCONT), 0);
         assert_good(child);
     }
     assert_good(other);
 }
 
+static void call_stops(enum operation operation, unsigned at) {
+    struct stint_options options = table_options();
+    struct stint_limiter *limiter = NULL;
+    for (int i = 0; i < 2; i++) {
+        check_signal(operation, at, i == 0 ? SIGSTOP : SIGKILL, NULL);
+        if (operation == CREATE)
+            assert_int_equal(unlink(path), 0);
+        if (operation == RESIZE && entries_of_directory() == 2) /* what the dead has left */
+            assert_int_equal(operate(RESIZE, &limiter), 0);
+        assert_int_equal(entries_of_directory(), operation != CREATE);
+    }
+    if (operation == CREATE)
+        return;
+    limiter = open_with(&options);
+    check_signal(operation, at, SIGSTOP, limiter);
+    assert_true(table_right(limiter));
+    stint_close(limiter);
+}
+
 /* Others go on without the one who is stopped or was killed, or when he goes on. */
 TEST(test_each_call_stops) {
-    unsigned waited = 0;
-    if (emulated("seccomp"))
-        skip();
-    told = shared_memory(sizeof *told);
-    for (int operation = CREATE; operation < OPERATIONS; operation++) {
-        struct stint_limiter *limiter = NULL;
-        struct stint_options options = table_options();
-        if (operation != CREATE)
-            make_table();
-        run_fault((enum operation)operation, (struct fault){0});
-        const unsigned calls = told->calls;
-        for (unsigned at = 1; at <= calls; at++) {
-            for (int i = 0; i < 2; i++) {
-                check_signal((enum operation)operation, at, i == 0 ? SIGSTOP : SIGKILL, NULL,
-                             &waited);
-                if (operation == CREATE)
-                    assert_int_equal(unlink(path), 0);
-                if (operation == RESIZE &&
-                    entries_of_directory() == 2) /* takes away what the dead has left */
-                    assert_int_equal(operate(RESIZE, &limiter), 0);
-                assert_int_equal(entries_of_directory(), operation != CREATE);
-            }
-            if (operation == CREATE)
-                continue;
-            limiter = open_with(&options);
-            check_signal((enum operation)operation, at, SIGSTOP, limiter, &waited);
-            assert_true(table_right(limiter));
-            stint_close(limiter);
-            limiter = NULL;
-        }
-        if (operation != CREATE)
-            assert_int_equal(unlink(path), 0);
-    }
+    check_each_call(call_stops);
     assert_true(waited > 0); /* for who resizes */
-    munmap(told, sizeof *told);
+}
+
+/* ---- Each system call is where another thread forks ------------------------------------------ */
+
+static enum operation forked_in;
+static pid_t fork_made;
+
+/* As another thread would: the child does not come back to what this one is at. (No thread can be
+ * made in a trap.) */
+static void fork_here(void) {
+    watched = false;
+    fork_made = fork();
+    if (fork_made == 0) {
+        (void)alarm(60);
+        other_child(forked_in);
+    }
+    watched = true;
+}
+
+/* Sets up while the child of a fork does; both come to a good end, unless a table that the other
+ * has open is to be resized. */
+static void forking_child(enum operation operation) {
+    struct stint_limiter *limiter = NULL;
+    (void)alarm(60);
+    forked_in = operation;
+    const int result = operate_watched(operation, &limiter);
+    EXPECT(result == 0 || (operation == RESIZE && result == -EBUSY));
+    if (limiter != NULL && operation != CREATE)
+        EXPECT(table_right(limiter));
+    EXPECT(fork_made > 0);
+    int status;
+    EXPECT(waitpid(fork_made, &status, 0) == fork_made && status == 0);
+    stint_close(limiter);
+    _exit(GOOD);
+}
+
+static unsigned forks;
+
+static void call_forks(enum operation operation, unsigned at) {
+    fault = (struct fault){.at = at, .forks = true};
+    told->calls = 0;
+    pid_t child = forked();
+    if (child == 0)
+        forking_child(operation);
+    assert_good(child);
+    assert_int_equal(entries_of_directory(), 1);
+    if (operation == CREATE)
+        assert_int_equal(unlink(path), 0);
+    forks++;
+}
+
+TEST(test_each_call_forks) {
+    check_each_call(call_forks);
+    print_message("%u forks\n", forks);
 }
 
 #endif
+
+/* ---- A storm of signals ---------------------------------------------------------------------- */
+
+static suseconds_t storm_every; /* us; 0: none */
+static unsigned storm_signals;  /* since that was set */
+
+static void storm_set(suseconds_t every) {
+    const struct itimerval timer = {.it_interval.tv_usec = every, .it_value.tv_usec = every};
+    storm_every = every;
+    storm_signals = 0;
+    EXPECT(setitimer(ITIMER_REAL, &timer, NULL) == 0);
+}
+
+/* Where signals take all of the time, fewer come after a while. */
+static void storm_signal(int number) {
+    (void)number;
+    if (++storm_signals == 20000)
+        storm_set(2 * storm_every);
+}
+
+/* Signals every 50 us at first, which no system call is begun anew after. */
+static void storm(bool on) {
+    const struct sigaction action = {.sa_handler = storm_signal};
+    EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+    storm_set(on ? 50 : 0);
+}
+
+/* Nothing fails for it. And whoever waits for a lock waits as long as ever: 10 s, not till 10,000
+ * signals have come. */
+TEST(test_storm_of_signals) {
+    struct stint_options options = table_options();
+    struct stint_limiter *limiter = NULL;
+    int ready[2];
+    storm(true);
+    for (unsigned n = 0; n < 10; n++)
+        for (int operation = CREATE; operation < OPERATIONS; operation++) {
+            if (operation == OPEN) {
+                assert_int_equal(unlink(path), 0);
+                make_table();
+            }
+            operation_prepare((enum operation)operation, &limiter);
+            assert_int_equal(operate((enum operation)operation, &limiter), 0);
+            if (limiter != NULL && operation != CREATE)
+                assert_true(table_right(limiter));
+            stint_close(limiter);
+            limiter = NULL;
+            if (operation == RESIZE)
+                assert_int_equal(unlink(path), 0);
+        }
+    make_table();
+    assert_int_equal(pipe(ready), 0);
+    storm(false);
+    pid_t child = forked();
+    if (child == 0) {
+        int file = open(path, O_RDWR);
+        EXPECT(file >= 0 && flock(file, LOCK_EX) == 0 && write(ready[1], "", 1) == 1);
+        usleep(2500000);
+        _exit(GOOD);
+    }
+    assert_int_equal(read(ready[0], &(char){0}, 1), 1);
+    storm(true);
+    const int error = stint_open(&options, &limiter);
+    storm(false);
+    assert_good(child);
+    if (error != 0)
+        fail_msg("%s", stint_reason());
+    assert_true(table_right(limiter));
+    stint_close(limiter);
+    close(ready[0]);
+    close(ready[1]);
+}
 
 /* ---- File systems ---------------------------------------------------------------------------- */
 
@@ -893,7 +1031,9 @@ int main(void) {
 #if defined(__x86_64__)
         IN_DIRECTORY(test_each_call_fails),
         IN_DIRECTORY(test_each_call_stops),
+        IN_DIRECTORY(test_each_call_forks),
 #endif
+        IN_DIRECTORY(test_storm_of_signals),
         IN_DIRECTORY(test_full_file_system),
         IN_DIRECTORY(test_read_only_file_system),
         IN_DIRECTORY(test_no_rights),

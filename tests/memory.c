@@ -17,7 +17,7 @@
 
 /* ---- The system, as the library sees it ----------------------------------------------------- */
 
-enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, FLOCK, CALLS };
+enum call { MMAP, MADVISE, ALIGNED_ALLOC, GETRANDOM, MALLOC, CALLOC, REALLOC, FLOCK, LINK, CALLS };
 
 static struct {
     uint64_t calls[CALLS];
@@ -59,6 +59,8 @@ ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
 int __real_flock(int file, int operation);
 int __wrap_flock(int file, int operation);
+int __real_linkat(int from, const char *file, int to, const char *name, int flags);
+int __wrap_linkat(int from, const char *file, int to, const char *name, int flags);
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -139,6 +141,31 @@ ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
 
 int __wrap_flock(int file, int operation) {
     return refuses(FLOCK) ? -1 : __real_flock(file, operation);
+}
+
+int __wrap_linkat(int from, const char *file, int to, const char *name, int flags) {
+    return refuses(LINK) ? -1 : __real_linkat(from, file, to, name, flags);
+}
+
+static struct {
+    struct timespec until;
+    unsigned calls;
+} pauses;
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
+
+/* Signals cut the first two short. */
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    assert_int_equal(clock, CLOCK_MONOTONIC);
+    assert_int_equal(flags, TIMER_ABSTIME);
+    assert_null(rest);
+    if (pauses.calls == 0)
+        pauses.until = *until;
+    assert_int_equal(until->tv_sec, pauses.until.tv_sec);
+    assert_int_equal(until->tv_nsec, pauses.until.tv_nsec);
+    return ++pauses.calls < 3 ? EINTR : 0;
 }
 
 /* ---- Opening -------------------------------------------------------------------------------- */
@@ -421,6 +448,41 @@ TEST(test_lock_refused) {
     system_reset();
 }
 
+/* A name that the system refuses is not one that another process has just given. */
+TEST(test_name_refused) {
+    skip_unless_files_are_mapped();
+    struct stint_options options = options_of(10, 0);
+    struct stint_limiter *limiter;
+
+    system_reset();
+    options.path = table_file();
+    system_calls.refused[LINK] = 1;
+    system_calls.error = EPERM;
+    assert_int_equal(stint_open(&options, &limiter), -EPERM);
+    assert_non_null(strstr(stint_reason(), "cannot be given its name"));
+    assert_int_equal(system_calls.calls[LINK], 1);
+    system_reset();
+}
+
+static int64_t ns_of(struct timespec time) {
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+/* Signals make nobody wait longer, nor less long. */
+TEST(test_pause_interrupted) {
+    struct timespec before, after;
+
+    do { /* till the end of a second */
+        pauses.calls = 0;
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &before), 0);
+        set_up_pause();
+        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &after), 0);
+        assert_int_equal(pauses.calls, 3);
+        assert_in_range(pauses.until.tv_nsec, 0, 999999999);
+        assert_in_range(ns_of(pauses.until), ns_of(before) + 1000000, ns_of(after) + 1000000);
+    } while (pauses.until.tv_sec == before.tv_sec);
+}
+
 /* An option that is wrong is refused before anything is asked for. */
 TEST(test_nothing_for_wrong_options) {
     struct stint_options options = options_of(0, 0);
@@ -556,6 +618,8 @@ int main(void) {
         cmocka_unit_test(test_random_in_parts),
         cmocka_unit_test(test_given_secret),
         cmocka_unit_test(test_lock_refused),
+        cmocka_unit_test(test_name_refused),
+        cmocka_unit_test(test_pause_interrupted),
         cmocka_unit_test(test_nothing_for_wrong_options),
         cmocka_unit_test(test_nothing_after_open),
         cmocka_unit_test(test_close_nothing),

@@ -220,8 +220,10 @@ TEST(test_without) {
     assert_string_equal(whole_text + length, "# EOF\n");
     free(text);
     text = written(limiter, NULL, STINT_METRICS_NO_SCAN);
-    assert_null(strstr(text, "used_slots"));
-    assert_null(strstr(text, "live_slots"));
+    static const char *const scanned[] = {"used_slots", "live_slots", "overrides", "barred_keys",
+                                          "banned_keys"};
+    for (size_t i = 0; i < sizeof scanned / sizeof scanned[0]; i++)
+        assert_null(strstr(text, scanned[i]));
     assert_non_null(strstr(text, "\nstint_table_placed_total 1\n"));
     assert_non_null(strstr(text, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 1\n"));
     assert_non_null(strstr(whole_text, "\nstint_table_used_slots 1\n"));

@@ -44,6 +44,7 @@ enum {
     BY_FIRST,
     MONTH,
     HELD,
+    SMOOTH,
     RULED,
     POLICIES
 };
@@ -71,6 +72,10 @@ static const struct stint_policy policies[POLICIES] = {
               .limit = 2,
               .window = WINDOW * STINT_TICK_NS,
               .flags = STINT_IN_FLIGHT},
+    [SMOOTH] = {.name = "smooth",
+                .limit = SMOOTH_MAX,
+                .window = WINDOW * STINT_TICK_NS,
+                .flags = STINT_SMOOTH},
     /* The last one: its companion has the id behind it. */
     [RULED] = {.name = "ruled",
                .limit = 2,
@@ -89,6 +94,7 @@ struct play {
     const struct act *later;     /* what others do when it is stopped again */
     bool replaces;               /* in a table that replaces keys */
     bool key_replaced;           /* KEY, of which A and B need not hold then (G) */
+    bool of_policies;            /* the thread is stopped where it reads a policy, too */
 };
 
 /* What was asked and answered. */
@@ -112,6 +118,7 @@ static struct {
     unsigned steps[3], all_steps;
     unsigned stops[3];
     bool second_done, waits;
+    unsigned raised; /* by so much have limits been */
     const char *broken;
     jmp_buf stuck, died;
     enum stint_test_instant dies_at;
@@ -140,7 +147,8 @@ static bool take_at(uint32_t policy, stint_key key, unsigned tick) {
     struct stint_verdict verdict;
     uint64_t now = EPOCH + tick * STINT_TICK_NS;
     bool allowed = stint_take(p.limiter, policy, key, 1, now, &verdict);
-    struct logged *logged = log_call(key, policy, verdict.window - verdict.reset_after);
+    const uint64_t told = verdict.window - verdict.reset_after; /* a late caller's is the clock's */
+    struct logged *logged = log_call(key, policy, told > now ? told : now);
     logged->verdict = verdict;
     logged->whole = true;
     return allowed;
@@ -329,7 +337,7 @@ static void judge_log(void) {
         if (policy->max_reserved != 0 || (stats.replaced != 0 && (replaced || logged->key != KEY)))
             continue;
         int64_t tokens = counted_in(logged);
-        expect(tokens <= policy->limit, "A: more than the limit in one window");
+        expect(tokens <= policy->limit + p.raised, "A: more than the limit in one window");
         if (logged->verdict.allowed || !logged->whole || stats.replaced != 0)
             continue;
         expect(tokens + (int64_t)stats.stray_tokens >= policy->limit,
@@ -515,6 +523,23 @@ static void refund_of_replaced(void) {
         ;
     (void)stint_refund(p.limiter, TWO, KEY, 1, end);
     expect(!take_of_two(end), "A: more than the limit in one window");
+}
+
+static void raise_limit(uint32_t policy_id) {
+    struct stint_policy raised = policies[policy_id];
+    raised.size = sizeof(raised);
+    raised.limit += 2;
+    p.raised = 2;
+    if (stint_policy_change(p.limiter, policy_id, &raised) != 0)
+        abort();
+}
+
+static void two_is_raised(void) {
+    raise_limit(TWO);
+}
+
+static void striped_is_raised(void) {
+    raise_limit(STRIPED);
 }
 
 static void near_is_removed(void) {
@@ -745,6 +770,11 @@ static const struct act slot_has_room[] = {hold(3), take(TWO, KEY), tell(TWO), d
 static const struct play added_tag = {
     .before = slot_has_room, .thread = key_once, .meanwhile = ACTS(turn(WINDOW), take(TWO, OTHER))};
 
+/* Likewise, which has used all that a smooth key's window counts. */
+static const struct play added_smooth = {
+    .before = slot_has_room, .thread = key_once,
+    .meanwhile = ACTS(turn(WINDOW), decide(SMOOTH, OTHER, SMOOTH_MAX, 0))};
+
 /* Room was seen; then the key's next window begins, and is full. */
 static const struct play added_room = {
     .before = slot_has_room, .thread = key_once,
@@ -752,6 +782,20 @@ static const struct play added_room = {
 static const struct play added_room_striped = {
     .before = ACTS(take(STRIPED, KEY), tell(STRIPED)), .thread = striped_once,
     .meanwhile = ACTS(turn(WINDOW), takes(4, STRIPED, KEY))};
+
+/* Room was seen, and there is none by the time of the fetch-add. What was added is cut off by who
+ * is refused next; then the limit is raised. */
+static const struct act refused_then_raised[] = {take(TWO, KEY), call(two_is_raised), done};
+static const struct play added_raised = {
+    .before = slot_has_room, .thread = key_once, .meanwhile = key_once,
+    .later = refused_then_raised, .of_policies = true};
+static const struct play part_added_raised = {
+    .before = slot_has_room, .thread = ACTS(both(TWO, KEY, LONG, HOLDER)), .meanwhile = key_once,
+    .later = refused_then_raised, .of_policies = true};
+static const struct play added_raised_striped = {
+    .before = ACTS(take(STRIPED, KEY), tell(STRIPED)), .thread = striped_once,
+    .meanwhile = striped_once, .later = ACTS(takes(3, STRIPED, KEY), call(striped_is_raised)),
+    .of_policies = true};
 
 /* Room was seen; then the slot goes to another key, and by a claim whose thread is killed back. */
 static const struct play added_pending = {
@@ -1067,8 +1111,12 @@ const struct mistake mistakes[] = {
     {"fast refusal that is the first", WITHOUT(FOUND_MARK), 0, &refused_mark},
     {"overshoot that becomes a debt", WITHOUT(OVERSHOT_CUT), 1, &overshot},
     {"late add to another key", WITHOUT(ADDED_TAG), 1, &added_tag},
+    {"late add to a smooth key", PATCHED("smooth-bits"), 1, &added_smooth},
     {"late add to a full window", WITHOUT(ADDED_ROOM), 1, &added_room},
     {"late add to a full window, striped", WITHOUT(STRIPES_ADDED), 1, &added_room_striped},
+    {"add to a full window, then more room", WITHOUT(ADDED_THEN), 2, &added_raised},
+    {"add to a full window, then more, group", WITHOUT(ADDED_THEN), 2, &part_added_raised},
+    {"add to a full window, then more, striped", WITHOUT(ADDED_THEN), 2, &added_raised_striped},
     {"late add to a claim", WITHOUT(ADDED_PENDING), 1, &added_pending},
     {"late add to another key, and back", WITHOUT(ADDED_STATE), 2, &added_state},
     {"late add to a key whose policy is gone", WITHOUT(ADDED_FALLEN), 2, &added_swept},
@@ -1195,7 +1243,8 @@ static void step(const void *word) {
             swapcontext(&second_context, &first_context);
         longjmp(p.stuck, 1);
     }
-    if (p.running == NOBODY || (const char *)word < (const char *)table->shards ||
+    if (p.running == NOBODY ||
+        ((const char *)word < (const char *)table->shards && !p.mistake->play->of_policies) ||
         (const char *)word >= (const char *)(table->lines + table->line_count))
         return;
     p.steps[p.running]++;
@@ -1208,7 +1257,7 @@ static void step(const void *word) {
 /* Plays a story with the threads stopped at these of their steps (0: not). */
 static void play_once(const struct mistake *mistake, const unsigned stops[3]) {
     p.mistake = mistake;
-    p.logged = p.all_steps = 0;
+    p.logged = p.all_steps = p.raised = 0;
     memset(p.steps, 0, sizeof(p.steps));
     memcpy(p.stops, stops, sizeof(p.stops));
     p.broken = NULL;

@@ -579,6 +579,7 @@ TEST(test_wrong) {
     assert_wrong("1/s start=2024-01-01T5:00:00Z", 22);
     assert_wrong("1/s start=2024-01-01T24:00:00Z", 21);
     assert_wrong("1/s start=2024-01-01T05:60:00Z", 24);
+    assert_wrong("1/s start=2024-01-01T05:00:60Z", 27);
     assert_wrong("1/s start=2024-01-01T05:00Z", 26);
     assert_wrong("1/s start=2024-01-01T05:00:61Z", 27);
     assert_wrong("1/s start=2024-01-01T05:00:00", 29);

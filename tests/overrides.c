@@ -591,6 +591,29 @@ static void apply(struct stint_limiter *limiter, const char *text) {
         fail_msg("%s", stint_reason());
 }
 
+/* Bans that have longer to go than a ban takes, and 60 s, are void; and hold again when it takes
+ * longer again. (They might be of a clock that was ahead.) */
+TEST(test_shorter_ban) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id;
+
+    test_time = T0;
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
+    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
+    apply(limiter, "1/minute ban=59m name=p");
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    apply(limiter, "1/minute ban=58m name=p");
+    assert_true(ask(limiter, id, 2, 1, 0).allowed);
+    test_time += MINUTE;
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    apply(limiter, "1/minute ban=10m name=p");
+    assert_true(ask(limiter, id, 2, 1, 0).allowed);
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    stint_close(limiter);
+}
+
 /* Overrides and bans follow a policy that is replaced, to whoever asks by the old id; and are gone
  * with one that is removed. */
 TEST(test_replaced) {
@@ -739,8 +762,8 @@ int main(void) {
         cmocka_unit_test(test_wait_in_groups), cmocka_unit_test(test_ban_in_groups),
         cmocka_unit_test(test_full),           cmocka_unit_test(test_full_counts),
         cmocka_unit_test(test_clock_step),     cmocka_unit_test(test_file),
-        cmocka_unit_test(test_told),           cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_told),           cmocka_unit_test(test_shorter_ban),
+        cmocka_unit_test(test_replaced),       cmocka_unit_test(test_resized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,22 @@ static int named(const struct stint_limiter *limiter, stint_key key, uint32_t *r
     return -1;
 }
 
+/* Of two texts of one length the last one counts. */
+TEST(test_named_anew) {
+    struct stint_limiter *limiter = open_labels(ONE_SET);
+    static const char *const texts[] = {"first", "other", "other", "first"};
+    struct label_read read;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(stint_label(limiter, 7, texts[i], 5), 0);
+        stint_label_read(limiter, 7, &read);
+        assert_int_equal(read.length, 5);
+        assert_memory_equal(read.bytes, texts[i], 5);
+        assert_int_equal(read.refused, i + 1);
+    }
+    stint_close(limiter);
+}
+
 /* What stands in the set before a name is written. */
 static const struct {
     const char *name;
@@ -343,6 +359,7 @@ TEST(test_readers_beside_writers) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_named_anew),
         cmocka_unit_test(test_death_in_label),
         cmocka_unit_test(test_two_name),
         cmocka_unit_test(test_many_name),

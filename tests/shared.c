@@ -225,11 +225,8 @@ static void assert_still(void *bytes, size_t size) {
     assert_file((struct bytes){bytes, size});
 }
 
-/* A whole table of 100 keys with one policy, as bytes. */
-static unsigned char *whole_table(size_t *size) {
-    struct stint_limiter *limiter = open_shared(100);
-    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    take_granted(limiter, minute, 1, 3);
+/* The bytes of its table; it is closed. */
+static unsigned char *bytes_of(struct stint_limiter *limiter, size_t *size) {
     *size = get_stats(limiter).memory;
     stint_close(limiter);
     unsigned char *bytes = malloc(*size);
@@ -238,6 +235,14 @@ static unsigned char *whole_table(size_t *size) {
     assert_int_equal(read(file, bytes, *size), *size);
     close(file);
     return bytes;
+}
+
+/* A whole table of 100 keys with one policy, as bytes. */
+static unsigned char *whole_table(size_t *size) {
+    struct stint_limiter *limiter = open_shared(100);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    take_granted(limiter, minute, 1, 3);
+    return bytes_of(limiter, size);
 }
 
 TEST(test_not_a_table) {
@@ -288,6 +293,29 @@ TEST(test_not_a_table) {
     stint_close(open_shared(100)); /* that one is good */
 }
 
+/* Some bits of a byte of the table that are other ones. */
+struct damage {
+    size_t at;
+    unsigned char flip;
+    const char *reason; /* NULL: nobody minds */
+};
+
+static void assert_damages(unsigned char *table, size_t size, const struct damage *damages,
+                           size_t count) {
+    const struct stint_options options = shared_options(100);
+    for (const struct damage *damage = damages; damage < damages + count; damage++) {
+        table[damage->at] ^= damage->flip;
+        write_file(table, size);
+        if (damage->reason == NULL) {
+            stint_close(open_shared(100));
+        } else {
+            assert_refused(&options, EPROTO, damage->reason);
+            assert_still(table, size);
+        }
+        table[damage->at] ^= damage->flip;
+    }
+}
+
 /* Every field that is checked, spoilt in turn. */
 TEST(test_damaged_table) {
     struct stint_options options = shared_options(100);
@@ -299,11 +327,7 @@ TEST(test_damaged_table) {
     size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
     stint_close(limiter);
 
-    const struct {
-        size_t at;
-        unsigned char flip;
-        const char *reason;
-    } damages[] = {
+    const struct damage damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
          "has layout 67, and this version of stint reads layout 3"},
@@ -336,17 +360,7 @@ TEST(test_damaged_table) {
         {offsetof(struct header, labels), 0x40, "sizes"},
         {offsetof(struct header, labels_count), 0x01, "labels"},
     };
-    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
-        table[damages[i].at] ^= damages[i].flip;
-        write_file(table, size);
-        if (damages[i].reason == NULL) {
-            stint_close(open_shared(100));
-        } else {
-            assert_refused(&options, EPROTO, damages[i].reason);
-            assert_still(table, size);
-        }
-        table[damages[i].at] ^= damages[i].flip;
-    }
+    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
     /* Whatever this version does not know, in the words for it; and in the word of known flags. */
     const struct {
         size_t at, bytes;
@@ -381,6 +395,46 @@ TEST(test_damaged_table) {
     }
     write_file(table, size);
     assert_refused(&options, EPROTO, "byte order");
+    free(table);
+}
+
+/* Likewise of the hidden policy that a policy with overrides has. */
+TEST(test_damaged_companion) {
+    struct stint_limiter *limiter = open_shared(100);
+    const uint32_t id = add_policy(limiter, "o", 10, MINUTE, 0, STINT_OVERRIDES);
+    const uint32_t companion = limiter_companion(limiter, id);
+    assert_int_equal(companion, 1);
+    const struct policy *policy = &limiter->policies[companion];
+    const struct policy_record *record = &limiter->records[companion];
+    const char *begin = (const char *)limiter->header;
+    const size_t rule = (size_t)((const char *)&policy->rules[1] - begin);
+    const size_t leads = (size_t)((const char *)&record->companion - begin);
+    const struct damage damages[] = {
+        {(size_t)(record->name - begin), 0x41, "policy 1"},
+        {(size_t)((const char *)&policy->length - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->start - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->window - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->largest - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->reciprocal - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->fade - begin), 0x01, "policy 1"},
+        {rule + RULE_TRAITS * sizeof(uint64_t) + 3, 0x40, "policy 1"},
+        /* Whose it is: that of policy 0, which 1 says. */
+        {leads, 0x01, "policy 0"}, /* of none */
+        {leads, 0x03, "policy 0"}, /* its own */
+        {leads, 0x40, "policy 0"}, /* there are 64 */
+        {leads + 3, 0x80, "policy 0"},
+    };
+    size_t size;
+    unsigned char *table = bytes_of(limiter, &size);
+    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
+    write_file(table, size);
+    free(table);
+    limiter = open_shared(100);
+    assert_int_equal(stint_policy_remove(limiter, id), 0);
+    table = bytes_of(limiter, &size);
+    static const unsigned char flips[] = {0x01, 0x03, 0x40};
+    for (size_t i = 0; i < sizeof flips; i++)
+        assert_damages(table, size, &(struct damage){leads, flips[i], "policy 1"}, 1);
     free(table);
 }
 
@@ -912,6 +966,26 @@ TEST(test_lock_holder_dies) {
     limiter = open_shared(1000);
     assert_int_equal(add_policy(limiter, "day", 50, DAY, 0, 0), 2);
     stint_close(limiter);
+
+    /* What he left is looked at. If it is none that stint makes, the lock is of no more use. */
+    for (unsigned damage = 0; damage < 2; damage++) {
+        limiter = open_shared(1000);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(stint_limiter_lock(limiter));
+        assert_child_good(child);
+        uint64_t *reach = &limiter->table.shards[0].reach, whole = *reach;
+        struct stint_policy policy = make_policy("week", 70, 7 * DAY, 0, 0);
+        *reach = damage == 0 ? limiter->table.probe_lines : whole;
+        limiter->records[minute].reserved[0] = damage;
+        for (unsigned again = 0; again < 2; again++) {
+            assert_int_equal(stint_policy_add(limiter, &policy, NULL), -EPROTO);
+            *reach = whole;
+            limiter->records[minute].reserved[0] = 0;
+        }
+        stint_close(limiter);
+    }
 }
 
 /* An opener that was stopped in the middle is told, after 10 s; the open of another does not
@@ -992,6 +1066,7 @@ int main(void) {
         IN_DIRECTORY(test_made_once),
         IN_DIRECTORY(test_not_a_table),
         IN_DIRECTORY(test_damaged_table),
+        IN_DIRECTORY(test_damaged_companion),
         IN_DIRECTORY(test_rule_of_no_policy),
         IN_DIRECTORY(test_other_options),
         IN_DIRECTORY(test_rights),

@@ -346,7 +346,7 @@ static void set_ruling(struct stint_limiter *limiter, uint32_t policy, struct ra
                        : stint_override(limiter, policy, hash, limit, until);
     if (error != 0 && error != (clears ? -ENOENT : -ENOSPC))
         violated("override: %s (%s)", stint_strerror(error), stint_reason());
-    if (error != 0 && !clears) /* there may still be an older one */
+    if (error != 0) /* there may still be an older one; also over by the clock, which may go back */
         return;
     __atomic_store_n(&ruling->limit, clears ? NO_LIMIT : limit, __ATOMIC_SEQ_CST);
     __atomic_store_n(&ruling->until, until, __ATOMIC_SEQ_CST);

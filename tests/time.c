@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "counters.h"
 #include "random.h"
 #include "testing.h"
 
@@ -223,6 +224,24 @@ TEST(test_back) {
     for (unsigned kind = 0; kind < KINDS; kind++)
         for (unsigned i = 0; i < STEPS; i++)
             check_back(kinds[kind], NOON, steps[i]);
+}
+
+/* Steps back of less than the allowance, one after the other, with a stripe's slot left behind by
+ * each: the key is held up by none but those that are within it of the clock. */
+TEST(test_back_stripe_by_stripe) {
+    const uint64_t number = stint_thread_number;
+    struct bed bed = open_bed("8/minute stripes=4", 1000, NOON);
+    for (unsigned i = 0; i < 4; i++) {
+        stint_thread_number = 4 + i; /* that of its own stripe */
+        test_time = NOON - i * (MINUTE - SECOND);
+        assert_true(stint_take(bed.limiter, bed.id, 1, 1, STINT_NOW, NULL));
+    }
+    for (unsigned cost = 0; cost <= 4; cost += 2) {
+        struct stint_verdict v = ask_bed(&bed, 1, cost, 0);
+        assert_true(v.allowed && v.reset_after <= MINUTE + ALLOWANCE);
+    }
+    stint_thread_number = number;
+    stint_close(bed.limiter);
 }
 
 /* A clock that is stepped back and set right again. Within the window and the allowance nothing
@@ -816,6 +835,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_back),
+        cmocka_unit_test(test_back_stripe_by_stripe),
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_walk),
         cmocka_unit_test(test_leap_second_repeated),
