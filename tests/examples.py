@@ -250,27 +250,42 @@ class Cxx(Example):
 
 
 class Processes(Example):
-    def test_prefork(self):
-        port = free_port()
-        process = self.start(self.compile("prefork.c", "-std=gnu11"), port, 3, f"60/{YEAR}")
-
+    @staticmethod
+    def answer(port):
+        """Of prefork: what it says, and the worker who says so."""
         def ask():
             with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
                 with socket.create_connection(("127.0.0.1", port), PATIENCE) as connection:
                     return connection.makefile().read() or None
-        answers = [until(ask, "an answer")]
+        answer = until(ask, "an answer")
+        return answer.split()[0], int(re.search(r"by (\d+)", answer)[1])
+
+    def test_prefork(self):
+        port = free_port()
+        process = self.start(self.compile("prefork.c", "-std=gnu11"), port, 3, f"60/{YEAR}")
+        answers = [self.answer(port)]
         killed = set()
         while len(answers) < 80:
-            answers.append(until(ask, "an answer"))
-            worker = int(re.search(r"by (\d+)", answers[-1])[1])
+            answers.append(self.answer(port))
             if len(answers) % 20 == 0:  # another takes its place
-                os.kill(worker, signal.SIGKILL)
-                killed.add(worker)
-        self.assertEqual([answer.split()[0] for answer in answers], ["granted"] * 60 + ["refused"] * 20)
+                os.kill(answers[-1][1], signal.SIGKILL)
+                killed.add(answers[-1][1])
+        self.assertEqual([said for said, _ in answers], ["granted"] * 60 + ["refused"] * 20)
         self.assertEqual(len(killed), 4)
-        self.assertGreater(len({answer.split()[2].strip(",") for answer in answers}), 3)
+        self.assertGreater(len({worker for _, worker in answers}), 3)
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(PATIENCE), 0)
+
+    def test_prefork_ends(self):
+        """Told to while one worker takes the place of another, too."""
+        program = self.compile("prefork.c", "-std=gnu11")
+        for attempt in range(100):
+            port = free_port()
+            process = self.start(program, port, 3, f"60/{YEAR}")
+            os.kill(self.answer(port)[1], signal.SIGKILL)
+            time.sleep(attempt * 2e-5)
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(PATIENCE), 0)
 
     def test_python(self):
         if subprocess.run([PYTHON, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:

@@ -23,13 +23,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t ending;
-
-static void end(int signal) {
-    (void)signal;
-    ending = 1;
-}
-
 static _Noreturn void die(const char *what, const char *why) {
     fprintf(stderr, "prefork: %s: %s\n", what, why);
     exit(1);
@@ -85,23 +78,27 @@ int main(int count, char **arguments) {
         listen(listener, 1024) != 0)
         die("listen", strerror(errno));
 
-    /* Without SA_RESTART, so that wait() ends. */
-    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end}, NULL);
-    sigaction(SIGINT, &(struct sigaction){.sa_handler = end}, NULL);
-    for (int running = 0; !ending; running--) {
-        for (; running < workers && !ending; running++) {
+    /* These signals are blocked and waited for: none comes at a wrong moment. A worker that is told to
+     * end before it takes signals ends when it does. */
+    sigset_t awaited, before;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGTERM);
+    sigaddset(&awaited, SIGINT);
+    sigaddset(&awaited, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &awaited, &before);
+    for (int running = 0, received = SIGCHLD; received == SIGCHLD; sigwait(&awaited, &received)) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            running--;
+        for (; running < workers; running++) {
             pid_t child = fork();
             if (child < 0)
                 die("fork", strerror(errno));
             if (child == 0) {
-                signal(SIGTERM, SIG_DFL);
-                signal(SIGINT, SIG_DFL);
+                sigprocmask(SIG_SETMASK, &before, NULL);
                 work(limiter, id, listener); /* with the limiter that it inherited */
             }
         }
-        wait(NULL);
     }
-    signal(SIGTERM, SIG_IGN);
     kill(0, SIGTERM);
     while (wait(NULL) > 0)
         ;
