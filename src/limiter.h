@@ -392,6 +392,10 @@ static inline uint32_t limiter_companion(const struct stint_limiter *limiter, ui
     return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
 }
 
+static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
+    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
+}
+
 /* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
 int stint_limiter_shards_check(const struct stint_limiter *limiter);
 

@@ -273,10 +273,6 @@ int stint_policies_begin(struct stint_limiter *limiter) {
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
-static bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
-    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
-}
-
 /* Makes the companion of a policy under an id that is free. No decision is made by it: it has none
  * of the traits that ask for that, and nothing in its slots is ever given back, as nothing was
  * ever granted by it. */

@@ -132,6 +132,8 @@ uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t polic
         }
         line = table_next(table, hash, line);
     }
+    /* It may have been swept, after all slots of the policy (sweep.c). */
+    atomic_fence_acquire(); /* M9 */
     return 0;
 }
 

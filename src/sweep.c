@@ -19,19 +19,44 @@
  *     again, for that key: so it is told that the end fell (limiter_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
+ * Overrides come last, when all else of the policies that were gone before is swept: who misses an
+ * override for that charges no slot of its policy by the policy's own limit. He commits no claim,
+ * and the slot that he might have met has another tag.
+ *
  * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
  * their windows; the next removal, or the next opener who is alone, sweeps again. */
 #include "sweep.h"
 
 #include "slot.h"
 
-/* Makes a slot free if it is of a policy that is gone. */
-static void slot_sweep(const struct stint_limiter *limiter, const uint64_t *watermark,
-                       struct slot *slot, tick_t clock) {
+/* What a sweep is of. */
+struct swept {
+    const struct stint_limiter *limiter;
+    tick_t clock;
+    bool overrides; /* companions are swept now, those that were gone when the sweep began: a bit
+                     * each. Else all that is gone and is none */
+    uint64_t companions[STINT_POLICIES_MAX / 64 + 1];
+};
+
+/* Whether the slots of a policy that is there, or was, are swept. */
+static bool is_swept(const struct swept *swept, const struct policy *policy) {
+    const struct stint_limiter *limiter = swept->limiter;
+    const uint64_t id = (uint64_t)(policy - limiter->policies);
+
+    if (swept->overrides)
+        return (swept->companions[id / 64] >> id % 64 & 1) != 0;
+    return policy_gone(policy) && !GUARD(SWEEP_OVERRIDES, is_companion(limiter, (uint32_t)id));
+}
+
+/* Makes a slot free if it is of a policy that is swept. */
+static void slot_sweep(const struct swept *swept, const uint64_t *watermark, struct slot *slot) {
+    const struct stint_limiter *limiter = swept->limiter;
+    const tick_t clock = swept->clock;
+
     for (;;) {
         const uint64_t tag = atomic_load_acquire(&slot->tag); /* M15 */
         const struct policy *policy = limiter_tag_policy(limiter, tag);
-        if (LIKELY(policy == NULL || !policy_gone(policy)))
+        if (LIKELY(policy == NULL || !is_swept(swept, policy)))
             return;
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         /* After the tag, whose claim raised it (M7). */
@@ -54,22 +79,31 @@ static void slot_sweep(const struct stint_limiter *limiter, const uint64_t *wate
     }
 }
 
-static bool any_gone(const struct stint_limiter *limiter) {
-    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
-        if (policy_gone(&limiter->policies[id]))
-            return true;
-    return false;
+static void table_sweep(const struct swept *swept) {
+    const struct table *table = &swept->limiter->table;
+    struct slot *slot = table->lines->slots;
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
+            slot_sweep(swept, &table->shards[shard].watermark, slot++);
 }
 
 bool stint_sweep(struct stint_limiter *limiter) {
-    const struct table *table = &limiter->table;
-    const tick_t clock = tick_of(limiter_now(limiter));
+    struct swept swept = {.limiter = limiter, .clock = tick_of(limiter_now(limiter))};
+    bool any = false, companions = false;
 
-    if (!any_gone(limiter))
-        return false;
-    struct slot *slot = table->lines->slots;
-    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
-        for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
-            slot_sweep(limiter, &table->shards[shard].watermark, slot++, clock);
-    return true;
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        if (!policy_gone(&limiter->policies[id]))
+            continue;
+        const bool companion = is_companion(limiter, id);
+        swept.companions[id / 64] |= (uint64_t)companion << id % 64;
+        companions |= companion;
+        any = true;
+    }
+    if (any)
+        table_sweep(&swept);
+    swept.overrides = true;
+    if (companions)
+        table_sweep(&swept);
+    return any;
 }

@@ -79,6 +79,7 @@ enum stint_test_instant {
     X(SHORT_WATERMARK, "the short claim does not read the watermark")                              \
     X(CLAIM_GONE, "a claim by a policy that is gone is committed")                                 \
     X(SWEEP_FULL, "a slot that is swept shows room to a thread that has seen it before")           \
+    X(SWEEP_OVERRIDES, "overrides are swept before all slots of their policies")                   \
     X(SHORT_LATEST, "the short claim of a late new key does not ask the clock")                    \
     /* A full table */                                                                             \
     X(REPLACE_OWN, "a key replaces itself")                                                        \

@@ -595,6 +595,28 @@ static void override_and_take(void) {
         (void)stint_override_clear(p.limiter, RULED, KEY);
 }
 
+/* The key has taken what its override allows, whose slot comes first in the line. */
+static void overridden_and_taken(void) {
+    override(KEY, 1, 900);
+    take(RULED, KEY);
+}
+
+/* The whole path. Whether the policy is there makes no difference. If it is, the key gets back what
+ * the policy gives it. */
+static void take_no_more(void) {
+    const struct stint_request request = {
+        .key = KEY, .policy = RULED, .cost = 1, .flags = STINT_PARTIAL};
+    const bool allowed = stint_decide(p.limiter, &request, p.time, NULL);
+    expect(!allowed, "A: more than the key's own limit");
+    if (p.second_done)
+        (void)stint_override_clear(p.limiter, RULED, KEY);
+}
+
+static void ruled_is_removed(void) {
+    if (stint_policy_remove(p.limiter, RULED) != 0)
+        abort();
+}
+
 /* Those who hold slots hold 8 tokens more. */
 static void hold_more(void) {
     const unsigned held = p.logged;
@@ -1034,6 +1056,12 @@ static const struct play added_replaced = {
     .meanwhile = ACTS(turn(WINDOW), take(ONE, OTHER)),
     .later = ACTS(turn(WINDOW + 2), takes(2, TWO, KEY)), .replaces = true};
 
+/* Whoever has read the policy misses the override, which was swept. */
+static const struct play override_swept = {.before = ACTS(call(overridden_and_taken)),
+                                           .thread = ACTS(call(take_no_more)),
+                                           .meanwhile = ACTS(call(ruled_is_removed)),
+                                           .of_policies = true};
+
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
 /* Two tokens of one key in its next window; its slot goes to another key, in a window that ends as
@@ -1162,6 +1190,7 @@ const struct mistake mistakes[] = {
     {"refund to the replacement", WITHOUT(REFUND_GONE), 0, &refund_gone},
     {"claim by a policy that is gone", WITHOUT(CLAIM_GONE), 2, &claim_gone},
     {"add to a slot that was swept", WITHOUT(SWEEP_FULL), 1, &sweep_full},
+    {"override swept before its key's slot", WITHOUT(SWEEP_OVERRIDES), 3, &override_swept},
     {"add to an earlier part's window", PATCHED("parts-earlier"), 1, &parts_earlier},
     {"another key's room, a group", WITHOUT(TAKE_TAG), 1, &part_tag},
     {"add to a window that is over, a group", WITHOUT(TAKE_ROOM), 0, &part_new_window},
@@ -1244,7 +1273,8 @@ static void step(const void *word) {
         longjmp(p.stuck, 1);
     }
     if (p.running == NOBODY ||
-        ((const char *)word < (const char *)table->shards && !p.mistake->play->of_policies) ||
+        ((const char *)word < (const char *)table->shards &&
+         (p.running == SECOND || !p.mistake->play->of_policies)) ||
         (const char *)word >= (const char *)(table->lines + table->line_count))
         return;
     p.steps[p.running]++;

@@ -57,3 +57,6 @@ KNOWN(REFUND_WINDOW, 0, 2, 8, 2, 1, {15}, {0})
 /* policy plain, a table whose slots fall free in the next window: take in the next window | take:
  * I3: a key has two committed slots */
 KNOWN(RIVAL_LATER, 2, 0, 11, 2, 1, {10}, {0})
+/* policy overrides, a key with an override: remove | take 2: no order of these calls gives these
+ * answers */
+KNOWN(SWEEP_OVERRIDES, 2, 12, 10, 2, 1, {21}, {1})

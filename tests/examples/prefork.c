@@ -78,15 +78,16 @@ int main(int count, char **arguments) {
         listen(listener, 1024) != 0)
         die("listen", strerror(errno));
 
-    /* These signals are blocked and waited for: none comes at a wrong moment. A worker that is told to
-     * end before it takes signals ends when it does. */
+    /* These signals are blocked and waited for: none comes at a wrong moment. A worker that is told
+     * to end before it takes signals ends when it does. */
     sigset_t awaited, before;
     sigemptyset(&awaited);
     sigaddset(&awaited, SIGTERM);
     sigaddset(&awaited, SIGINT);
     sigaddset(&awaited, SIGCHLD);
     sigprocmask(SIG_BLOCK, &awaited, &before);
-    for (int running = 0, received = SIGCHLD; received == SIGCHLD; sigwait(&awaited, &received)) {
+    int received = SIGCHLD;
+    for (int running = 0; received == SIGCHLD; sigwait(&awaited, &received)) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
             running--;
         for (; running < workers; running++) {
