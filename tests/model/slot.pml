@@ -27,7 +27,8 @@
  * the keys that they do that for; SETS0 SETS1, how often), and an asker, which looks for the override
  * of the first key as a decision does (ASKS times). UNTIL is the end that overrides have that are
  * not short; SHORT: hands may set such as end with the tick; VOID: the last used slot is an override
- * that is too far ahead.
+ * that is too far ahead. AFTER: the second hand counts strikes instead, the first one, too, if STRIKES is 2;
+ * so many, within BAN ticks of the first, are a ban for BAN ticks.
  *
  * FALLS: ends that fall are told (fallen_end), also those of overrides.
  *
@@ -134,6 +135,15 @@
 #endif
 #ifndef SHORT
 #define SHORT 0
+#endif
+#ifndef AFTER
+#define AFTER 0
+#endif
+#ifndef STRIKES
+#define STRIKES 1
+#endif
+#ifndef BAN
+#define BAN 2
 #endif
 #ifndef VOID
 #define VOID 0
@@ -425,9 +435,13 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
 #define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
 #define I3_one_override (COMMITTED_COUNT(OVERRIDE) <= 1 && COMMITTED_COUNT(OVERRIDE + 1) <= 1)
-/* An override of key k counts as a limit of 4 (k + 1): strays add less. */
+/* An override of key k counts as a limit of 4 (k + 1): strays add less. Strikes are fewer. */
 #define LIMIT_OF(k) (4 * ((k) + 1))
-#define PROMISE_O_of_own_key(state)  (STATE_USED(state) / 4 == 1)
+#define BAN_OF(k)   (12 + (k))
+#define HOLDS(state) (!AFTER || STATE_REFUSED(state) || STATE_USED(state) >= 12)
+#define PROMISE_O_of_own_key(state)                                                                \
+    (STATE_REFUSED(state) -> STATE_USED(state) / 4 == 1 : STATE_USED(state) == BAN_OF(0))
+#define PROMISE_O_no_strike_lost(used) ((used) == strikes)
 #define PROMISE_O_is_seen            !due
 #define PROMISE_O_none_void(state)   (STATE_ID(state) <= clock + MOST)
 #define PROMISE_O_replaces_none(tag) ((tag) < OVERRIDE)
@@ -495,6 +509,9 @@ byte floor[SLOTS];
 byte until; /* ghost: the end of the first key's override; 0: it has none */
 bit due; /* ghost: the asker's key has had an override since it began to ask */
 byte asked; /* its now */
+#if AFTER
+byte strikes, strikes_end; /* ghosts: the first key's, as they are counted one after the other */
+#endif
 #define NOTE_OVERRIDE(i)                                                                           \
     if                                                                                             \
     :: slot[i].tag >= KEY && slot[i].tag < OVERRIDE ->                                             \
@@ -502,7 +519,8 @@ byte asked; /* its now */
     :: else                                                                                        \
     fi;                                                                                            \
     if                                                                                             \
-    :: COMMITTED_TO(i, OVERRIDE) -> until = STATE_ID(slot[i].state)                                \
+    :: COMMITTED_TO(i, OVERRIDE) ->                                                                \
+        until = (HOLDS(slot[i].state) -> STATE_ID(slot[i].state) : 0)                              \
     :: !COMMITTED_TO(i, OVERRIDE) && was == OVERRIDE && !STATE_PENDING(before) -> until = 0        \
     :: else                                                                                        \
     fi;                                                                                            \
@@ -1561,26 +1579,63 @@ byte filter; /* a bit of each key */
 
 #define MINE (OVERRIDE + key)
 
-/* overrides.c: stint_override, stint_override_clear */
-proctype hand(byte key; byte calls) {
+#if AFTER
+/* A strike is written. Those before it that are in force by the clock were counted, and nothing else was in
+ * force that it may not end. */
+#define NOTE_STRIKE                                                                                \
+    if                                                                                             \
+    :: key == 0 ->                                                                                 \
+        strikes = (strikes_end > clock -> strikes : struck) + 1;                                    \
+        strikes = (strikes >= AFTER && strikes <= 12 -> BAN_OF(0) : strikes);                      \
+        strikes_end = end;                                                                         \
+        assert(PROMISE_O_no_strike_lost(STATE_USED(rest)))                                         \
+    :: else                                                                                        \
+    fi;
+/* Likewise an override, or none. */
+#define NOTE_SET(to)                                                                               \
+    if                                                                                             \
+    :: key == 0 -> strikes = ((to) == 0 -> 0 : 14); strikes_end = to                               \
+    :: else                                                                                        \
+    fi;
+#define STRIKE(state)                                                                              \
+    struck = (!STATE_REFUSED(state) && STATE_ID(state) > late -> STATE_USED(state) : 0);            \
+    rest = (struck + 1 >= AFTER -> BAN_OF(key) : struck + 1);                                        \
+    end = (struck == 0 || struck + 1 >= AFTER -> late + BAN : STATE_ID(state))
+#else
+#define NOTE_SET(to)
+#endif
+
+/* overrides.c: stint_override, stint_override_clear, stint_strike */
+proctype hand(byte key; byte calls; bit strike) {
     byte i, at, now, end, tag;
+#if AFTER
+    byte struck, late; /* strikes that were there; the now of this one */
+    short rest;
+#endif
     byte held_tag; short held;
     short state;
 
 next:
     atomic {
         i = 0; at = 0; tag = 0; held_tag = 0; held = 0; state = 0; end = 0; now = 0;
+#if AFTER
+        struck = 0; late = 0; rest = 0;
+#endif
         if
         :: calls == 0 -> goto done
         :: else -> calls--
         fi;
         now = clock;
-        if
-        :: end = UNTIL
-#if SHORT
-        :: end = now + 1
+#if AFTER
+        late = now;
 #endif
-        :: end = 0 /* clear */
+        if
+        :: strike -> end = now + BAN
+        :: !strike -> end = UNTIL
+#if SHORT
+        :: !strike -> end = now + 1
+#endif
+        :: !strike -> end = 0 /* clear */
         fi
     }
 mine_tag: /* stint_find_committed; for a claim slot_search */
@@ -1612,6 +1667,15 @@ clock_again: /* after the state: the end is beyond that at which the slot became
 #ifndef WRONG_LATE_END
     atomic { now = clock }
 #endif
+#if AFTER
+    atomic { /* wished */
+        if
+        :: strike && HOLDS(state) && STATE_ID(state) > late -> goto next /* KEPT */
+        :: strike && !(HOLDS(state) && STATE_ID(state) > late) -> STRIKE(state)
+        :: else
+        fi
+    }
+#endif
 #if FALLS
     atomic { END_FALLS(STATE_ID(state), (end == 0 -> now + 1 : MAX(end, now + 1))); goto swap }
 #endif
@@ -1623,16 +1687,28 @@ clock_again: /* after the state: the end is beyond that at which the slot became
 swap: /* companion_write, companion_clear */
     atomic {
         if
-        :: slot[i].tag != MINE || slot[i].state != state -> i = 0; state = 0; goto mine_tag
+#ifdef WRONG_STRIKE_END
+        :: slot[i].tag != MINE || !SAME_WINDOW(slot[i].state, state) ->
+#else
+        :: slot[i].tag != MINE || slot[i].state != state ->
+#endif
+            i = 0; state = 0; goto mine_tag
         :: else
         fi;
         if
-        :: end == 0 -> WRITE(i, TOMBSTONE, STATE(CLEARED, 0, 0, 0), HOW_DOUBLE, BY_CLEAR)
+        :: end == 0 -> WRITE(i, TOMBSTONE, STATE(CLEARED, 0, 0, 0), HOW_DOUBLE, BY_CLEAR); NOTE_SET(0)
         :: else ->
 #ifndef WRONG_LATE_END
             end = MAX(end, now + 1);
 #endif
-            WRITE(i, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_OVERRIDE)
+#if AFTER
+            if
+            :: strike -> WRITE(i, MINE, STATE(end, 0, 0, 0) + rest, HOW_DOUBLE, BY_OVERRIDE); NOTE_STRIKE goto next
+            :: else
+            fi;
+#endif
+            WRITE(i, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_OVERRIDE);
+            NOTE_SET(end)
         fi;
         goto next
     }
@@ -1720,8 +1796,21 @@ commit: /* claim_commit */
             at = 0; held = 0; goto mine_tag
         :: else
         fi;
+#if AFTER
+        if
+        :: strike ->
+            STRIKE(0);
+            end = MAX(end, STATE_ID(held));
+            WRITE(at, MINE, STATE(end, 0, 0, 0) + rest, HOW_DOUBLE, BY_RESOLVE);
+            assert(I3_one_override);
+            NOTE_STRIKE
+            goto next
+        :: else
+        fi;
+#endif
         end = MAX(end, STATE_ID(held));
         WRITE(at, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_RESOLVE);
+        NOTE_SET(end)
         assert(I3_one_override)
     }
 #ifdef WRONG_FILTER_AFTER
@@ -1794,7 +1883,7 @@ in_again:
 #ifdef WRONG_VOID
         :: STATE_ID(state) > asked ->
 #else
-        :: STATE_ID(state) > asked && STATE_ID(state) <= asked + MOST ->
+        :: HOLDS(state) && STATE_ID(state) > asked && STATE_ID(state) <= asked + MOST ->
 #endif
             assert(PROMISE_O_of_own_key(state));
             assert(PROMISE_O_none_void(state));
@@ -1850,8 +1939,8 @@ init {
         run changer();
 #endif
 #if OVERRIDES
-        run hand(HAND0, SETS0);
-        run hand(HAND1, SETS1);
+        run hand(HAND0, SETS0, AFTER && STRIKES == 2);
+        run hand(HAND1, SETS1, AFTER != 0);
         run asker(ASKS);
 #if HELD
         floor[n] = STATE_ID(slot[n].state);
