@@ -95,6 +95,7 @@ bool stint_sweep(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (!policy_gone(&limiter->policies[id]))
             continue;
+        /* Then its policies are gone as well, and swept first: they end before it (policy.c). */
         const bool companion = is_companion(limiter, id);
         swept.companions[id / 64] |= (uint64_t)companion << id % 64;
         companions |= companion;
