@@ -199,6 +199,10 @@ TEST(test_no_room) {
         assert_reason("line 4: options.max_policies");
         assert_int_equal(get_stats(limiter).policies, 0);
     }
+    text =
+        "1/s name=a\n1/m name=b\n1/s name=c overrides\n"; /* there is one left, and it takes two */
+    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
+    assert_reason("line 3: STINT_OVERRIDES");
     apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
     /* A replacement takes an id. What is removed gives none back for now. */
     text = "1/m name=a\n1/s name=b\n";

@@ -1226,9 +1226,12 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 
 /* ---- Makers of a table ----------------------------------------------------------------------- */
 
+static uint32_t max_policies; /* of the table that is to be made; 0: the usual */
+
 static struct stint_limiter *make_or_attach(void) {
     struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     options.secret = NULL;
+    options.max_policies = max_policies;
     options.flags = STINT_PREFAULT;
     struct stint_limiter *limiter;
     return stint_open_in(&options, memory, size, &limiter) == 0 ? limiter : NULL;
@@ -1283,6 +1286,28 @@ TEST(test_death_in_making) {
     }
 }
 
+/* Whoever has other options does not go on with what the dead have begun. */
+TEST(test_other_options_in_making) {
+    if (emulated("robust mutexes"))
+        skip();
+    const struct header *header = (const struct header *)(const void *)memory;
+    struct scene scene;
+    unsigned left = 0;
+    test_time = T0;
+    for (uint64_t step = 0; memset(memory, 0, size), die(&scene, make_and_take, step); step++) {
+        if (header->magic >> 32 != HEADER_MAKING)
+            continue;
+        left++;
+        wait_less = true;
+        max_policies = 32;
+        assert_null(make_or_attach());
+        assert_non_null(strstr(stint_reason(), "other options"));
+        max_policies = 0;
+        wait_less = false;
+    }
+    assert_true(left > 3);
+}
+
 /* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
 TEST(test_stop_in_making) {
     if (emulated("robust mutexes"))
@@ -1331,13 +1356,13 @@ int main(void) {
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death_in_flight),    cmocka_unit_test(test_death_in_hand_over),
-        cmocka_unit_test(test_death_at_each_step), cmocka_unit_test(test_death_in_change),
-        cmocka_unit_test(test_death_in_reset),     cmocka_unit_test(test_death_in_override),
-        cmocka_unit_test(test_death_in_companion), cmocka_unit_test(test_death_in_making),
-        cmocka_unit_test(test_stop_in_making),     cmocka_unit_test(test_death_in_apply),
-        cmocka_unit_test(test_death_in_freeing),   cmocka_unit_test(test_fork_at_each_step),
-        cmocka_unit_test(test_fork_in_set_up),
+        cmocka_unit_test(test_death_in_flight),         cmocka_unit_test(test_death_in_hand_over),
+        cmocka_unit_test(test_death_at_each_step),      cmocka_unit_test(test_death_in_change),
+        cmocka_unit_test(test_death_in_reset),          cmocka_unit_test(test_death_in_override),
+        cmocka_unit_test(test_death_in_companion),      cmocka_unit_test(test_death_in_making),
+        cmocka_unit_test(test_other_options_in_making), cmocka_unit_test(test_stop_in_making),
+        cmocka_unit_test(test_death_in_apply),          cmocka_unit_test(test_death_in_freeing),
+        cmocka_unit_test(test_fork_at_each_step),       cmocka_unit_test(test_fork_in_set_up),
     };
     cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
