@@ -34,9 +34,10 @@
  *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
  *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
  *  - An override is a register, which a decision reads first: it may be judged by any that there
- *    was since it began. One that is over by the time of another call may be there for a late one,
- *    or not, its slot having gone. One that is over when it is set lasts for a tick more. A stray
- *    token may raise its limit. How long a refused key waits for its end is left to twin.c.
+ *    was since it began. The hot path may read it after it has added its token. One that is over
+ *    by the time of another call may be there for a late one, or not, its slot having gone. One
+ *    that is over when it is set lasts for a tick more. A stray token may raise its limit. How long
+ *    a refused key waits for its end is left to twin.c.
  *  - A ban is in the same register. A first refusal has two effects: it is marked, and later, but
  *    before its call returns, its strike is counted, or is the ban. A reset has two as well: it
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
@@ -68,9 +69,10 @@
  *  - In others a thread puts policies in the place of others, under their names. Each has a history
  *    of its own for a key. Which of them a call that was under way was decided by is tried; it may
  *    have found its slot swept, in which it then counts nothing. Or one token was counted in a slot
- *    of the same end that had gone to another (B), and is in no history. What stripes gave before
- *    the policy was gone, others may have seen. A refund gives nothing back where the policy before
- *    may have had a window of that end.
+ *    of the same end that had gone to another (B), and is in no history; or by a policy that was
+ *    gone when it was to be told, and is a stray of that. What stripes gave before the policy was
+ *    gone, others may have seen. A refund gives nothing back where the policy before may have had a
+ *    window of that end.
  *  - stint_decide_all is left out: it is not one operation, as stint.h says.
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
@@ -995,6 +997,11 @@ static uint64_t decided_at(const struct call *call) {
     return now;
 }
 
+/* Whether both were under way at an instant. */
+static bool overlap(const struct call *one, const struct call *other) {
+    return one->began < other->ended && other->began < one->ended;
+}
+
 /* Whether a call counts by the fetch-add of the hot path. */
 static bool is_hot(const struct call *call) {
     const struct stint_policy *policy = policy_then(call->policy, call->generation);
@@ -1398,13 +1405,16 @@ static void decide_at(unsigned index, const struct node *from, uint64_t now, str
 }
 
 /* A decision reads the override first: the one that there is, or one that there was since the
- * decision began. */
+ * decision began. The hot path adds its token before that where it met another window or no room:
+ * then it may be one that comes later. */
 static void decide_overridden(unsigned index, const struct node *from, uint64_t now,
                               struct nexts *nexts) {
     bool none = false;
     for (unsigned i = 0; i < v.override_count; i++) {
         bool holds, not_here;
-        if (from->override != i && (from->may_have_read[i] >> index & 1) == 0)
+        const bool later = is_hot(v.calls[index]) && v.overrides[i] != NULL &&
+                           overlap(v.calls[index], v.overrides[i]);
+        if (from->override != i && (from->may_have_read[i] >> index & 1) == 0 && !later)
             continue;
         override_seen(v.overrides[i], index, now, &holds, &not_here);
         none |= not_here;
@@ -1425,11 +1435,21 @@ static bool may_know(const struct call *call, const struct version *version) {
     return version < v.versions + v.version_count && version->from < call->ended;
 }
 
+/* A decision is judged by what a later policy allows, too, if that is less. */
+static void adopt(const struct call *call, const struct stint_policy *policy) {
+    if (call->request.limit != 0 || capacity_of(policy) >= capacity_of(&v.adopted))
+        return;
+    const uint32_t reserved = v.adopted.max_reserved;
+    v.adopted = *policy;
+    if (v.adopted.max_reserved > reserved)
+        v.adopted.max_reserved = reserved;
+}
+
 /* A decision that was under way while its policy was changed is made by the one before or after.
  * Charges and reservations may be by a later one than that which says whether NEAR_LIMIT is told.
- * Who begins a window by what was left in the one before may do that by a later one, and is judged
- * by that if it allows less, even if another was faster to begin it. What verdicts tell beside may
- * be by one that is later still. */
+ * Who begins a window by what was left in the one before may do that by a later one, and adopts it,
+ * even if another was faster to begin it; and before that another one, if his swap failed. What
+ * verdicts tell beside may be by one that is later still. */
 static void decide_by_policies(unsigned index, const struct node *from, uint64_t now,
                                struct nexts *nexts) {
     const struct call *call = v.calls[index];
@@ -1444,21 +1464,20 @@ static void decide_by_policies(unsigned index, const struct node *from, uint64_t
             for (const struct version *next = rule; may_know(call, next); next++) {
                 if (next != rule && !passes)
                     break;
-                v.adopted = *rule->policy;
-                if (call->request.limit == 0 &&
-                    capacity_of(next->policy) < capacity_of(&v.adopted)) {
-                    v.adopted = *next->policy;
-                    if (v.adopted.max_reserved > rule->policy->max_reserved)
-                        v.adopted.max_reserved = rule->policy->max_reserved;
-                }
-                for (const struct version *last = next; may_know(call, last); last++) {
-                    v.nears = first->policy;
-                    v.policy = &v.adopted;
-                    v.read = rule->policy;
-                    v.passing = next->policy;
-                    v.telling = last->policy;
-                    decide_overridden(index, from, now, nexts);
-                }
+                const struct version *via = rule;
+                do {
+                    v.adopted = *rule->policy;
+                    adopt(call, via->policy);
+                    adopt(call, next->policy);
+                    for (const struct version *last = next; may_know(call, last); last++) {
+                        v.nears = first->policy;
+                        v.policy = &v.adopted;
+                        v.read = rule->policy;
+                        v.passing = next->policy;
+                        v.telling = last->policy;
+                        decide_overridden(index, from, now, nexts);
+                    }
+                } while (++via < next);
             }
         }
     }
@@ -1771,10 +1790,6 @@ static bool search(struct node node) {
     return false;
 }
 
-static bool overlap(const struct call *one, const struct call *other) {
-    return one->began < other->ended && other->began < one->ended;
-}
-
 /* Whether a call takes a token, and its policy was replaced meanwhile: it may have been counted in
  * a slot that had gone to another. */
 static bool may_stray(const struct call *call) {
@@ -1884,6 +1899,10 @@ static void note_calls(unsigned key, unsigned policy, unsigned generation) {
             v.calls[v.call_count++] = call;
         else if (call->ended == NEVER && (is_hot(call) || is_striped(&h.policies[call->policy])))
             v.strays_most++; /* it may have stopped on its way to count it */
+        else if (call->key == key && call->policy == policy && decides(call) &&
+                 call->request.cost == 1 && call->first_generation <= generation &&
+                 generation < call->generation)
+            v.strays_most++; /* it may have counted one before it saw that the policy was gone */
         if (may_stray(call))
             v.strays_most++;
     }

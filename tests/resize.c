@@ -1069,6 +1069,41 @@ TEST(test_start_of_layout_2) {
     free(old.start);
 }
 
+/* What 0.1 writes of no policy is found before anything is changed. */
+TEST(test_damage_of_layout_2) {
+    const size_t words = sizeof(struct header), max_policies = 12;
+    const size_t record = words + max_policies * sizeof(struct policy);
+    const struct {
+        size_t at;
+        uint64_t word;
+    } rows[] = {
+        {words + 5 * 8, 0}, /* length */
+        {words + 5 * 8, STINT_WINDOW_MAX / STINT_TICK_NS + 1},
+        {words + 6 * 8, (uint64_t)INT64_MAX / STINT_TICK_NS + 1}, /* start */
+        {words + 6 * 8, (uint64_t)(INT64_MIN / (int64_t)STINT_TICK_NS - 1)},
+        {words + 7 * 8, 0}, /* version */
+        {record, 0},        /* name */
+        {record + STINT_NAME_SIZE + 8, LARGEST_MAX + 1},
+    };
+    struct bytes old = file_read(fixture_file(""));
+    struct stint_options given = sized(0, 0, 0);
+
+    test_time = T0 + 20 * SECOND;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint64_t was;
+        memcpy(&was, old.start + rows[i].at, sizeof was);
+        memcpy(old.start + rows[i].at, &rows[i].word, sizeof was);
+        file_write(path, old);
+        assert_refused(&given, EPROTO, "policy 0");
+        assert_file(old);
+        memcpy(old.start + rows[i].at, &was, sizeof was);
+    }
+    file_write(path, old);
+    resize(&given);
+    assert_int_equal(unlink(path), 0);
+    free(old.start);
+}
+
 /* ---- Damaged files --------------------------------------------------------------------------- */
 
 /* A few bytes or words anywhere, mostly where they are looked at. */
@@ -1146,16 +1181,27 @@ TEST(test_damaged_tables) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(test_random_tables),   cmocka_unit_test(test_hashes),
-        IN_DIRECTORY(test_as_it_was),       IN_DIRECTORY(test_goes_on),
-        IN_DIRECTORY(test_too_small),       IN_DIRECTORY(test_odd_slots),
-        IN_DIRECTORY(test_clock_behind),    IN_DIRECTORY(test_labels),
-        IN_DIRECTORY(test_wrong_arguments), IN_DIRECTORY(test_names),
-        IN_DIRECTORY(test_rights),          IN_DIRECTORY(test_other_users),
-        IN_DIRECTORY(test_small_table),     IN_DIRECTORY(test_full_file_system),
-        IN_DIRECTORY(test_killed),          IN_DIRECTORY(test_opener_waits),
-        IN_DIRECTORY(test_layout_2),        IN_DIRECTORY(test_start_of_layout_2),
-        IN_DIRECTORY(test_damaged_tables),  IN_DIRECTORY(test_policies_gone),
+        IN_DIRECTORY(test_random_tables),
+        cmocka_unit_test(test_hashes),
+        IN_DIRECTORY(test_as_it_was),
+        IN_DIRECTORY(test_goes_on),
+        IN_DIRECTORY(test_too_small),
+        IN_DIRECTORY(test_odd_slots),
+        IN_DIRECTORY(test_clock_behind),
+        IN_DIRECTORY(test_labels),
+        IN_DIRECTORY(test_wrong_arguments),
+        IN_DIRECTORY(test_names),
+        IN_DIRECTORY(test_rights),
+        IN_DIRECTORY(test_other_users),
+        IN_DIRECTORY(test_small_table),
+        IN_DIRECTORY(test_full_file_system),
+        IN_DIRECTORY(test_killed),
+        IN_DIRECTORY(test_opener_waits),
+        IN_DIRECTORY(test_layout_2),
+        IN_DIRECTORY(test_start_of_layout_2),
+        IN_DIRECTORY(test_damage_of_layout_2),
+        IN_DIRECTORY(test_damaged_tables),
+        IN_DIRECTORY(test_policies_gone),
     };
     return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
 }
