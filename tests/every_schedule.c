@@ -6,14 +6,15 @@
  *     STINT_SCHEDULE_SECONDS=18   only scenes that STINT_TEST_SEED draws, for so many seconds of
  *                                 the processor in each of three forms
  *     test-every-schedule --all pairs|set-up|calls|threads|more-calls|more-threads PREEMPTIONS
- *                         [POLICY]
- *         all scenes of a form
+ *                         [POLICY [TABLE]]
+ *         all scenes of a form, or those by one policy, or in one table: told table by table
  *     test-every-schedule --mistakes SECONDS
  *         for each guard of src/testing.h that schedules_known.h has not, scenes that show it with
  *         few preemptions, as rows of that file: the last is the best; about so many seconds each
  */
 #include "fixture.h"
 
+#include <limits.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -94,29 +95,36 @@ static void play_form(const struct form *form, unsigned policy, unsigned table, 
     fill(form, &scene, 0, most);
 }
 
-static void check_all(const struct form *form, unsigned policy, unsigned most) {
-    begin();
-    if (form->threads * form->calls == 2)
-        for (unsigned table = 0; table < schedule_states; table++)
-            play_form(form, policy, table, most);
-    else
-        for (unsigned i = 0; i < sizeof(some_tables) / sizeof(some_tables[0]); i++)
-            play_form(form, policy, some_tables[i], most);
-    end(form->name, most);
+#define ALL_TABLES UINT_MAX
+
+static void check_all(const struct form *form, unsigned policy, unsigned of_table, unsigned most) {
+    const bool every = form->threads * form->calls == 2;
+    for (unsigned i = 0; i < (every ? schedule_states : sizeof(some_tables) / sizeof(unsigned));
+         i++) {
+        const unsigned table = every ? i : some_tables[i];
+        char what[64];
+        if (of_table != ALL_TABLES && table != of_table)
+            continue;
+        snprintf(what, sizeof(what), "%s, policy %u, table %u", form->name, policy, table);
+        begin();
+        play_form(form, policy, table, most);
+        end(what, most);
+    }
 }
 
-/* Of all policies, or one. */
+/* Of all policies, or one, in all tables, or one. */
 static int play_all_of(int count, char **arguments) {
     const unsigned most = (unsigned)strtoul(arguments[1], NULL, 0);
     const unsigned first = count > 2 ? (unsigned)strtoul(arguments[2], NULL, 0) : 0;
     const unsigned last = count > 2 ? first : schedule_policies - 1;
+    const unsigned table = count > 3 ? (unsigned)strtoul(arguments[3], NULL, 0) : ALL_TABLES;
     bool found = false;
 
     for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
         if (strcmp(forms[i].name, arguments[0]) != 0)
             continue;
         for (unsigned policy = first; policy <= last && policy < schedule_policies; policy++)
-            check_all(&forms[i], policy, most);
+            check_all(&forms[i], policy, table, most);
         found = true;
     }
     return found ? 0 : 2;
@@ -134,7 +142,7 @@ static void check_pairs(unsigned policy, unsigned most, unsigned of_table, unsig
 TEST(test_some_kinds) {
     for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
         if (forms[i].kinds == SOME_KINDS && test_rounds(1) > 1)
-            check_all(&forms[i], 0, 1);
+            check_all(&forms[i], 0, ALL_TABLES, 1);
 }
 
 /* By the plain policy, and by one that is drawn. */
