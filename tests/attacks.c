@@ -475,6 +475,30 @@ TEST(test_written_while_used) {
     free(good);
 }
 
+/* Whoever looks through the slots because some window is far ahead (search.c, latest_sweep) ends
+ * with the last line, behind which nobody may look. */
+TEST(test_sweep_ends_with_the_table) {
+    struct stint_options options = fixture_options(8192, STINT_FULL_REFUSE);
+    const size_t size = stint_memory_size(&options);
+    uint64_t *memory = guarded_memory(size);
+    struct header *header = (struct header *)(void *)memory;
+    struct stint_limiter *limiter;
+
+    test_time = T0;
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    const struct line *end = limiter->table.lines + limiter->table.line_count;
+    assert_ptr_equal(end, (char *)memory + size);
+    const uint32_t id = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
+    for (uint64_t key = 0; key < 100; key++) {
+        header->latest_begin = (uint64_t)tick_of(T0 + 10 * HOUR);
+        header->swept = limiter->table.line_count - 1;
+        assert_true(stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL));
+        assert_int_equal(header->swept, 0);
+    }
+    stint_close(limiter);
+    guarded_free(memory, size);
+}
+
 /* A shard says that no key is as far from its home as some are (I6). */
 TEST(test_reach_lowered) {
     enum { MANY = 400 };
@@ -673,6 +697,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_DIRECTORY(test_hostile_bytes),
         IN_DIRECTORY(test_written_while_used),
+        cmocka_unit_test(test_sweep_ends_with_the_table),
         cmocka_unit_test(test_reach_lowered),
         IN_DIRECTORY(test_swapped_while_opened),
         cmocka_unit_test(test_alike_without_the_secret),

@@ -573,9 +573,11 @@ TEST(test_file) {
     assert_int_equal(get_stats(limiter).overrides, 10);
     assert_int_equal(get_stats(limiter).banned, 2);
 
-    /* Of a companion nothing may be other than it was made. */
+    /* Of a companion nothing may be other than it was made, from no rule. */
     stint_close(limiter);
     limiter = open_with(&options);
+    const struct rule rule = policy_rule(&limiter->policies[1]), none = {.stripes = 1};
+    assert_memory_equal(&rule, &none, sizeof(rule));
     limiter->records[1].companion = 0;
     stint_close(limiter);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
