@@ -601,15 +601,18 @@ static void overridden_and_taken(void) {
     take(RULED, KEY);
 }
 
-/* The whole path. Whether the policy is there makes no difference. If it is, the key gets back what
- * the policy gives it. */
+/* The whole path. Whether the policy is there makes no difference; what is told does. If it is, the
+ * key gets back what the policy gives it. */
 static void take_no_more(void) {
     const struct stint_request request = {
         .key = KEY, .policy = RULED, .cost = 1, .flags = STINT_PARTIAL};
-    const bool allowed = stint_decide(p.limiter, &request, p.time, NULL);
+    struct stint_verdict verdict;
+    const bool allowed = stint_decide(p.limiter, &request, p.time, &verdict);
     expect(!allowed, "A: more than the key's own limit");
-    if (p.second_done)
-        (void)stint_override_clear(p.limiter, RULED, KEY);
+    if (p.steps[SECOND] != 0)
+        return;
+    log_call(KEY, RULED, verdict.window - verdict.reset_after)->verdict = verdict;
+    (void)stint_override_clear(p.limiter, RULED, KEY);
 }
 
 static void ruled_is_removed(void) {
