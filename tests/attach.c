@@ -239,6 +239,27 @@ TEST(test_each_tells_keys) {
     }
 }
 
+static bool tell_sum(void *context, const struct stint_entry *entry) {
+    uint64_t *sum = context;
+    *sum += entry->used;
+    return true;
+}
+
+/* Parts of more keys than there is room for at first. */
+TEST(test_each_of_many_stripes) {
+    struct stint_options options = fixture_options(20000, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 2;
+    uint32_t striped = add_made(limiter, &policy);
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < 4000; i++)
+        take_times(limiter, striped, number_key(limiter, i), 8);
+    assert_int_equal(stint_each(limiter, tell_sum, &sum), 0);
+    assert_int_equal(sum, 4000 * 8);
+    stint_close(limiter);
+}
+
 TEST(test_each_in_small_memory) {
     struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
     struct stint_limiter *limiter = open_with(&options);
@@ -818,6 +839,7 @@ int main(void) {
         IN_DIRECTORY(test_attach_options),
         IN_DIRECTORY(test_each),
         IN_DIRECTORY(test_each_tells_keys),
+        cmocka_unit_test(test_each_of_many_stripes),
         cmocka_unit_test(test_each_in_small_memory),
         IN_DIRECTORY(test_each_carried),
         IN_DIRECTORY(test_each_striped),

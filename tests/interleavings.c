@@ -978,6 +978,9 @@ static void check_all_first_refusal(const char *other, uint32_t of_other) {
         bool allowed = decide_beside(step, take_last, requests, 2, STINT_NOW, verdicts);
         others = meanwhile == NULL;
         refused += !allowed;
+        if (!allowed && of_other == 0 && (verdicts[1].used != 1 || verdicts[1].remaining != 4))
+            fail_msg("%" PRIu64 " used, %" PRIu64 " left, at step %u", (uint64_t)verdicts[1].used,
+                     (uint64_t)verdicts[1].remaining, step);
         assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, &again));
         if ((verdicts[1].flags & STINT_FIRST_REFUSAL) + (again.flags & STINT_FIRST_REFUSAL) !=
                 of_other ||

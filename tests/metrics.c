@@ -68,6 +68,7 @@ TEST(test_no_policies) {
     assert_string_equal(text + strlen(text) - strlen(end), end);
     assert_null(strstr(text, "{"));
     assert_non_null(strstr(text, "\nstint_table_placed_total 0\n"));
+    assert_non_null(strstr(text, "\n# UNIT stint_table_memory_bytes bytes\n"));
     free(text);
     stint_close(limiter);
 }
