@@ -581,6 +581,11 @@ TEST(test_open_in) {
     assert_true(stint_memory_size(&options) > size);
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EINVAL);
     options.path = NULL;
+    for (uint32_t policies = 500; policies < STINT_POLICIES_MAX; policies *= 2) {
+        options.max_policies = policies; /* counters take 16 MiB of it at most, or four lanes */
+        assert_in_range(stint_memory_size(&options), size, (17 << 20) + policies * 1024);
+    }
+    options.max_policies = 0;
     assert_int_equal(stint_open_in(&options, NULL, size, &one), -EINVAL);
     assert_int_equal(stint_open_in(&options, memory + 32, size, &one), -EINVAL);
     assert_int_equal(stint_open_in(&options, memory, size - 1, &one), -EINVAL);
