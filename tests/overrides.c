@@ -577,7 +577,10 @@ TEST(test_file) {
     stint_close(limiter);
     limiter = open_with(&options);
     const struct rule rule = policy_rule(&limiter->policies[1]), none = {.stripes = 1};
-    assert_memory_equal(&rule, &none, sizeof(rule));
+    uint64_t words[2][RULE_WORDS] = {{0}};
+    rule_pack(&rule, words[0]);
+    rule_pack(&none, words[1]);
+    assert_memory_equal(words[0], words[1], sizeof(words[0]));
     limiter->records[1].companion = 0;
     stint_close(limiter);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
