@@ -17,7 +17,11 @@
  * preempted before it, the operation might come before the preemption as well: the same answers,
  * and no fewer calls that end before another begins. Which words are contended is learned on the
  * way; when one more turns out to be, the scene is searched anew. In scenes with a call of set-up,
- * which writes words that others read without a step, every operation counts.
+ * which writes words that others read without a step, every operation of the others counts. Its
+ * own thread does parts, each from one operation to the next. Others notice a part whose operation
+ * is on a contended word, or that writes a word of set-up (which is looked for once, as a thread
+ * that has read the same does the same). All parts between two such commute with what others do, so
+ * it is enough that the thread may be preempted after each part that is noticed.
  *
  * What a state is, which need not be played from twice (schedule_search.c): the words that
  * decisions write; for each thread a hash of all that it read at its choices, as a thread whose
@@ -174,9 +178,10 @@ static struct {
 } s;
 
 static uint64_t mixed(uint64_t hash, uint64_t with) {
-    struct random mix = {hash};
-    mix.state = random_next(&mix) ^ with;
-    return random_next(&mix);
+    __extension__ typedef unsigned __int128 wide;
+    const wide product =
+        (wide)(hash ^ UINT64_C(0x9E3779B97F4A7C15)) * (with ^ UINT64_C(0xD1B54A32D192ED03));
+    return (uint64_t)product ^ (uint64_t)(product >> 64) ^ hash;
 }
 
 /* Different hashes, of which none is 0. */
@@ -204,6 +209,16 @@ static bool hashes_add(struct hashes *set, uint64_t hash) {
     set->all[at] = hash;
     set->count++;
     return true;
+}
+
+static bool hashes_has(const struct hashes *set, uint64_t hash) {
+    uint64_t at = set->space == 0 ? 0 : hash % set->space;
+    while (set->space != 0 && set->all[at] != 0) {
+        if (set->all[at] == hash)
+            return true;
+        at = (at + 1) % set->space;
+    }
+    return false;
 }
 
 static void hashes_clear(struct hashes *set) {
@@ -539,7 +554,9 @@ static struct words {
     unsigned count, places[WORDS_MAX];
     const char *at[WORDS_MAX];
     uint64_t seen[WORDS_MAX], scene[WORDS_MAX];
-    uint64_t hash; /* of what was seen */
+    uint64_t hash;                              /* of what was seen */
+    unsigned changed_count, changed[WORDS_MAX]; /* those that were ever seen changed in the scene */
+    bool has_changed[WORDS_MAX];
 } decided, set_up;
 
 /* By place in the parts: whose the word is. */
@@ -559,9 +576,8 @@ static bool contended(unsigned bits) {
     return (bits & WRITTEN) != 0 && (threads & (threads - 1)) != 0;
 }
 
-/* Calls of set-up write words that others read without a step. */
 static bool reduces(void) {
-    return !s.sets_up && !s.totals->all_steps;
+    return !s.totals->all_steps;
 }
 
 static void touch(unsigned place, unsigned how) {
@@ -624,6 +640,8 @@ static void words_find(void) {
 static void words_keep(struct words *words) {
     for (unsigned i = 0; i < words->count; i++)
         words->scene[i] = word_at(words->at[i]);
+    words->changed_count = 0;
+    memset(words->has_changed, 0, sizeof(words->has_changed));
 }
 
 static void words_begin(struct words *words) {
@@ -631,20 +649,32 @@ static void words_begin(struct words *words) {
     words->hash = 0;
 }
 
+static void word_look(struct words *words, unsigned i) {
+    const uint64_t now = word_at(words->at[i]);
+    if (now == words->seen[i])
+        return;
+    words->hash += mixed(i + 1, now) - mixed(i + 1, words->seen[i]);
+    words->seen[i] = now;
+    touch(words->places[i], WRITTEN);
+    if (!s.sets_up && touched[words->places[i]] == WRITTEN)
+        s.broken = "a word was written without a step";
+    if (!words->has_changed[i])
+        words->changed[words->changed_count++] = i;
+    words->has_changed[i] = true;
+}
+
 /* Returns whether a word has changed. */
 static bool words_look(struct words *words) {
     const uint64_t before = words->hash;
-    for (unsigned i = 0; i < words->count; i++) {
-        const uint64_t now = word_at(words->at[i]);
-        if (now == words->seen[i])
-            continue;
-        words->hash += mixed(i + 1, now) - mixed(i + 1, words->seen[i]);
-        words->seen[i] = now;
-        touch(words->places[i], WRITTEN);
-        if (!s.sets_up && touched[words->places[i]] == WRITTEN)
-            s.broken = "a word was written without a step";
-    }
+    for (unsigned i = 0; i < words->count; i++)
+        word_look(words, i);
     return words->hash != before;
+}
+
+/* Likewise, where only words can have that ever did. */
+static void words_look_again(struct words *words) {
+    for (unsigned i = 0; i < words->changed_count; i++)
+        word_look(words, words->changed[i]);
 }
 
 /* What each thread has seen, by its steps; and of the words of set-up, when it went on last. */
@@ -663,28 +693,84 @@ static struct {
     uint64_t before[2];
 } last_step;
 
-static void settle_last(void) {
-    for (unsigned i = 0; i < last_step.words; i++)
+/* Returns whether it was on a contended word. */
+static bool settle_last(void) {
+    bool was_contended = false;
+    for (unsigned i = 0; i < last_step.words; i++) {
+        const unsigned place = place_of(last_step.at) + i;
         if (word_at(last_step.at + 8 * i) != last_step.before[i])
-            touch(place_of(last_step.at) + i, WRITTEN);
+            touch(place, WRITTEN);
+        was_contended |= contended(touched[place]);
+    }
     last_step.words = 0;
+    return was_contended;
+}
+
+/* What the thread with the call of set-up does from one step to the next. */
+static struct {
+    struct hashes known, writes; /* parts that write no word of set-up, and those that do, by hashes
+                                  * of all that the thread had read */
+    uint64_t begin;              /* that of this part; 0: it is known */
+    bool noticed;                /* by others: since its last choice */
+    bool wrote;                  /* a known part did, which was not looked at */
+} part_of_set_up;
+
+static bool in_set_up(void) {
+    return s.sets_up && going_on == s.set_up_by;
+}
+
+static void look_at_known_parts(void) {
+    if (part_of_set_up.wrote)
+        words_look_again(&set_up);
+    part_of_set_up.wrote = false;
+}
+
+static void begin_part(void) {
+    const uint64_t begin = threads[going_on].hash | 1;
+    const bool writes = hashes_has(&part_of_set_up.writes, begin);
+    part_of_set_up.noticed |= writes;
+    part_of_set_up.begin = writes || hashes_has(&part_of_set_up.known, begin) ? 0 : begin;
+    if (part_of_set_up.begin != 0)
+        look_at_known_parts();
+    part_of_set_up.wrote |= writes;
+}
+
+static void end_part(void) {
+    if (part_of_set_up.begin != 0) {
+        const bool wrote = words_look(&set_up);
+        (void)hashes_add(wrote ? &part_of_set_up.writes : &part_of_set_up.known,
+                         part_of_set_up.begin);
+        part_of_set_up.noticed |= wrote;
+    }
+    part_of_set_up.begin = 0;
+}
+
+/* The thread of set-up may be preempted here, if others may have noticed what it has done. */
+static void choice_of_set_up(bool contended_word) {
+    end_part();
+    if (!part_of_set_up.noticed && !contended_word && reduces())
+        return;
+    part_of_set_up.noticed = false;
+    schedule_step();
 }
 
 static void step(const void *word) {
     const unsigned place = running ? place_of(word) : WORDS_MAX;
     if (place == WORDS_MAX || whose[place] == NOBODYS || (whose[place] == SET_UP && !s.sets_up))
         return;
-    settle_last();
+    const bool was_contended = settle_last();
     if (++s.steps == STEPS)
         schedule_leave();
     /* A step on a tag may be one on the whole slot. */
     const bool tag = (const char *)word >= (const char *)line() && (uintptr_t)word % 16 == 0;
-    bool matters = !reduces();
+    bool matters = s.sets_up || !reduces();
     for (unsigned i = 0; i < 1U + tag; i++) {
         touch(place + i, 1U << going_on);
         matters |= contended(touched[place + i]);
     }
-    if (matters)
+    if (in_set_up())
+        choice_of_set_up(was_contended);
+    else if (matters)
         schedule_step();
     last_step.at = word;
     last_step.words = 1U + tag;
@@ -693,13 +779,20 @@ static void step(const void *word) {
         if (matters)
             observe(mixed(place + i, last_step.before[i]));
     }
+    if (in_set_up())
+        begin_part();
 }
 
 static void step_of_set_up(enum stint_test_instant instant) {
     if (!running || instant != INSTANT_SET_UP)
         return;
-    schedule_step();
+    if (in_set_up())
+        choice_of_set_up(settle_last());
+    else
+        schedule_step();
     observe(instant);
+    if (in_set_up())
+        begin_part();
 }
 
 /* What follows depends on the words that several threads write, on what each thread has seen, and,
@@ -726,15 +819,23 @@ static void thread_body(unsigned thread) {
         if (i > 0)
             schedule_step(); /* others may begin and end between two calls */
         observe(i);
+        if (in_set_up()) {
+            begin_part();
+            part_of_set_up.noticed = true; /* that it begins */
+        }
         make_call(&s.now.calls[thread * s.scene.calls + i]);
-        settle_last();
+        (void)settle_last();
+        if (in_set_up())
+            end_part();
     }
 }
 
 /* A thread may read what a call of set-up wrote as soon as it goes on. */
 static void thread_switched(unsigned thread) {
-    if (s.sets_up && going_on == s.set_up_by)
+    if (in_set_up() && part_of_set_up.begin != 0)
         (void)words_look(&set_up);
+    else if (in_set_up())
+        look_at_known_parts();
     threads[going_on].set_up = set_up.hash;
     going_on = thread;
     stint_thread_number = thread + 1;
@@ -997,6 +1098,8 @@ static void begin_search_play(void) {
     words_begin(&set_up);
     memset(threads, 0, sizeof(threads));
     last_step.words = 0;
+    part_of_set_up.begin = 0;
+    part_of_set_up.wrote = false;
     going_on = 0;
     running = true;
 }
@@ -1137,8 +1240,9 @@ void schedules_begin(void) {
 }
 
 void schedules_end(void) {
-    struct hashes *sets[] = {&tables, &judged, &ends};
-    for (unsigned i = 0; i < 3; i++) {
+    struct hashes *sets[] = {&tables, &judged, &ends, &part_of_set_up.known,
+                             &part_of_set_up.writes};
+    for (unsigned i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
         free(sets[i]->all);
         *sets[i] = (struct hashes){0};
     }
@@ -1180,6 +1284,8 @@ const char *schedules_play(const struct scene *scene, unsigned preemptions, uint
     hashes_clear(&tables);
     hashes_clear(&judged);
     hashes_clear(&ends);
+    hashes_clear(&part_of_set_up.known);
+    hashes_clear(&part_of_set_up.writes);
     unsigned order[CALLS] = {0};
     play_orders(order, 0);
 
