@@ -5,8 +5,8 @@
  *                                 three threads, and two calls each, of some kinds are all played
  *     STINT_SCHEDULE_SECONDS=18   only scenes that STINT_TEST_SEED draws, for so many seconds of
  *                                 the processor in each of three forms
- *     test-every-schedule --all pairs|set-up|calls|threads|more-calls|more-threads PREEMPTIONS
- *                         [POLICY [TABLE]]
+ *     test-every-schedule --all pairs|set-up|calls|threads|more-calls|more-threads|set-up-calls|
+ *                               set-up-threads PREEMPTIONS [POLICY [TABLE]]
  *         all scenes of a form, or those by one policy, or in one table: told table by table
  *     test-every-schedule --mistakes SECONDS
  *         for each guard of src/testing.h that schedules_known.h has not, scenes that show it with
@@ -62,6 +62,7 @@ static const struct form forms[] = {
     {"pairs", 2, 1, NO_SET_UP},      {"set-up", 2, 1, SET_UP},
     {"calls", 2, 2, SOME_KINDS},     {"threads", 3, 1, SOME_KINDS},
     {"more-calls", 2, 2, NO_SET_UP}, {"more-threads", 3, 1, NO_SET_UP},
+    {"set-up-calls", 2, 2, SET_UP},  {"set-up-threads", 3, 1, SET_UP},
 };
 static const struct form pairs = {"all pairs", 2, 1, ALL_KINDS};
 

@@ -187,12 +187,12 @@ static uint64_t mixed(uint64_t hash, uint64_t with) {
 /* Different hashes, of which none is 0. */
 struct hashes {
     uint64_t *all;
-    uint64_t count, space;
+    uint64_t count, space; /* 0, or a power of 2 */
 };
 
 static bool hashes_add(struct hashes *set, uint64_t hash) {
     if (set->count * 2 >= set->space) {
-        struct hashes more = {.space = set->space * 2 + 64};
+        struct hashes more = {.space = set->space == 0 ? 64 : set->space * 2};
         if ((more.all = calloc(more.space, sizeof(hash))) == NULL)
             abort();
         for (uint64_t i = 0; i < set->space; i++)
@@ -201,9 +201,9 @@ static bool hashes_add(struct hashes *set, uint64_t hash) {
         free(set->all);
         *set = more;
     }
-    uint64_t at = hash % set->space;
+    uint64_t at = hash & (set->space - 1);
     while (set->all[at] != 0 && set->all[at] != hash)
-        at = (at + 1) % set->space;
+        at = (at + 1) & (set->space - 1);
     if (set->all[at] == hash)
         return false;
     set->all[at] = hash;
@@ -212,13 +212,10 @@ static bool hashes_add(struct hashes *set, uint64_t hash) {
 }
 
 static bool hashes_has(const struct hashes *set, uint64_t hash) {
-    uint64_t at = set->space == 0 ? 0 : hash % set->space;
-    while (set->space != 0 && set->all[at] != 0) {
-        if (set->all[at] == hash)
-            return true;
-        at = (at + 1) % set->space;
-    }
-    return false;
+    uint64_t at = hash & (set->space - 1);
+    while (set->space != 0 && set->all[at] != 0 && set->all[at] != hash)
+        at = (at + 1) & (set->space - 1);
+    return set->space != 0 && set->all[at] == hash;
 }
 
 static void hashes_clear(struct hashes *set) {
@@ -726,7 +723,7 @@ static void look_at_known_parts(void) {
 }
 
 static void begin_part(void) {
-    const uint64_t begin = threads[going_on].hash | 1;
+    const uint64_t begin = threads[going_on].hash | (UINT64_C(1) << 63);
     const bool writes = hashes_has(&part_of_set_up.writes, begin);
     part_of_set_up.noticed |= writes;
     part_of_set_up.begin = writes || hashes_has(&part_of_set_up.known, begin) ? 0 : begin;
