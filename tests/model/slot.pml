@@ -35,7 +35,8 @@
  * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
  * place.
  *
- * Of the first key's policy: PAYS: tokens carry over, and so many are paid back in each window; TWO: two
+ * Of the first key's policy: PAYS: tokens carry over, and so many are paid back in each window, with COMES
+ * from an instant on, at which the policy is changed; TWO: two
  * counts, 1 smooth, 2 in flight; MONTHS: its windows end at 2, 3, 6 and 9; CHANGE: its limit becomes that;
  * OWN: requests may have this limit of their own, or by an override; CHARGE: there are charges, which bring a
  * count up to that.
@@ -160,6 +161,9 @@
 #ifndef PAYS
 #define PAYS 0
 #endif
+#ifndef COMES
+#define COMES 0
+#endif
 #ifndef TWO
 #define TWO 0
 #endif
@@ -180,6 +184,16 @@
 #endif
 #ifndef ALLOWANCE
 #define ALLOWANCE 0
+#endif
+
+/* Threads that make the same calls begin in their order: every other order is this one with other numbers. So
+ * many there are after the first. */
+#if KEYS0 != KEYS1 || CALLS0 != CALLS1
+#define TWINS 0
+#elif THREADS == 2 || KEYS1 != KEYS2 || CALLS1 != CALLS2
+#define TWINS 1
+#else
+#define TWINS 2
 #endif
 
 /* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
@@ -247,7 +261,13 @@
     ((windows) == 1 -> ((count) % DIGIT < LIMIT -> (count) % DIGIT : LIMIT) * DIGIT : 0)
 #define LARGEST(key) ((key) == 0 -> 15 : LIMIT)
 #elif PAYS
+#if COMES
+bit comes; /* the policy's rule says so */
+bit hot_rule = 1; /* take need not read it */
+#define CARRIES(key)            ((key) == 0 && call[me].carries)
+#else
 #define CARRIES(key)            ((key) == 0)
+#endif
 #define TOTAL(key, count, left) (count)
 #define CARRY_OF(count, paid)   ((count) > (paid) -> (count) - (paid) : 0)
 #define CARRY(count, windows)   CARRY_OF(((count) < LIMIT -> (count) : LIMIT), PAYS * (windows))
@@ -270,11 +290,18 @@ byte limit = LIMIT, hot_limit = LIMIT, largest = LIMIT; /* of the first key's po
 #endif
 #define HAS_ROOM(state)                                                                            \
     (TOTAL(call[me].key, STATE_USED(state), STATE_ID(state) - NOW) < CAPACITY(me))
+#if COMES
+#define IT_CARRIES   comes
+#define IT_DOES(t)   call[t].carries
+#else
+#define IT_CARRIES   true
+#define IT_DOES(t)   true
+#endif
 /* With what the window that ends at `end` begins after this state, if that is the first key's. */
 #define BEGINS_WITH(state, end) CARRY(STATE_USED(state), ((end) - STATE_ID(state)) / LENGTH0)
 /* Whether a slot that is over may still matter to its key: slot_carries. */
 #define IS_LEFT(holder, state, now)                                                                \
-    (GOES_ON && (holder) == KEY && !STATE_PENDING(state) &&                                        \
+    (GOES_ON && IT_CARRIES && (holder) == KEY && !STATE_PENDING(state) &&                          \
      CARRY(STATE_USED(state), ((now) - STATE_ID(state)) / LENGTH0 + 1) != 0)
 
 typedef slot_t {
@@ -290,6 +317,25 @@ byte reach;
 #define REACH 0
 #endif
 byte clock = 1;
+/* Where only calls that begin look at the clock, it need not move but then. */
+#define MOVES_ALONE (BACK || OVERRIDES)
+#if MOVES_ALONE
+#define CLOCK_MOVES
+#else
+#define CLOCK_MOVES                                                                                \
+    do                                                                                             \
+    :: clock < LAST -> clock++                                                                     \
+    :: break                                                                                       \
+    od;
+#endif
+#if TWINS
+byte begun; /* threads, of those that are alike */
+#define MAY_BEGIN (me > TWINS || begun >= me)
+#define HAS_BEGUN begun = begun + (me <= TWINS && begun == me);
+#else
+#define MAY_BEGIN true
+#define HAS_BEGUN
+#endif
 #if BACK
 byte high; /* ghost: where the clock was stepped back; 0: it was not */
 #define STEPPED (BACK > ALLOWANCE && high != 0)
@@ -320,6 +366,8 @@ bit gone; /* the policy's version says so */
 #else
 #if VARIES
 #define BEGIN call[me].capacity = 15; goto decision_begin
+#elif COMES
+#define BEGIN goto decision_begin
 #else
 #define BEGIN goto find
 #endif
@@ -345,6 +393,9 @@ typedef call_t {
 #if VARIES
     byte capacity;
 #endif
+#if COMES
+    bit carries; /* by the rule that it read; of the other key's, ghost: it came by then */
+#endif
 #if BACK
     bit after; /* it began after the clock was stepped back */
 #endif
@@ -359,8 +410,9 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
     (call[t].key == 0                                                                              \
      -> (STATE_ID(slot[i].state) > call[t].now                                                     \
          -> TOTAL(0, STATE_USED(slot[i].state), STATE_ID(slot[i].state) - call[t].now) >= LIMIT    \
-         : TOTAL(0, BEGINS_WITH(slot[i].state, WINDOW_END(0, call[t].now)),                        \
-                 WINDOW_END(0, call[t].now) - call[t].now) >= LIMIT)                               \
+         : (IT_DOES(t) &&                                                                          \
+            TOTAL(0, BEGINS_WITH(slot[i].state, WINDOW_END(0, call[t].now)),                       \
+                  WINDOW_END(0, call[t].now) - call[t].now) >= LIMIT))                             \
      : (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT))
 #elif VARIES /* where a limit changes, overshoot may be found counted */
 #define FULL_FOR(t, i)                                                                             \
@@ -578,11 +630,22 @@ hidden byte before_none[SLOTS];
 /* STALE: start over. */
 #define START_OVER FORGET; goto find
 
-/* Over all windows so far: what the tokens granted in each have left to be paid back. */
+/* Over all windows so far: what the tokens granted in each have left to be paid back. Where that comes, over
+ * those since the last that was counted without, or lost so: `since` is its end. */
 #if PAYS
+#if COMES
+byte since = WINDOW_END(0, 1);
+#define NOTE_SINCE(end)                                                                            \
+    since = (call[me].key == 0 && !call[me].carries -> MAX(since, end) : since);
+#define NOTE_LOST                                                                                  \
+    since = (held_tag == KEY && !call[me].carries -> MAX(since, WINDOW_END(0, clock)) : since);
+#else
+#define since WINDOW_END(0, 1)
+#define NOTE_SINCE(end)
+#endif
 #define NOTE_OWED                                                                                  \
     d_step {                                                                                       \
-        owed = 0; ending = WINDOW_END(0, 1);                                                       \
+        owed = 0; ending = since;                                                                  \
         do                                                                                         \
         :: ending <= LAST + LENGTH0 && owed <= LIMIT ->                                            \
             owed = CARRY_OF(owed, PAYS) + GRANTED_IN(0, ending); ending = ending + LENGTH0         \
@@ -592,9 +655,14 @@ hidden byte before_none[SLOTS];
     assert(PROMISE_A_owed(call[me].key));
 #else
 #define NOTE_OWED
+#define NOTE_SINCE(end)
+#endif
+#if !COMES
+#define NOTE_LOST
 #endif
 #define GRANT(end)                                                                                 \
     GRANT_MORE(call[me].key, end);                                                                 \
+    NOTE_SINCE(end)                                                                                \
     NOTE_OWED                                                                                      \
     assert(PROMISE_A_within_limit(call[me].key, end));                                             \
     assert(PROMISE_A_windows_apart(call[me].key, end)); assert(I3_one_slot_of_a_key)
@@ -658,16 +726,21 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
 
 next:
     atomic {
+        MAY_BEGIN; HAS_BEGUN
         FORGET;
 #if VARIES
         charge = 0; most = 0; call[me].capacity = 0;
 #endif
         call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
         call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
+#if COMES
+        call[me].carries = 0;
+#endif
         if
         ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
         :: else -> calls--
         fi;
+        CLOCK_MOVES
         NOW = clock;
 #if BACK
         call[me].after = high != 0;
@@ -705,6 +778,18 @@ decision_begin: /* and stint_decision_begin_now */
 #endif
         :: else -> goto find
         fi
+    }
+#endif
+
+#if COMES
+decision_begin:
+    atomic {
+        if
+        :: call[me].key == 0 && hot && hot_rule -> skip
+        :: else -> hot = (hot && call[me].key != 0); call[me].carries = comes
+        fi;
+        NOTE_FULL_OF(me);
+        goto find
     }
 #endif
 
@@ -751,7 +836,13 @@ find_next:
         tag = 0;
         i++;
         if
-        :: near && i == SLOTS -> i = 0; hot = 0; goto short_tag
+        :: near && i == SLOTS ->
+            i = 0;
+#if COMES
+            call[me].carries = (hot && call[me].key == 0 -> comes : call[me].carries);
+            NOTE_FULL_OF(me);
+#endif
+            hot = 0; goto short_tag
         :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto stint_find_tag
         :: !near && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
             if
@@ -846,6 +937,14 @@ found_tag:
         :: STATE_PENDING(state) -> at = i; held = state; state = 0; i = 0; goto resolve
         :: else
         fi;
+#if COMES /* what its fetch-add does not count, take decides by the rule */
+        if
+        :: hot && call[me].key == 0 && HAS_ROOM(state) && !STATE_REFUSED(state) &&
+           STATE_ID(state) == WINDOW_END(0, NOW) -> goto take_add
+        :: hot && call[me].key == 0 -> goto take_settled
+        :: else
+        fi;
+#endif
         if
         :: END_OF(TAG, state) <= NOW -> goto decide_cas /* a new window in place */
         :: else
@@ -873,6 +972,10 @@ found_tag:
 #endif
         fi
     }
+#if COMES
+take_settled:
+    atomic { hot = 0; call[me].carries = comes; NOTE_FULL_OF(me); goto found_state }
+#endif
 #if VARIES
 take_settled: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
@@ -1032,7 +1135,7 @@ added_stale:
         :: token -> GRANT_LESS(call[me].key, STATE_ID(added))
         :: else
         fi;
-#if VARIES
+#if VARIES || COMES
         FORGET; goto decision_begin
 #else
         START_OVER
@@ -1072,6 +1175,7 @@ claim: /* stint_claim_slot */
         :: else
         fi;
         charged[at] = 0;
+        NOTE_LOST
 #ifdef WRONG_NO_PENDING
         tick = MAX(NOW, watermark);
         tick = WINDOW_END(call[me].key, tick);
@@ -1553,6 +1657,14 @@ done:
 }
 #endif
 
+#if COMES
+/* policy.c, rule_write */
+proctype changer() {
+    atomic { hot_rule = 0 }
+    atomic { comes = 1; NOTE_FULL }
+}
+#endif
+
 #if CHANGE
 /* policy.c, rule_write */
 proctype changer() {
@@ -1898,6 +2010,7 @@ done:
 }
 #endif
 
+#if MOVES_ALONE
 active proctype clock_hand() {
     do
     :: clock < LAST -> clock++
@@ -1907,6 +2020,7 @@ active proctype clock_hand() {
     :: clock == LAST -> break
     od
 }
+#endif
 
 init {
     byte n;
@@ -1935,7 +2049,7 @@ init {
 #if GONE
         run sweeper();
 #endif
-#if CHANGE
+#if CHANGE || COMES
         run changer();
 #endif
 #if OVERRIDES

@@ -111,6 +111,13 @@
 
 byte stripe[STRIPES];
 byte clock = 1;
+#if GROUP /* only calls that begin look at the clock: it need not move but then */
+#define CLOCK_MOVES                                                                                \
+    do                                                                                             \
+    :: clock < LAST -> clock++                                                                     \
+    :: break                                                                                       \
+    od;
+#endif
 #if LOSES
 byte lost; /* the watermark: the clock's window when a slot was lost */
 #else
@@ -772,6 +779,7 @@ next:
         :: calls == 0 -> held[0] = 0; held[1] = 0; held_kind = 0; goto done
         :: else -> calls--
         fi;
+        CLOCK_MOVES
         now = clock;
         call[me].busy = 1;
         if
@@ -1006,12 +1014,14 @@ active proctype policy_change() {
 }
 #endif
 
+#if !GROUP
 active proctype clock_hand() {
     do
     :: clock < LAST -> clock++
     :: clock == LAST -> break
     od
 }
+#endif
 
 init {
     atomic {
