@@ -3,8 +3,8 @@
  * from there: what it does up to the next choice is the node's only successor, a state with a node
  * for each thread that may go on then. Nodes are played in the order of the preemptions that lead
  * to them, so one that is met again has all that could follow it behind it, or before it in the
- * queue, with as many preemptions left or more: the play ends there. Once all preemptions are taken,
- * there is one way until a thread ends, and one in eight of its states is a node.
+ * queue, with as many preemptions left or more: the play ends there. Once all preemptions are
+ * taken, there is one way until a thread ends, and one in eight of its states is a node.
  *
  * A state cannot be gone back to, so each play begins anew and makes the choices that led to its
  * node. How many schedules the plays stand for is counted over the nodes in the end: a play of each
