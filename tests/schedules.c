@@ -19,7 +19,7 @@
  * way; when one more turns out to be, the scene is searched anew. In scenes with a call of set-up,
  * which writes words that others read without a step, every operation of the others counts. Its
  * own thread does parts, each from one operation to the next. Others notice a part whose operation
- * is on a contended word, or that writes a word of set-up (which is looked for once, as a thread
+ * is on a contended word, or that writes any other word (which is looked for once, as a thread
  * that has read the same does the same). All parts between two such commute with what others do, so
  * it is enough that the thread may be preempted after each part that is noticed.
  *
@@ -674,10 +674,18 @@ static void words_look_again(struct words *words) {
         word_look(words, words->changed[i]);
 }
 
+static bool running;
+
+/* A look is no step. */
+static void watch_now(void) {
+    running = false;
+    watch();
+    running = true;
+}
+
 /* What each thread has seen, by its steps; and of the words of set-up, when it went on last. */
 static struct { uint64_t hash, set_up; } threads[THREADS];
 static unsigned going_on;
-static bool running;
 
 static void observe(uint64_t seen) {
     threads[going_on].hash = mixed(threads[going_on].hash, seen);
@@ -705,8 +713,8 @@ static bool settle_last(void) {
 
 /* What the thread with the call of set-up does from one step to the next. */
 static struct {
-    struct hashes known, writes; /* parts that write no word of set-up, and those that do, by hashes
-                                  * of all that the thread had read */
+    struct hashes known, writes; /* parts that write nothing, and those that do, by hashes of all
+                                  * that the thread had read */
     uint64_t begin;              /* that of this part; 0: it is known */
     bool noticed;                /* by others: since its last choice */
     bool wrote;                  /* a known part did, which was not looked at */
@@ -727,14 +735,17 @@ static void begin_part(void) {
     const bool writes = hashes_has(&part_of_set_up.writes, begin);
     part_of_set_up.noticed |= writes;
     part_of_set_up.begin = writes || hashes_has(&part_of_set_up.known, begin) ? 0 : begin;
-    if (part_of_set_up.begin != 0)
+    if (part_of_set_up.begin != 0) {
         look_at_known_parts();
+        (void)words_look(&decided);
+    }
     part_of_set_up.wrote |= writes;
 }
 
 static void end_part(void) {
     if (part_of_set_up.begin != 0) {
-        const bool wrote = words_look(&set_up);
+        bool wrote = words_look(&set_up);
+        wrote |= words_look(&decided); /* perhaps without a step */
         (void)hashes_add(wrote ? &part_of_set_up.writes : &part_of_set_up.known,
                          part_of_set_up.begin);
         part_of_set_up.noticed |= wrote;
@@ -745,8 +756,10 @@ static void end_part(void) {
 /* The thread of set-up may be preempted here, if others may have noticed what it has done. */
 static void choice_of_set_up(bool contended_word) {
     end_part();
-    if (!part_of_set_up.noticed && !contended_word && reduces())
+    if (!part_of_set_up.noticed && !contended_word && reduces()) {
+        watch_now();
         return;
+    }
     part_of_set_up.noticed = false;
     schedule_step();
 }
@@ -797,9 +810,7 @@ static void step_of_set_up(enum stint_test_instant instant) {
  * set-up has written, it has by what it has seen. A thread that has ended has seen more than at its
  * last choice. */
 static uint64_t state(void) {
-    running = false; /* a look is no step */
-    watch();
-    running = true;
+    watch_now();
     (void)words_look(&decided);
     if (s.broken != NULL || again)
         return 0;

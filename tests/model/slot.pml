@@ -317,7 +317,7 @@ byte reach;
 #define REACH 0
 #endif
 byte clock = 1;
-/* Where only calls that begin look at the clock, it need not move but then. */
+/* Where it is looked at once by a call, or a sweep, that begins, it need not move but then. */
 #define MOVES_ALONE (BACK || OVERRIDES)
 #if MOVES_ALONE
 #define CLOCK_MOVES
@@ -1615,7 +1615,7 @@ proctype sweeper() {
     short state;
 
     atomic { gone = 1 }
-    atomic { now = clock }
+    atomic { CLOCK_MOVES now = clock }
 slot_sweep:
     atomic {
         over = 0; state = 0;

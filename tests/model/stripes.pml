@@ -112,6 +112,9 @@
 byte stripe[STRIPES];
 byte clock = 1;
 #if GROUP /* only calls that begin look at the clock: it need not move but then */
+#if LOSES
+#error "other_key looks at it, too"
+#endif
 #define CLOCK_MOVES                                                                                \
     do                                                                                             \
     :: clock < LAST -> clock++                                                                     \
