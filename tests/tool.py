@@ -879,7 +879,9 @@ class Changing(Tool):
         server.ask("load", "load", 2, 3)
         self.good("apply", self.table, "-", stdin="50/100ms name=load\n")
         time.sleep(.5)
-        self.assertEqual(self.json("top", "--policy=load", self.table)["top"][0]["policy"], "load")
+        # As a window turns, no key may have tokens in force.
+        tops = (self.json("top", "--policy=load", self.table)["top"] for _ in range(100))
+        self.assertEqual(next(filter(None, tops))[0]["policy"], "load")
         granted = server.stop()
         windows = {key: tokens for key, tokens in granted.items() if tokens <= 50}
         self.assertGreater(len(windows), 6)
