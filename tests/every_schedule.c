@@ -241,8 +241,8 @@ TEST(test_nothing_is_lost) {
     }
 }
 
-/* Calls of set-up have too many steps to be played without memory. A removal by a striped policy
- * needs each of its choices: its sweep meets a charge. */
+/* Calls of set-up have too many steps to be played without memory. The fixed scene, a removal
+ * beside a take in the next window by a striped policy, has tables that are lost with a choice. */
 TEST(test_nothing_of_set_up_is_lost) {
     static const struct scene fixed = {10, 9, 2, 1, {{21}, {10}}};
     struct random random = {test_seed()};

@@ -41,7 +41,6 @@
 #include "slot.h"
 
 #include "fixture.h"
-#include "random.h"
 #include "schedule_search.h"
 
 enum {
@@ -190,6 +189,14 @@ struct hashes {
     uint64_t count, space; /* 0, or a power of 2 */
 };
 
+/* Where it is, or would be. */
+static uint64_t *hashes_place(const struct hashes *set, uint64_t hash) {
+    uint64_t at = hash & (set->space - 1);
+    while (set->all[at] != 0 && set->all[at] != hash)
+        at = (at + 1) & (set->space - 1);
+    return &set->all[at];
+}
+
 static bool hashes_add(struct hashes *set, uint64_t hash) {
     if (set->count * 2 >= set->space) {
         struct hashes more = {.space = set->space == 0 ? 64 : set->space * 2};
@@ -201,21 +208,16 @@ static bool hashes_add(struct hashes *set, uint64_t hash) {
         free(set->all);
         *set = more;
     }
-    uint64_t at = hash & (set->space - 1);
-    while (set->all[at] != 0 && set->all[at] != hash)
-        at = (at + 1) & (set->space - 1);
-    if (set->all[at] == hash)
+    uint64_t *place = hashes_place(set, hash);
+    if (*place == hash)
         return false;
-    set->all[at] = hash;
+    *place = hash;
     set->count++;
     return true;
 }
 
 static bool hashes_has(const struct hashes *set, uint64_t hash) {
-    uint64_t at = hash & (set->space - 1);
-    while (set->space != 0 && set->all[at] != 0 && set->all[at] != hash)
-        at = (at + 1) & (set->space - 1);
-    return set->space != 0 && set->all[at] == hash;
+    return set->space != 0 && *hashes_place(set, hash) == hash;
 }
 
 static void hashes_clear(struct hashes *set) {
@@ -731,6 +733,8 @@ static void look_at_known_parts(void) {
 }
 
 static void begin_part(void) {
+    if (!in_set_up())
+        return;
     const uint64_t begin = threads[going_on].hash | (UINT64_C(1) << 63);
     const bool writes = hashes_has(&part_of_set_up.writes, begin);
     part_of_set_up.noticed |= writes;
@@ -743,7 +747,7 @@ static void begin_part(void) {
 }
 
 static void end_part(void) {
-    if (part_of_set_up.begin != 0) {
+    if (in_set_up() && part_of_set_up.begin != 0) {
         bool wrote = words_look(&set_up);
         wrote |= words_look(&decided); /* perhaps without a step */
         (void)hashes_add(wrote ? &part_of_set_up.writes : &part_of_set_up.known,
@@ -753,14 +757,16 @@ static void end_part(void) {
     part_of_set_up.begin = 0;
 }
 
-/* The thread of set-up may be preempted here, if others may have noticed what it has done. */
-static void choice_of_set_up(bool contended_word) {
+/* A thread may be preempted here: that of set-up, if others may have noticed what it has done. */
+static void choice(bool after_contended) {
     end_part();
-    if (!part_of_set_up.noticed && !contended_word && reduces()) {
-        watch_now();
-        return;
+    if (in_set_up()) {
+        if (!part_of_set_up.noticed && !after_contended && reduces()) {
+            watch_now();
+            return;
+        }
+        part_of_set_up.noticed = false;
     }
-    part_of_set_up.noticed = false;
     schedule_step();
 }
 
@@ -778,10 +784,8 @@ static void step(const void *word) {
         touch(place + i, 1U << going_on);
         matters |= contended(touched[place + i]);
     }
-    if (in_set_up())
-        choice_of_set_up(was_contended);
-    else if (matters)
-        schedule_step();
+    if (matters)
+        choice(was_contended);
     last_step.at = word;
     last_step.words = 1U + tag;
     for (unsigned i = 0; i < last_step.words; i++) {
@@ -789,20 +793,15 @@ static void step(const void *word) {
         if (matters)
             observe(mixed(place + i, last_step.before[i]));
     }
-    if (in_set_up())
-        begin_part();
+    begin_part();
 }
 
 static void step_of_set_up(enum stint_test_instant instant) {
     if (!running || instant != INSTANT_SET_UP)
         return;
-    if (in_set_up())
-        choice_of_set_up(settle_last());
-    else
-        schedule_step();
+    choice(settle_last());
     observe(instant);
-    if (in_set_up())
-        begin_part();
+    begin_part();
 }
 
 /* What follows depends on the words that several threads write, on what each thread has seen, and,
@@ -827,22 +826,17 @@ static void thread_body(unsigned thread) {
         if (i > 0)
             schedule_step(); /* others may begin and end between two calls */
         observe(i);
-        if (in_set_up()) {
-            begin_part();
-            part_of_set_up.noticed = true; /* that it begins */
-        }
+        begin_part();
+        part_of_set_up.noticed |= in_set_up(); /* that it begins */
         make_call(&s.now.calls[thread * s.scene.calls + i]);
         (void)settle_last();
-        if (in_set_up())
-            end_part();
+        end_part();
     }
 }
 
 /* A thread may read what a call of set-up wrote as soon as it goes on. */
 static void thread_switched(unsigned thread) {
-    if (in_set_up() && part_of_set_up.begin != 0)
-        (void)words_look(&set_up);
-    else if (in_set_up())
+    if (in_set_up())
         look_at_known_parts();
     threads[going_on].set_up = set_up.hash;
     going_on = thread;
@@ -1106,7 +1100,6 @@ static void begin_search_play(void) {
     words_begin(&set_up);
     memset(threads, 0, sizeof(threads));
     last_step.words = 0;
-    part_of_set_up.begin = 0;
     part_of_set_up.wrote = false;
     going_on = 0;
     running = true;

@@ -36,8 +36,8 @@
  * place.
  *
  * Of the first key's policy: PAYS: tokens carry over, and so many are paid back in each window, with COMES
- * from an instant on, at which the policy is changed; TWO: two
- * counts, 1 smooth, 2 in flight; MONTHS: its windows end at 2, 3, 6 and 9; CHANGE: its limit becomes that;
+ * from an instant on, at which the policy is changed; TWO: two counts, 1 smooth, 2 in flight; MONTHS: its
+ * windows end at 2, 3, 6 and 9; CHANGE: its limit becomes that;
  * OWN: requests may have this limit of their own, or by an override; CHARGE: there are charges, which bring a
  * count up to that.
  *
@@ -291,17 +291,17 @@ byte limit = LIMIT, hot_limit = LIMIT, largest = LIMIT; /* of the first key's po
 #define HAS_ROOM(state)                                                                            \
     (TOTAL(call[me].key, STATE_USED(state), STATE_ID(state) - NOW) < CAPACITY(me))
 #if COMES
-#define IT_CARRIES   comes
-#define IT_DOES(t)   call[t].carries
+#define RULE_CARRIES   comes
+#define CARRIES_BY(t)   call[t].carries
 #else
-#define IT_CARRIES   true
-#define IT_DOES(t)   true
+#define RULE_CARRIES   true
+#define CARRIES_BY(t)   true
 #endif
 /* With what the window that ends at `end` begins after this state, if that is the first key's. */
 #define BEGINS_WITH(state, end) CARRY(STATE_USED(state), ((end) - STATE_ID(state)) / LENGTH0)
 /* Whether a slot that is over may still matter to its key: slot_carries. */
 #define IS_LEFT(holder, state, now)                                                                \
-    (GOES_ON && IT_CARRIES && (holder) == KEY && !STATE_PENDING(state) &&                          \
+    (GOES_ON && RULE_CARRIES && (holder) == KEY && !STATE_PENDING(state) &&                          \
      CARRY(STATE_USED(state), ((now) - STATE_ID(state)) / LENGTH0 + 1) != 0)
 
 typedef slot_t {
@@ -410,7 +410,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
     (call[t].key == 0                                                                              \
      -> (STATE_ID(slot[i].state) > call[t].now                                                     \
          -> TOTAL(0, STATE_USED(slot[i].state), STATE_ID(slot[i].state) - call[t].now) >= LIMIT    \
-         : (IT_DOES(t) &&                                                                          \
+         : (CARRIES_BY(t) &&                                                                          \
             TOTAL(0, BEGINS_WITH(slot[i].state, WINDOW_END(0, call[t].now)),                       \
                   WINDOW_END(0, call[t].now) - call[t].now) >= LIMIT))                             \
      : (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT))
@@ -632,7 +632,6 @@ hidden byte before_none[SLOTS];
 
 /* Over all windows so far: what the tokens granted in each have left to be paid back. Where that comes, over
  * those since the last that was counted without, or lost so: `since` is its end. */
-#if PAYS
 #if COMES
 byte since = WINDOW_END(0, 1);
 #define NOTE_SINCE(end)                                                                            \
@@ -642,7 +641,9 @@ byte since = WINDOW_END(0, 1);
 #else
 #define since WINDOW_END(0, 1)
 #define NOTE_SINCE(end)
+#define NOTE_LOST
 #endif
+#if PAYS
 #define NOTE_OWED                                                                                  \
     d_step {                                                                                       \
         owed = 0; ending = since;                                                                  \
@@ -655,10 +656,6 @@ byte since = WINDOW_END(0, 1);
     assert(PROMISE_A_owed(call[me].key));
 #else
 #define NOTE_OWED
-#define NOTE_SINCE(end)
-#endif
-#if !COMES
-#define NOTE_LOST
 #endif
 #define GRANT(end)                                                                                 \
     GRANT_MORE(call[me].key, end);                                                                 \
