@@ -52,7 +52,8 @@
  *  D  Bounded. All memory is taken at open: 32 bytes per key plus a fixed header, and 64 for each
  *     of options.labels. A table in a file takes at least 1.5 KB for each value of the policy part
  *     of a tag (the power of two above max_policies: 192 KB for 64 policies), so that its slots
- *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are.
+ *     tell their keys. A decision looks at a bounded number of cache lines, whatever the keys are,
+ *     and reads the clock a bounded number of times, whatever it says.
  *  E  Lock-free. A thread that is stopped or killed anywhere never holds up another. The decision
  *     path makes no system call (the clock is read through the vDSO), takes no lock and allocates
  *     nothing; it may be called from a signal handler.
@@ -61,9 +62,12 @@
  *     the verdict and counted.
  *  H  Time is an argument. The core reads a clock only if told to (STINT_NOW), or to check a time:
  *     to tell a late thread from a clock that was stepped back, and before a key takes over a slot
- *     that another has used. A slot's window never goes back because of a late thread; a real
- *     backward step cannot freeze a key for longer than its window plus 60 s (a calendar policy's:
- *     31 or 366 days plus 60 s).
+ *     that another has used. A slot's window never goes back because of a late thread. A real
+ *     backward step holds a key up by 60 s at most, beyond what its policy may ask of it anyway:
+ *     for its window and 60 s; by a smooth or an in-flight policy for two windows and 60 s. By
+ *     `5/s capacity=1000 reserve=1000` a key owes up to 2,000 tokens and pays 5 a window: it is
+ *     held up for 201 windows and 60 s, (reserve + 1) / limit rounded up. (A calendar policy's
+ *     window counts as 31 or 366 days.)
  *  I  Keys are full 64-bit keyed hashes: n keys share a counter with probability about n*n/2^65.
  *     The secret is random per table. (A slot holds all bits that its line does not stand for. That
  *     takes a table of 6,144 keys, or of 96 for each of max_policies if that is more than 64, or
@@ -93,7 +97,7 @@
  *    those tokens counted. So do a request with a limit of its own above the policy's, a refund
  *    after the limit was lowered, and all requests after the policy's first charge (STINT_CHARGE).
  *    They are gone with the next window; but a change that makes tokens carry over can make a debt
- *    of them.
+ *    of them. A look (STINT_PEEK) changes nothing of this, whatever its limit.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
@@ -123,7 +127,7 @@
  *    for all. They stay when nobody uses them, until they are removed.
  *  - Windows that ended while nobody ran are over, as if somebody had watched. So are those that a
  *    wrong clock has left far ahead, when a file is opened that nobody else has open (unless most
- *    are: then it is this clock that is wrong).
+ *    that are not over are: then it is this clock that is wrong).
  *  - A process that is killed anywhere holds up no decision of another. What it had just taken
  *    stays taken; a set-up call that it was in the middle of is finished or undone by the next one.
  *  - After a loss of power each page of a file on a disk is as old as when it was last written (on
@@ -138,11 +142,12 @@
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
  *
- * READERS. stint_attach with STINT_READ_ONLY maps the table for reading. No permission to write is
- * needed, no lock is taken, nothing is ever stored, and those who write notice nothing. Who may
- * read the file learns the table's secret (and can then make keys that collide), which keys were
- * asked for, as hashes, and the labels. He can also hold the file's lock (flock), which keeps
- * others from opening it: let only those read whom you trust with that. By such a limiter
+ * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
+ * permission to write is needed, no lock is taken, nothing is ever stored, and those who write
+ * notice nothing. Who may read the file learns the table's secret (and can then make keys that
+ * collide), which keys were asked for, as hashes, and the labels. He can also hold the file's lock
+ * (flock), which keeps others from opening it: let only those read whom you trust with that. By
+ * such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
  *    back nothing, and a reset does nothing;
@@ -162,7 +167,8 @@
  * says which argument it was, and why. A pointer that must not be NULL is marked so (STINT_NONNULL)
  * where the function would crash; elsewhere NULL is -EINVAL.
  *
- *    EINVAL   an argument is out of range, contradictory, or of another version (wrong `size`)
+ *    EINVAL   an argument is out of range, contradictory, or of no version that goes with this
+ *             one (wrong `size`)
  *    ENOMEM   the memory cannot be had
  *    EEXIST   a policy of that name exists, with other numbers
  *    ENOSPC   max_policies ids of policies are taken, the file system of options.path has no room,
@@ -180,9 +186,22 @@
  *    others   that open(2), flock(2), posix_fallocate(3), mmap(2) or linkat(2) give for
  *             options.path, such as EACCES, EMFILE, ENAMETOOLONG, EOPNOTSUPP
  *
- * Out pointers are written only on success. A struct with a `size` grows at its end in later
- * versions: the _INIT macro sets it, and bytes that this version does not know must be 0. Requests
- * and verdicts have reserved words to grow into.
+ * Out pointers are written only on success.
+ *
+ * STRUCTS of other versions. A struct that begins with `size` grows at its end in later versions.
+ * The _INIT macro sets the size, and all else to 0. So a program and a library go together, if the
+ * versions do, whichever was compiled first:
+ *
+ *  - A program's struct that is smaller than the library's has 0 in all that it lacks. What is
+ *    written to it is cut off at its size; stint_policy_parse refuses a text that says what has no
+ *    room. stint_policy_get leaves it out, and stint_policy_change by that struct makes it 0.
+ *  - In a program's struct that is larger, what the library does not know must be 0. The library
+ *    writes 0 there.
+ *  - A size that no version had is -EINVAL: one below the first version's, or above 4,096 bytes.
+ *
+ * Structs without a size never grow. Arrays are made of these alone: requests and verdicts, which
+ * have reserved words for later versions, as struct stint_entry has. The library writes 0 to what
+ * it does not use of them, and refuses a request whose reserved word is not 0.
  */
 #ifndef STINT_H
 #define STINT_H
@@ -251,11 +270,15 @@ typedef uint64_t stint_key;
  * --keys 10M --load 0.7`). A key begins at the same line by all its policies, so keys that are live
  * by many at once crowd it: of a million pairs 10 were turned away with 3 policies each, 20 to 40
  * with 4, 800 with 7. With a max_keys that was a quarter larger it was none with up to 4, and twice
- * as large none with 7. */
+ * as large none with 7.
+ *
+ * What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
+ * would be. Nobody is replaced for the mark of a refusal alone. */
 enum stint_on_full {
     STINT_FULL_ADMIT = 0,   /* the request is let through, marked STINT_UNTRACKED, if its cost is
                              * not above the capacity */
-    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED */
+    STINT_FULL_REFUSE = 1,  /* it is refused, marked STINT_UNTRACKED: until the end of the window
+                             * that the key would be in, at least */
     STINT_FULL_REPLACE = 2, /* it takes the slot of the key with the fewest tokens used, marked
                              * STINT_REPLACED; promises A and B do not hold for the replaced key,
                              * and a request of it that was under way may cost the new key a token
@@ -272,7 +295,7 @@ enum stint_options_flags {
      * overlapping the cache misses of successive calls). The default, CLOCK_REALTIME_COARSE, is one
      * kernel tick behind, 1 to 10 ms. */
     STINT_PRECISE_CLOCK = 1 << 2,
-    /* stint_attach only: read the table, and never write to it (READERS above). */
+    /* With a path: read the table, and never write to it (READERS above). */
     STINT_READ_ONLY = 1 << 3,
 };
 
@@ -302,7 +325,9 @@ struct stint_options {
     { sizeof(struct stint_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0 }
 
 /* Opens a limiter and takes all the memory that it will ever use.
- *   options  as above; copied
+ *   options  as above; copied. With STINT_READ_ONLY the file must be there (-ENOENT), and nothing
+ *            is made or changed: whoever may not start a server can find out by it whether the
+ *            server would accept its table
  *   limiter  receives the limiter
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN; with a path also -EPROTO, -EBUSY, -ELOOP, and what the
  * system says. The reason for an error of the file begins with its path.
@@ -414,8 +439,8 @@ enum stint_policy_flags {
      *
      * Ten at once and 100 a minute, for each user:
      *
-     *     struct stint_request both[2] = {{.key = user, .policy = ten_at_once, .cost = 1},
-     *                                     {.key = user, .policy = per_minute, .cost = 1}};
+     *     struct stint_request both[2] = {STINT_REQUEST(user, ten_at_once, 1),
+     *                                     STINT_REQUEST(user, per_minute, 1)};
      *     if (!stint_decide_all(limiter, both, 2, STINT_NOW, verdicts))
      *         return refuse(verdicts);     // a refused whole holds nothing
      *     work();
@@ -469,7 +494,8 @@ struct stint_policy {
                                  * rate limiter the same field left out means without bound);
                                  * capacity + max_reserved <= 2^28 */
     uint32_t stripes;           /* split each key over so many slots, so that a hot key scales with
-                                 * the cores; a power of two <= 64; 0 or 1: off. At most `limit` */
+                                 * the cores; a power of two <= 64; 0 or 1: off. At most the
+                                 * limit, and the capacity */
     uint64_t window;            /* ns; 10 ms .. 366 days, a multiple of 10 ms; 0 with `calendar` */
     int64_t start;              /* ns since the epoch at which one window starts, a multiple of
                                  * 10 ms; 0: aligned to the epoch, so to UTC minutes and days, or
@@ -488,11 +514,18 @@ struct stint_policy {
     uint32_t calendar;   /* enum stint_calendar; 0: all windows are `window` long */
     int32_t offset;      /* of the calendar's clock: minutes east of UTC, -720 .. 840 */
     uint32_t ban_after;  /* windows, 1 .. 65,535: a key that was refused in so many of them, within
-                          * `ban` of the first, is banned; 0: 1 */
+                          * `ban` of the first, is banned; 0: 1. `ban` must be longer than
+                          * ban_after - 2 windows: these lie between the first refusal and the last,
+                          * however near the two are (of a calendar the shortest, from a February
+                          * on). Else no key would be banned, and the policy is -EINVAL */
     uint64_t ban;        /* ns for which a key is banned: refused everything, whatever is left;
                           * 10 ms .. 366 days, a multiple of 10 ms; 0: none is. With
-                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms later. One that
-                          * has more to go than this and 60 s is void, if this was made shorter */
+                          * STINT_OVERRIDES. A ban ends with a tick, up to 10 ms sooner. One that
+                          * has more to go than this and 60 s is void, if this was made shorter.
+                          * With STINT_SHADOW nobody is banned. Once the policy is no shadow any
+                          * more, what it noted of keys as a shadow is void: nobody is banned, and
+                          * nobody nearer to it, for what was let through. A ban from before it
+                          * became a shadow goes on */
 };
 
 #define STINT_POLICY_INIT                                                                          \
@@ -516,15 +549,16 @@ struct stint_policy {
  *     ban=10m                      after=COUNT
  *
  * A ban is a number and a unit, and stands for `overrides`, too. `after` goes with it: a key that
- * was refused in so many windows (1) is banned.
+ * was refused in so many windows (1) is banned. The ban must be longer than all but two of them.
  *
  * A month or year that starts at 2024-01-15T09:00:00+02:00 always starts on the 15th (of January),
  * at nine by a clock two hours ahead of UTC.
  *
  *   text    NUL-terminated
- *   policy  receives all fields; its `size` must be set, the rest is overwritten
- *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong
- * Returns 0; -EINVAL. */
+ *   policy  made with STINT_POLICY_INIT; receives all fields
+ *   wrong   NULL, or on -EINVAL receives the character in `text` that is wrong; of two options that
+ *           do not go together, the first character of the later one
+ * Returns 0; -EINVAL. The reason is in the words of the text. */
 STINT_API STINT_CHECKED int stint_policy_parse(const char *text, struct stint_policy *policy,
                                                const char **wrong);
 
@@ -596,7 +630,7 @@ enum stint_change_kind {
 
 /* What stint_policies_apply tells of a policy. */
 struct stint_change {
-    size_t size;      /* sizeof(struct stint_change) of the library */
+    size_t size;      /* sizeof(struct stint_change) of the library: read no field beyond it */
     uint32_t kind;    /* enum stint_change_kind */
     uint32_t id;      /* its id when all is done; UINT32_MAX: it would get one (STINT_DRY_RUN) */
     const char *name; /* by which it is found */
@@ -622,7 +656,8 @@ struct stint_change {
  * if the old policy may have granted tokens in a window with that end, though the new one may have,
  * too.
  *   text     NUL-terminated; a policy a line, in the notation of stint_policy_parse; empty lines,
- *            and comments from a # at the line's beginning or after a blank, to the line's end
+ *            and comments from a # at the line's beginning or after a blank, to the line's end. A
+ *            text without a policy is -EINVAL: a file that was cut to nothing removes no policies
  *   flags    STINT_DRY_RUN | STINT_PRUNE
  *   wrong    NULL, or on -EINVAL and -ENOSPC of a line receives the character in `text` that is
  *            wrong, else NULL; stint_reason names the line
@@ -645,7 +680,7 @@ STINT_API int stint_policy_find(const struct stint_limiter *limiter, const char 
                                 uint32_t *id);
 
 /* Copies a policy out.
- *   policy  its `size` must be set
+ *   policy  made with STINT_POLICY_INIT; receives all fields
  * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                                struct stint_policy *policy);
@@ -701,11 +736,12 @@ enum stint_verdict_flags {
     /* The request makes no sense: refused, retry_after STINT_NEVER, all else 0. Its flags are
      * unknown to this version or do not go together, or not with its policy (STINT_IN_FLIGHT), its
      * reserved word is not 0, it is a charge in a group, or one of a group of more than
-     * STINT_ALL_MAX. A bug of the caller's. */
+     * STINT_ALL_MAX or whose end falls. A bug of the caller's. */
     STINT_BAD_REQUEST = 1 << 6,
-    /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time to
-     * the end of the ban, but for a cost that can never fit. With STINT_SHADOW nobody is banned:
-     * the request was let through, and would have been refused for it. */
+    /* The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time
+     * until the ban is over and the cost fits: a ban may end before its window does. With
+     * STINT_SHADOW nobody is banned: the request was let through, and would have been refused for
+     * it. */
     STINT_BANNED = 1 << 7,
     /* A ban or an override of the key (stint_override) decided: `capacity` is its limit. */
     STINT_OVERRIDDEN = 1 << 8,
@@ -729,6 +765,7 @@ struct stint_verdict {
     uint64_t
         retry_after; /* refused or shadowed: ns until the whole cost would fit if nobody else took
                       * (and jitter), or gave back; STINT_NEVER if it is more than can ever fit.
+                      * What is too long for 64 bits is told as STINT_NEVER - 1.
                       * Granted: 0, but for a reservation the ns to wait before its tokens are
                       * there */
     uint64_t reserved[2]; /* 0 */
@@ -758,16 +795,20 @@ struct stint_verdict {
  *  - On a full table a request takes what the stripes that have slots can give. Only if that is not
  *    enough is it decided as one of a key without a slot. */
 
+/* Reads the limiter's clock: ns since the Unix epoch. */
+STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(1);
+
 /* Takes `cost` tokens of a key if they are left in its present window, else takes nothing.
  *   policy   an id that stint_policy_add returned; an unknown one is refused (STINT_UNKNOWN_POLICY)
  *   cost     tokens; 0 takes nothing, and is allowed unless more is used than the capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading.
  *            It may be late. If the key is in a newer window, the caller joins that; but if that
- *            began more than 60 s after `now`, he is decided at the time that the clock says. So he
- *            is if the key has no slot, and some window of the table began more than 60 s after
- *            `now` (or 30 s: that is known to half a minute). If none did, because nobody has asked
- *            since, say, the key gets the window of `now`.
+ *            began more than 60 s after `now`, he is decided at the time that the clock says (by
+ *            the override, or the ban, that the key has at `now` or then). So he is if the key has
+ *            no slot, and some window of the table began more than 60 s after `now` (or 30 s: that
+ *            is known to half a minute). If none did, because nobody has asked since, say, the key
+ *            gets the window of `now`.
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
  *            next decision on a full table slow, once; and a full table may then be called full
  *            although a slot that this caller opened could be taken
@@ -803,7 +844,9 @@ enum stint_request_flags {
      *     others (verdict.used) stay until their window ends.
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
      *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
-     *     STINT_UNTRACKED, and allowed.
+     *     STINT_UNTRACKED, and allowed. A striped key can lack slots for some of its stripes. What
+     *     these should hold is not charged. The mark is the same: `granted` is what was charged,
+     *     and stays.
      *   - STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the
      *     request's own, or STINT_IN_FLIGHT (nor does the look take these); and as a part of
      *     stint_decide_all or stint_decide_groups (which take the look).
@@ -814,8 +857,8 @@ enum stint_request_flags {
      * together: the count passes the limit by as many as that. Failed logins, at most so many a
      * window for each user:
      *
-     *     struct stint_request login = {.key = user, .policy = failed_logins, .cost = 1,
-     *                                   .flags = STINT_PEEK | STINT_CHARGE};
+     *     struct stint_request login = STINT_REQUEST(user, failed_logins, 1);
+     *     login.flags = STINT_PEEK | STINT_CHARGE;
      *     if (!stint_decide(limiter, &login, STINT_NOW, &verdict))
      *         return too_many_failures(&verdict);     // log it if FIRST_REFUSAL is set
      *     if (!password_is_right(...)) {
@@ -825,17 +868,26 @@ enum stint_request_flags {
     STINT_CHARGE = 1 << 4,
 };
 
+/* STINT_REQUEST(key, policy, cost) initialises one, with 0 in all else:
+ *
+ *     struct stint_request request = STINT_REQUEST(key, policy, 1);
+ *
+ * It is for C and for C++, where compilers warn of initialisers that leave fields out. */
 struct stint_request {
     stint_key key;
     uint32_t policy;   /* its id */
     uint32_t cost;     /* tokens */
     uint32_t limit;    /* this call's own limit in place of the policy's capacity, for users with
                       * limits of their own: 1 .. 2^28 (smooth, in flight: 16,383; striped: the
-                      * policy's); more is taken as that. 0: the policy's */
+                      * policy's); more is taken as that. With what STINT_RESERVE may take
+                      * it is 2^28 at most, too. 0: the policy's */
     uint32_t flags;    /* STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE | STINT_CHARGE;
                       * others are refused (STINT_BAD_REQUEST) */
     uint64_t reserved; /* 0; else it is refused (STINT_BAD_REQUEST) */
 };
+
+#define STINT_REQUEST(key, policy, cost)                                                           \
+    { key, policy, cost, 0, 0, 0 }
 
 /* stint_take with all options.
  *   request  as above; now and verdict as for stint_take
@@ -856,6 +908,10 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
                                     const struct stint_request *requests, size_t n, uint64_t now,
                                     struct stint_verdict *verdicts) STINT_NONNULL(1);
 
+/* Fetches the cache line that a decision on this key will need, while the caller does other
+ * work. */
+STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
+
 /* Decides n requests as one: all of them take their tokens, or none does. For several limits on one
  * request (2,000/hour and 33/minute), and for ladders of prefixes.
  *
@@ -872,7 +928,8 @@ STINT_API size_t stint_decide_batch(struct stint_limiter *limiter,
  *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  [verdicts, verdicts+n) receives the verdicts; may be NULL. If the whole is refused,
  *             those with `allowed` false are what refused it, and the largest retry_after of these
- *             tells when the whole would fit. Their `used` and `remaining` are told beside what
+ *             tells when the whole would fit, all parts of one key one after the other;
+ *             STINT_NEVER if it never does. Their `used` and `remaining` are told beside what
  *             earlier requests for the same key and policy would have taken. The others are allowed
  *             with `granted` 0, and tell what is used without this call
  * Returns whether all were allowed (shadowed ones count as allowed). Only those that were refused,
@@ -887,7 +944,8 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
  *   requests  [requests, requests + ends[groups - 1])
  *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
  *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
- *             one of none is allowed
+ *             one of none is allowed. An end may not be below the one before it, nor above the
+ *             last one: that group and all after it are refused and marked likewise
  *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
@@ -902,10 +960,13 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *   tokens  at most verdict.granted. Those that were granted before a stint_reset of the key are
  *           gone: whoever gives them back after it lets as many others be granted once more (A)
  *   window  verdict.window of the take; 0 (of a verdict that was STINT_UNTRACKED) gives nothing
- *           back. If the key is in another window by now, nothing happens (but the last window of a
- *           smooth or in-flight policy still counts, and is given back to). Counted refusals of the
- *           key are forgotten, as they are none of the tokens taken (not once the policy was
- *           charged)
+ *           back. Once the key has begun another window, nothing happens (but the last window of a
+ *           smooth or in-flight policy still counts, and is given back to). Until then tokens are
+ *           given back, and counted in stats.refunded, though the window may be over by the clock:
+ *           only tokens that carry over are of use then
+ * A refund first forgets what the key's count holds above the largest limit that the policy ever
+ * had: counted refusals (STINT_COUNT_REFUSED), which are none of the tokens taken. Those below that
+ * limit stay. Once the policy was charged (STINT_CHARGE), all stay.
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);
@@ -923,11 +984,25 @@ STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
  * stint_override stays.) In the same window it still has had its first refusal.
  * It forgets whose the tokens were. Those that were granted before it and are given back after it,
  * by stint_refund or by a call under way that gives back what it took, may be granted once more
- * (A). */
-STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
+ * (A).
+ * Returns whether there was anything to forget: tokens, refusals or debts that still counted, a
+ * ban, or strikes. */
+STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key)
     STINT_NONNULL(1);
 
 /* ---- Overrides and bans --------------------------------------------------------------------- */
+
+/* BANS begin by themselves: by `ban=1h after=3`, a key that was refused in three windows is banned
+ * for an hour. The three lie within one span of an hour, that begins with the first refusal. The
+ * next span begins with the first refusal after it. So refusals at minutes 0, 50, 70 and 80 ban
+ * nobody, though 50, 70 and 80 are within an hour; one at 90 does:
+ *
+ *     minute    0                   50   60   70   80   90                           150
+ *     refused   1                   2         1    2    3: banned
+ *     spans     |------------------------|    |----.....
+ *     ban                                               |------------------------------|
+ *
+ * The span, or the ban, of a late caller's refusal lasts until the clock's next tick at least. */
 
 /* Gives a key another limit until an instant, in place of what it has so far: the capacity of
  * request.limit, which it beats, and of the policy. All else of the policy stays. Of several keys
@@ -936,7 +1011,8 @@ STINT_API void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  *
  * It holds for decisions that begin after this call, of all who share the table; it survives
  * restarts, and is over at its time by itself. The tokens that the key has used stay used. A
- * refusal's retry_after takes into account when the override ends.
+ * refusal's retry_after takes into account when the override ends. If that end is all that it waits
+ * for, it has no jitter.
  *
  * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
  * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
@@ -971,13 +1047,6 @@ STINT_API int stint_override_get(const struct stint_limiter *limiter, uint32_t p
  * Threads: lock-free. Cost: that of stint_reset. */
 STINT_API int stint_override_clear(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 
-/* Fetches the cache line that a decision on this key will need, while the caller does other
- * work. */
-STINT_API void stint_prefetch(const struct stint_limiter *limiter, stint_key key) STINT_NONNULL(1);
-
-/* Reads the limiter's clock: ns since the Unix epoch. */
-STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(1);
-
 /* ---- Watching ------------------------------------------------------------------------------ */
 
 /* Counts since the table was made. Each is exact once the threads that count have stopped (but for
@@ -994,7 +1063,7 @@ struct stint_stats {
     uint64_t clock_steps;    /* slots and shards started anew after a backward step of the clock */
     uint64_t stray_tokens;   /* the exception of promise B, as far as it was seen */
     uint64_t unknown_policy; /* decisions refused because there was no such policy */
-    uint64_t resets;         /* calls of stint_reset that found their key */
+    uint64_t resets;         /* calls of stint_reset that had something to forget */
     uint32_t shards;
     uint32_t policies;     /* policies that there are */
     uint64_t bad_requests; /* requests refused because they made no sense */
@@ -1029,13 +1098,13 @@ struct stint_policy_stats {
     { sizeof(struct stint_policy_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Reads the counts of the table.
- *   stats  its `size` must be set
+ *   stats  made with STINT_STATS_INIT; receives all fields
  * Returns 0; -EINVAL.
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
 STINT_API int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats);
 
 /* Reads the counts of one policy.
- *   stats  its `size` must be set
+ *   stats  made with STINT_POLICY_STATS_INIT; receives all fields
  * Returns 0; -EINVAL, -ENOENT. */
 STINT_API int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
                                      struct stint_policy_stats *stats);
@@ -1165,7 +1234,7 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  *     Retry-After: 12
  *
  * Of a key that is banned, or overridden to be refused everything, t and X-RateLimit-Reset tell
- * when that ends.
+ * its retry_after, unless that is STINT_NEVER.
  *
  * Seconds are rounded up. Retry-After is the longest of the refusals'; it is left out if one of
  * them can never fit. Shadow policies are advertised like any other: leave them out to try a limit

@@ -169,7 +169,9 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
                                  : lines_parse(changes, text, copy, wrong);
     free(copy);
     changes->count = changes->lines;
-    return error;
+    /* A file that was cut to nothing takes no policy away. */
+    return error == 0 && changes->lines == 0 ? stint_failed(EINVAL, "the text has no policy")
+                                             : error;
 }
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */

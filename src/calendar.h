@@ -63,6 +63,13 @@ static inline tick_t calendar_longest(uint32_t calendar) {
     return calendar == STINT_CALENDAR_YEAR ? CALENDAR_YEAR_MAX : CALENDAR_MONTH_MAX;
 }
 
+/* The shortest time of so many months or years in a row: from a February on, before leap years. (Of
+ * two years and more one may be a leap year; no policy has a time that long.) */
+static inline tick_t calendar_shortest(uint32_t calendar, uint32_t count) {
+    const int64_t february = 11, months = calendar == STINT_CALENDAR_YEAR ? 12 : 1;
+    return (month_day(february + count * months) - month_day(february)) * TICKS_IN_DAY;
+}
+
 /* The window that holds tick `now`, by a clock that is `offset` minutes ahead of UTC. Months begin
  * on the day of the month and at the time of `start`, which is a tick of that clock; years in its
  * month, too. As that day is CALENDAR_DAY_MAX at most, each month of windows begins in one of the

@@ -208,7 +208,9 @@ static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous,
         return previous;
     uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
     uint64_t rest = previous * left - share * fade; /* mod 2^64 */
-    for (; rest >= fade; rest -= fade)
+    /* No more than all: whoever reads a policy while its id becomes another's may have its fade and
+     * the other's reciprocal. */
+    for (; rest >= fade && share < previous; rest -= fade)
         share++;
     return share + (rest != 0);
 }
@@ -236,9 +238,10 @@ static inline uint64_t charge_most(const struct rule *rule) {
 
 /* What a request does to a count. */
 struct charge {
-    uint64_t count; /* afterwards */
-    uint64_t used;  /* what that amounts to: the verdict's */
-    uint64_t total; /* likewise, if a look had taken what it looks for: what has to be waited for */
+    uint64_t count;   /* afterwards */
+    uint64_t used;    /* what that amounts to: the verdict's */
+    uint64_t total;   /* likewise, if a look had taken what it looks for, and the count had held all
+                     * that was granted: what has to be waited for */
     uint32_t granted; /* tokens taken */
     bool fits;
 };
@@ -257,7 +260,14 @@ static inline struct charge judge_endless(const struct terms *terms, uint64_t co
 
     if (is_look(terms))
         return (struct charge){count, used, used + taken, 0, true};
-    return (struct charge){count + taken, used + taken, used + taken, (uint32_t)terms->cost, true};
+    return (struct charge){count + taken, used + taken, used + terms->cost, (uint32_t)terms->cost,
+                           true};
+}
+
+/* Tokens of what was granted that were counted: only these can be given back. */
+static inline uint32_t charge_counted(const struct charge *charge) {
+    const uint64_t uncounted = charge->total - charge->used;
+    return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
 }
 
 /* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
@@ -306,7 +316,8 @@ static inline uint64_t wait_windows(const struct terms *terms, const struct rule
                                     uint64_t total, uint64_t room) {
     if (!rule_carries(rule) || total <= room)
         return 0;
-    uint64_t windows = (total - room + rule->limit - 1) / rule->limit;
+    const uint64_t limit = rule->limit != 0 ? rule->limit : 1; /* 0: it was written over */
+    uint64_t windows = (total - room + limit - 1) / limit;
     uint64_t wait;
     return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
 }

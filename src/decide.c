@@ -27,7 +27,8 @@ static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
     if (UNLIKELY(!slot_finish(&decision, &sight, verdict, &allowed)))
         return stint_slot_decide(limiter, request, now, verdict);
     if (known.overrides && strikes(&decision))
-        stint_strike(limiter, request->policy, request->key, decision.now, verdict);
+        stint_strike(limiter, request->policy, decision.terms.traits, request->key, decision.now,
+                     verdict);
     return allowed;
 }
 

@@ -34,7 +34,7 @@ struct part {
     uint64_t tag;
     uint64_t seen;  /* the slot's state, as it was loaded */
     uint64_t state; /* that, or what an earlier part will make of it */
-    uint64_t next;  /* what it is to be; PART_LONG: the tokens that the part would take */
+    uint64_t next;  /* what it is to be; PART_LONG: the tokens that the part would take, or took */
     enum {
         PART_DONE, /* nothing is to be written */
         PART_ADD,
@@ -42,25 +42,30 @@ struct part {
         PART_STRIKE, /* likewise; it marks a first refusal, for which a strike is counted */
         /* nothing, if the slot is what earlier parts make of it: decide again after them */
         PART_AGAIN,
-        PART_LONG, /* it was only looked at: decide the long way */
+        PART_LONG, /* it was only looked at: decide the long way; or it was */
     } how;
-    bool last; /* what it takes may be carried: it could not be given back after a boundary */
+    bool last;   /* what it takes may be carried: it could not be given back after a boundary */
+    bool shadow; /* PART_STRIKE: by a policy that was a shadow */
 };
 
 /* ---- Parts, one by one: the long way --------------------------------------------------------- */
 
-/* Decides on one request as a part of the whole. */
+/* Decides on one request as a part of the whole. `took` receives how many tokens it took. */
 static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint32_t part, uint64_t now, struct stint_verdict *verdict) {
+                                 uint32_t part, uint64_t now, struct stint_verdict *verdict,
+                                 uint64_t *took) {
     struct decision decision;
     uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
 
+    *took = 0;
     if (why != 0)
         why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
     decision.terms.part |= part;
-    return stint_decision_settle(&decision, request, verdict);
+    const bool allowed = stint_decision_settle(&decision, request, verdict);
+    *took = charge_counted(&decision.charge);
+    return allowed;
 }
 
 /* Asks what would become of a request if `before` tokens of its key had been taken. `would`
@@ -92,6 +97,11 @@ static inline bool counts(const struct stint_request *request) {
 }
 
 /* ---- Judge: steps 1 to 4 --------------------------------------------------------------------- */
+
+/* Tokens that a part would take, or took. */
+static inline uint64_t part_tokens(const struct part *part, const struct stint_verdict *verdict) {
+    return part->how == PART_LONG ? part->next : verdict->granted;
+}
 
 /* The last of the first n parts that is of this slot, or NULL. */
 static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, size_t n,
@@ -127,7 +137,11 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     if (slot_next(decision, &sight, &next)) {
         /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
          * key's. */
-        part->how = strikes(decision) ? PART_STRIKE : PART_SWAP;
+        part->how = PART_SWAP;
+        if (strikes(decision)) {
+            part->how = PART_STRIKE;
+            part->shadow = (decision->terms.traits & STINT_SHADOW) != 0;
+        }
     } else {
         if (earlier == NULL && !slot_unchanged(&sight))
             return false;
@@ -220,7 +234,8 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
         return false;
     part->last = (decision.terms.traits & TRAIT_CARRIES) != 0;
-    if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)))
+    if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)) ||
+        UNLIKELY((decision.terms.part & PART_ENDLESS) != 0)) /* more is granted than it takes */
         return false;
     return part_judge_in(&decision, slot_near(&limiter->table, decision.hash, decision.tag), parts,
                          n, verdict);
@@ -246,7 +261,7 @@ static uint64_t taken_before(const struct stint_request *requests, const struct 
 /* A fetch-add returned another state than was judged. If it was of the same window, and there was
  * room, only the verdict changes. Returns whether the tokens were had. */
 static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stint_request *request,
-                                const struct part *part, uint64_t now, uint64_t added,
+                                struct part *part, uint64_t now, uint64_t added,
                                 struct stint_verdict *verdict) {
     const uint64_t window = part->state & ~USED_MASK, used = added - window;
     struct decision decision;
@@ -256,20 +271,22 @@ static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stin
         verdict->remaining = verdict->capacity - verdict->used;
         return true;
     }
+    part->how = PART_LONG;
     if (decision_begin(&decision, limiter, request, now, nothing_known) != 0) /* it is gone */
-        return part_decide(limiter, request, PART_QUIET, now, verdict);
+        return part_decide(limiter, request, PART_QUIET, now, verdict, &part->next);
     decision.terms.part |= PART_QUIET;
     stint_slot_settle_added(&decision,
                             &(struct added){part->slot, window, added, verdict->capacity});
-    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
-               ? part_decide(limiter, request, PART_QUIET, now, verdict)
-               : decision_end(&decision, verdict);
+    if (UNLIKELY((decision.flags & DECISION_GONE) != 0))
+        return part_decide(limiter, request, PART_QUIET, now, verdict, &part->next);
+    part->next = charge_counted(&decision.charge);
+    return decision_end(&decision, verdict);
 }
 
 /* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was
  * allowed. */
 static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
-                                      const struct stint_request *request, const struct part *part,
+                                      const struct stint_request *request, struct part *part,
                                       uint64_t now, struct stint_verdict *verdict) {
     switch (part->how) {
     case PART_DONE:
@@ -288,87 +305,148 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
     case PART_STRIKE:
         if (!slot_swap(part->slot, part->tag, part->state, part->next))
             break;
-        stint_strike(limiter, request->policy, request->key, now, verdict);
+        stint_strike(limiter, request->policy, part->shadow ? STINT_SHADOW : 0, request->key, now,
+                     verdict);
         return true;
     default:
         break;
     }
-    return part_decide(limiter, request, PART_QUIET, now, verdict);
+    part->how = PART_LONG;
+    return part_decide(limiter, request, PART_QUIET, now, verdict, &part->next);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
+/* Whether there is no verdict on a request but that it makes no sense, or has no policy. */
+static inline bool is_void(const struct stint_verdict *verdict) {
+    return (verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
+}
+
+/* ns until all requests that are judged by the count of request `part` fit, one after the other:
+ * each beside the whole costs of those before it, whatever these would take now. 0: it is the only
+ * one, or all fit. */
+static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_request *requests,
+                              size_t n, size_t part, uint64_t now,
+                              const struct stint_verdict *verdicts) {
+    uint64_t taken = 0, wait = 0;
+    bool alone = true;
+
+    for (size_t i = 0; i < n; i++)
+        alone &= i == part || is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]);
+    for (size_t i = 0; !alone && i < n; i++) {
+        if (is_void(&verdicts[i]) || !same_count(&requests[i], &requests[part]))
+            continue;
+        struct stint_request look = requests[i];
+        struct stint_verdict verdict;
+        uint64_t would, cost = taken + look.cost;
+        if ((look.flags & STINT_PEEK) == 0)
+            taken = cost;
+        look.cost = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX; /* more never fits */
+        look.flags &= ~(uint32_t)STINT_PARTIAL;
+        if (!part_look(limiter, &look, 0, now, &verdict, &would) && verdict.retry_after > wait)
+            wait = verdict.retry_after;
+    }
+    return wait;
+}
+
+/* What an earlier part of the same count was told to wait, if nothing was marked since; 0: nothing.
+ * So a count is looked at twice for each part, at most. */
+static uint64_t wait_told(const struct stint_request *requests, size_t part,
+                          const struct stint_verdict *verdicts) {
+    for (size_t i = 0; i < part; i++)
+        if (!verdicts[i].allowed && !is_void(&verdicts[i]) &&
+            same_count(&requests[i], &requests[part]) &&
+            (counts(&requests[i]) || !counts(&requests[part])))
+            return verdicts[i].retry_after;
+    return 0;
+}
+
 /* Refuses the whole. A part that does not fit is refused in earnest, marked and counted. Of the
  * others the verdict is that of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
-                                const struct part *parts, size_t n, uint64_t now,
-                                struct stint_verdict *verdicts) {
-    uint64_t taken[STINT_ALL_MAX]; /* tokens that each would take */
-
+                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = &verdicts[i];
-        taken[i] = parts[i].how == PART_LONG ? parts[i].next : verdict->granted;
-        if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0)
+        if (is_void(verdict))
             continue;
-        uint64_t would, before = 0;
+        uint64_t would;
         if (verdict->allowed && part_look(limiter, request, 0, now, verdict, &would))
             continue;
-        if (!counts(request))
-            continue;
-        for (size_t j = 0; j < i; j++)
-            if (same_count(&requests[j], request))
-                before += taken[j];
-        /* Told beside the tokens of earlier parts of the key. */
-        struct stint_verdict marked, beside;
-        (void)part_decide(limiter, request, PART_REFUSED, now, &marked);
-        if (marked.used < verdict->used) {
-            marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
-            marked.used = verdict->used;
-            marked.remaining = verdict->remaining;
+        if (counts(request)) { /* told beside the tokens of earlier parts of the key */
+            struct stint_verdict marked;
+            uint64_t took;
+            (void)part_decide(limiter, request, PART_REFUSED, now, &marked, &took);
+            if (UNLIKELY(marked.allowed)) { /* by a shadow since the look, or without a slot */
+                marked.allowed = false;
+                marked.flags &= ~(uint32_t)STINT_SHADOWED;
+                marked.granted = 0;
+            }
+            /* A policy that has replaced it since counts anew. */
+            if (!is_void(&marked) && !policy_gone(&limiter->policies[request->policy]) &&
+                marked.used < verdict->used) {
+                marked.flags |= verdict->flags & STINT_NEAR_LIMIT;
+                marked.used = verdict->used;
+                marked.remaining =
+                    marked.used < marked.capacity ? marked.capacity - marked.used : 0;
+            }
+            *verdict = marked;
         }
-        /* The wait is that of another look: the mark may have put a late caller's key into a later
-         * window, or have banned the key. The part's own wait may have jitter where that beside the
-         * others has none, as an override ends before. */
-        if (before != 0 && !part_look(limiter, request, before, now, &beside, &would))
-            marked.retry_after = beside.retry_after;
-        else if (marked.retry_after < verdict->retry_after)
-            marked.retry_after = verdict->retry_after;
-        *verdict = marked;
+        if (is_void(verdict)) /* its policy is gone since */
+            continue;
+        /* After the mark, which may have put a late caller's key into a later window, or have
+         * banned the key. */
+        uint64_t wait = wait_told(requests, i, verdicts);
+        if (wait == 0)
+            wait = wait_together(limiter, requests, n, i, now, verdicts);
+        if (wait != 0)
+            verdict->retry_after = wait;
     }
     return false;
 }
 
-/* Gives back what the parts took before one was refused after all. */
+/* Gives back what the parts took before one was refused after all: what was counted, as a key
+ * that is never refused is granted more than that. */
 static NOINLINE bool all_give_back(struct stint_limiter *limiter,
-                                   const struct stint_request *requests, size_t n, uint64_t taken,
-                                   struct stint_verdict *verdicts) {
+                                   const struct stint_request *requests, const struct part *parts,
+                                   size_t n, uint64_t taken, struct stint_verdict *verdicts) {
+    size_t refused = 0;
+
     for (size_t i = 0; i < n; i++) {
         struct stint_verdict *verdict = &verdicts[i];
+        const uint32_t tokens = (uint32_t)part_tokens(&parts[i], verdict);
         bool had = (taken >> i & 1) != 0; /* else it was only judged */
         if (had &&
             (verdict->flags & STINT_FIRST_REFUSAL) != 0) /* a shadow's: it is not seen again */
             limiter_count(limiter, requests[i].policy, COUNT_FIRST_REFUSAL);
-        if (!verdict->allowed)
-            continue; /* it is what was refused */
+        if (!verdict->allowed) {
+            refused = i;
+            continue;
+        }
         if (!had)
             verdict->flags &= ~(uint32_t)STINT_FIRST_REFUSAL; /* it was not marked */
-        if (GUARD(PARTS_BACK, had && verdict->granted != 0))
-            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key, verdict->granted,
+        if (GUARD(PARTS_BACK, had && tokens != 0))
+            (void)stint_key_refund(limiter, requests[i].policy, requests[i].key, tokens,
                                    verdict->window);
-        verdict->used -= verdict->granted < verdict->used ? verdict->granted : verdict->used;
+        verdict->used -= tokens < verdict->used ? tokens : verdict->used;
         verdict->remaining =
             verdict->used < verdict->capacity ? verdict->capacity - verdict->used : 0;
         verdict->granted = 0;
         if ((verdict->flags & STINT_SHADOWED) == 0)
             verdict->retry_after = 0;
     }
+    struct stint_verdict *verdict = &verdicts[refused];
+    const uint64_t now = verdict->window - verdict->reset_after; /* untracked: unknown */
+    const uint64_t wait =
+        verdict->window == 0 ? 0 : wait_together(limiter, requests, n, refused, now, verdicts);
+    if (wait != 0)
+        verdict->retry_after = wait;
     return false;
 }
 
-/* More requests than a group may have. */
-static NOINLINE bool too_many(struct stint_limiter *limiter, size_t n,
-                              struct stint_verdict *verdicts) {
+/* Refuses requests that are no group: too many, or what is left where the ends of groups fall. */
+static NOINLINE bool all_bad(struct stint_limiter *limiter, size_t n,
+                             struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++)
         (void)stint_decision_void(limiter, STINT_BAD_REQUEST,
                                   verdicts == NULL ? NULL : &verdicts[i]);
@@ -404,19 +482,21 @@ static NOINLINE bool group_raced(struct stint_limiter *limiter,
                                  const struct stint_request *requests, size_t n, uint64_t now,
                                  struct stint_verdict *verdicts, const struct lost *lost) {
     struct stint_verdict own[STINT_ALL_MAX];
+    struct part parts[STINT_ALL_MAX];
 
     if (verdicts == NULL)
         verdicts = own;
-    for (size_t i = verdicts == own ? 0 : lost->part; i < n; i++)
-        plain_tell(limiter, requests[i].policy, now, &lost->plain[i], &verdicts[i]);
-    for (size_t i = lost->part; i < n; i++) {
-        const struct stint_request *request = &requests[i];
-        const struct part part =
-            plain_part(&lost->plain[i], table_tag(&limiter->table, request->key, request->policy));
-        if (!(i == lost->part ? part_added(limiter, request, &part, now, lost->added, &verdicts[i])
-                              : part_charge(limiter, request, &part, now, &verdicts[i])))
-            return all_give_back(limiter, requests, n, (UINT64_C(1) << i) - 1, verdicts);
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t tag = table_tag(&limiter->table, requests[i].key, requests[i].policy);
+        parts[i] = plain_part(&lost->plain[i], tag);
+        if (verdicts == own || i >= lost->part)
+            plain_tell(limiter, requests[i].policy, now, &lost->plain[i], &verdicts[i]);
     }
+    for (size_t i = lost->part; i < n; i++)
+        if (!(i == lost->part
+                  ? part_added(limiter, &requests[i], &parts[i], now, lost->added, &verdicts[i])
+                  : part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
+            return all_give_back(limiter, requests, parts, n, (UINT64_C(1) << i) - 1, verdicts);
     return all_count(limiter, requests, n, verdicts);
 }
 
@@ -445,20 +525,20 @@ static ALWAYS_INLINE bool group_decide(struct stint_limiter *limiter,
         last |= parts[i].last;
     }
     if (!fit)
-        return all_refuse(limiter, requests, parts, n, now, verdicts);
+        return all_refuse(limiter, requests, n, now, verdicts);
     /* Those last that could not be given back after a boundary. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
             continue;
         if (UNLIKELY(!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
-            return all_give_back(limiter, requests, n, taken, verdicts);
+            return all_give_back(limiter, requests, parts, n, taken, verdicts);
         taken |= UINT64_C(1) << i;
     }
     for (size_t i = 0; last && i < n; i++) {
         if (!parts[i].last)
             continue;
         if (!part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i]))
-            return all_give_back(limiter, requests, n, taken, verdicts);
+            return all_give_back(limiter, requests, parts, n, taken, verdicts);
         taken |= UINT64_C(1) << i;
     }
     return all_count(limiter, requests, n, verdicts);
@@ -489,7 +569,7 @@ static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
 /* Any group, from the beginning. */
 static NOINLINE bool group_any(struct stint_limiter *limiter, const struct stint_request *requests,
                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
-    return UNLIKELY(n > STINT_ALL_MAX) ? too_many(limiter, n, verdicts)
+    return UNLIKELY(n > STINT_ALL_MAX) ? all_bad(limiter, n, verdicts)
                                        : group_decide(limiter, requests, n, now, verdicts);
 }
 
@@ -544,6 +624,10 @@ size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_req
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     for (size_t i = 0; i < groups; begin = ends[i++]) {
+        if (UNLIKELY(ends[i] - begin > n - begin)) { /* it falls, or a later one does */
+            (void)all_bad(limiter, n - begin, verdicts == NULL ? NULL : verdicts + begin);
+            break;
+        }
         for (; fetched < n && fetched < ends[i] + AHEAD; fetched++)
             fetch_lines(&limiter->table, requests[fetched].key);
         allowed += decide_group(limiter, requests + begin, ends[i] - begin, now,

@@ -108,7 +108,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
     } else { /* what is carried into the window of now */
         const struct rule rule = policy_rule(policy);
         tick_t later = stint_window_at(telling->limiter, policy, traits, hash, now);
-        count = count_carry(&rule, count, (uint64_t)((later - end) / policy->length));
+        count = count_carry(&rule, count, (uint64_t)((later - end) / policy_length(policy)));
         entry->end = tick_ns(later);
     }
     entry->used = count_total(&decision.terms, count, entry->end - telling->now);

@@ -23,7 +23,8 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
             LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
             return state;
     }
-    return stint_override_seen(limiter, policy_id, hash, now);
+    return stint_override_seen(limiter, policy_id,
+                               (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
 }
 
 bool stint_take_overrides(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,

@@ -56,21 +56,29 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
         struct span window = limiter_calendar_window(limiter, policy, 0);
         return hint_of(limiter_calendar_window(limiter, policy, window.end), true);
     }
-    return (uint64_t)(window_end(0, policy->start, policy->length) + policy->length);
+    const tick_t length = policy_length(policy);
+    return (uint64_t)(window_end(0, policy->start, length) + length);
 }
 
 /* Ids are never used again while a process that decides has the table. So each of those that lead
  * from one policy to the next is another: only in a damaged table are there more steps than
  * policies. */
-uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
+uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
+                                   uint32_t *traits) {
+    *traits = 0;
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
-        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
-        if (traits != 0) /* a companion is asked for by nobody */
-            return (traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
+        *traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if (*traits != 0) /* a companion is asked for by nobody */
+            return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
         /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
         id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
     }
     return POLICY_NONE;
+}
+
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t traits;
+    return stint_limiter_policy_seen(limiter, id, &traits);
 }
 
 /* Whether a policy that is gone may have decided on a key in the window with this end. One that
@@ -80,6 +88,7 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
     const uint32_t flags = policy_rule(policy).flags;
+    const tick_t length = policy_length(policy);
 
     /* Written before the policy was gone (M15). */
     if (end > (tick_t)atomic_load_relaxed(&record->until))
@@ -90,8 +99,8 @@ static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, sti
         return true;
     tick_t start = policy->start;
     if ((flags & STINT_START_PER_KEY) != 0)
-        start += key_phase(key, policy->length);
-    return (end - start) % policy->length == 0;
+        start += key_phase(key, length);
+    return (end - start) % length == 0;
 }
 
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,

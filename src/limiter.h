@@ -102,6 +102,7 @@ enum {
     COUNT_UNKNOWN_POLICY,
     COUNT_RESET,
     COUNT_BAD_REQUEST,
+    COUNT_UNTRACKED_GONE, /* COUNT_UNTRACKED of policies whose ids are free */
 };
 
 struct counters {
@@ -303,6 +304,15 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
 }
 
+/* The length of a policy's window, by which others are divided: one that there can be, whatever is
+ * in the table. Whoever sees a policy may sleep until its id is free, as a reader does whom nobody
+ * waits for; or somebody may write over it. */
+static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
+    /* M15: written before the version. */
+    const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
+    return LIKELY(length - 1 < STINT_WINDOW_MAX / STINT_TICK_NS) ? (tick_t)length : 1;
+}
+
 static inline const struct policy_record *limiter_record(const struct stint_limiter *limiter,
                                                          const struct policy *policy) {
     return &limiter->records[policy - limiter->policies];
@@ -378,6 +388,11 @@ static inline bool policy_gone(const struct policy *policy) {
 /* The id of the policy that decides for those who ask by this id: itself; if it was replaced, the
  * newest in its place. POLICY_NONE: there is none. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
+
+/* Likewise. `traits` receives those by which it was seen to decide: read again, they may be those
+ * of a policy that was replaced meanwhile. */
+uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
+                                   uint32_t *traits);
 
 /* Likewise, for tokens of a key that were taken by this id in the window with that end (tick).
  * POLICY_NONE, too, if they may have been taken by a policy that is gone: then they are in nobody's

@@ -17,6 +17,9 @@ int stint_failed(int error, const char *reason) {
     return -error;
 }
 
+/* Bytes of the largest struct that a caller may give: far more than any will have. */
+#define STRUCT_MAX 4096
+
 /* Bytes of a reason, and of a path in it: of a longer one the end is told. */
 #define REASON_SIZE 512
 #define PATH_TOLD   200
@@ -41,20 +44,51 @@ int stint_failed_at(int error, const char *path) {
                              told, reason);
 }
 
-int stint_struct_check(const void *given, size_t given_size, size_t known_size,
-                       const char *reason) {
-    if (given_size < known_size)
-        return stint_failed(EINVAL, reason);
-    for (size_t i = known_size; i < given_size; i++)
+/* `size` is the first member of each. */
+static size_t size_of(const void *given) {
+    size_t size;
+
+    memcpy(&size, given, sizeof(size));
+    return size;
+}
+
+int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name) {
+    const size_t size = size_of(given);
+
+    /* No struct is larger than a page: this is no size, and what is there is not read. */
+    if (size < least || size > STRUCT_MAX)
+        return stint_failed_with(EINVAL,
+                                 "%s.size is wrong (%zu; %zu to %d): start from the _INIT macro",
+                                 name, size, least, STRUCT_MAX);
+    for (size_t i = known_size; i < size; i++)
         if (((const char *)given)[i] != 0)
-            return stint_failed(EINVAL, reason);
+            return stint_failed_with(EINVAL,
+                                     "%s.size is that of a later version, and something is set "
+                                     "that this one does not know: start from the _INIT macro, or "
+                                     "use a later library",
+                                     name);
     return 0;
 }
 
-void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size) {
-    memcpy(given, known, known_size);
-    memcpy(given, &given_size, sizeof(given_size)); /* `size` is the first member of each */
-    memset((char *)given + known_size, 0, given_size - known_size);
+int stint_struct_read(void *known, size_t known_size, const void *given, size_t least,
+                      const char *name) {
+    int error = stint_struct_check(given, least, known_size, name);
+
+    if (error != 0)
+        return error;
+    const size_t size = size_of(given);
+    memset(known, 0, known_size);
+    memcpy(known, given, size < known_size ? size : known_size);
+    memcpy(known, &known_size, sizeof(known_size));
+    return 0;
+}
+
+void stint_struct_write(void *given, const void *known, size_t known_size) {
+    const size_t size = size_of(given);
+
+    memset(given, 0, size);
+    memcpy(given, known, size < known_size ? size : known_size);
+    memcpy(given, &size, sizeof(size));
 }
 
 const char *stint_reason(void) {

@@ -14,19 +14,24 @@ int stint_failed_with(int error, const char *format, ...) __attribute__((format(
 /* Puts the path of a table's file before the reason for an error. Returns -error. */
 int stint_failed_at(int error, const char *path);
 
-/* Checks a caller's struct that begins with its size. A larger one, of a later version, will do if
- * all that this version does not know is 0. Returns 0, or -EINVAL with that reason. */
-int stint_struct_check(const void *given, size_t given_size, size_t known_size, const char *reason);
+/* The size of a struct that ends with this member: what it began with, of those that have grown. */
+#define SIZE_THROUGH(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
+
+/* A caller's struct begins with its size, of whatever version the caller was compiled with: at
+ * least what the struct began with, at most a page. A larger one than this version knows will do if
+ * all that it does not know is 0. Returns 0, or -EINVAL; the reason begins with `name`. */
+int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name);
+
+/* Checks it, and reads it into one of this version; what the caller's does not have is 0. */
+int stint_struct_read(void *known, size_t known_size, const void *given, size_t least,
+                      const char *name);
 
 /* What a handle that may not write says to a call that would. */
 #define READ_ONLY                                                                                  \
     "the limiter was attached with STINT_READ_ONLY: attach without it, or open the table"
 
-#define WRONG_SIZE                                                                                 \
-    "start from the _INIT macro, and compile with the stint.h of this library or an older one"
-
-/* Writes a caller's struct whose size was checked: it keeps that size, and what is not known is 0.
- */
-void stint_struct_write(void *given, size_t given_size, const void *known, size_t known_size);
+/* Writes a caller's struct that was checked. It keeps its size: what it has no room for is left
+ * out, and what is not known is 0. */
+void stint_struct_write(void *given, const void *known, size_t known_size);
 
 #endif

@@ -346,9 +346,10 @@ static void add_overrides(struct metrics *metrics, const struct stint_limiter *l
     }
 }
 
-static int options_check(const struct stint_metrics_options *options) {
-    int error = stint_struct_check(options, options->size, sizeof(*options),
-                                   "options.size is wrong: " WRONG_SIZE);
+static int options_read(const struct stint_metrics_options *given,
+                        struct stint_metrics_options *options) {
+    int error = stint_struct_read(options, sizeof(*options), given,
+                                  SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
     if (error != 0)
         return error;
     if ((options->flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
@@ -358,9 +359,9 @@ static int options_check(const struct stint_metrics_options *options) {
     return 0;
 }
 
-int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *options,
+int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *given,
                   char *buffer, size_t size) {
-    static const struct stint_metrics_options defaults = STINT_METRICS_OPTIONS_INIT;
+    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
     struct metrics metrics = {.text = {.buffer = buffer, .size = size}};
     struct stint_stats stats;
 
@@ -368,14 +369,12 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
         return stint_failed(EINVAL, "limiter is NULL");
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    if (options == NULL)
-        options = &defaults;
-    int error = options_check(options);
+    int error = given == NULL ? 0 : options_read(given, &options);
     if (error == 0)
-        error = labels_write(&metrics, options->labels);
+        error = labels_write(&metrics, options.labels);
     if (error != 0)
         return error;
-    const bool scan = (options->flags & STINT_METRICS_NO_SCAN) == 0;
+    const bool scan = (options.flags & STINT_METRICS_NO_SCAN) == 0;
     stint_stats_read(limiter, &stats, scan);
     add_table(&metrics, &stats, scan);
     const uint32_t count = limiter_policy_count(limiter);
@@ -383,7 +382,7 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
     add_policies(&metrics, limiter, count);
     add_decisions(&metrics, limiter, count);
     add_overrides(&metrics, limiter, count);
-    if ((options->flags & STINT_METRICS_NO_EOF) == 0)
+    if ((options.flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);
 }

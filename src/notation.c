@@ -16,6 +16,7 @@ struct reader {
     const char *at;
     const char *wrong;
     const char *reason;
+    const char *places[POLICY_WORDS]; /* where the text says what; NULL: it does not */
 };
 
 /* ASCII only: the locale has no say in what a configuration means. */
@@ -425,6 +426,28 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
     }
 }
 
+/* What a reason may name of an option. */
+static void note_place(struct reader *reader, enum option option, const char *place) {
+    static const enum policy_word words[OPTIONS][4] = {
+        [OPTION_NAME] = {POLICY_WORDS},
+        [OPTION_START] = {WORD_START, WORD_PER_KEY, WORD_FIRST, WORD_OFFSET},
+        [OPTION_CAPACITY] = {WORD_CAPACITY, WORD_CAPACITY_BELOW, WORD_CAPACITY_ABOVE, POLICY_WORDS},
+        [OPTION_RESERVE] = {WORD_MAX_RESERVED, POLICY_WORDS},
+        [OPTION_STRIPES] = {WORD_STRIPES, POLICY_WORDS},
+        [OPTION_NEAR] = {POLICY_WORDS},
+        [OPTION_JITTER] = {POLICY_WORDS},
+        [OPTION_SHADOW] = {POLICY_WORDS},
+        [OPTION_SMOOTH] = {WORD_SMOOTH, POLICY_WORDS},
+        [OPTION_IN_FLIGHT] = {WORD_IN_FLIGHT, POLICY_WORDS},
+        [OPTION_COUNT_REFUSED] = {WORD_COUNT_REFUSED, POLICY_WORDS},
+        [OPTION_OVERRIDES] = {WORD_OVERRIDES, POLICY_WORDS},
+        [OPTION_BAN] = {WORD_BAN, POLICY_WORDS},
+        [OPTION_AFTER] = {WORD_BAN_AFTER, POLICY_WORDS},
+    };
+    for (size_t i = 0; i < 4 && words[option][i] != POLICY_WORDS; i++)
+        reader->places[words[option][i]] = place;
+}
+
 static bool read_option(struct reader *reader, struct stint_policy *policy, unsigned *seen) {
     const char *start = reader->at;
     enum option option = OPTION_NAME;
@@ -443,6 +466,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy, unsi
     if ((*seen & 1U << option) != 0)
         return refuse(reader, start, "the option stands twice");
     *seen |= 1U << option;
+    note_place(reader, option, start);
     return true;
 }
 
@@ -450,8 +474,11 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     unsigned seen = 0;
 
     skip_spaces(reader);
-    if (!read_count(reader, &policy->limit) || !read_per(reader) ||
-        !read_time(reader, false, policy))
+    reader->places[WORD_LIMIT] = reader->at;
+    if (!read_count(reader, &policy->limit) || !read_per(reader))
+        return false;
+    reader->places[WORD_CALENDAR] = reader->at;
+    if (!read_time(reader, false, policy))
         return false;
     if (*reader->at != '\0' && !is_space(*reader->at))
         return refuse(reader, reader->at, "expected a space or the end");
@@ -467,8 +494,7 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
 int stint_policy_parse(const char *text, struct stint_policy *policy, const char **wrong) {
     if (text == NULL || policy == NULL)
         return stint_failed(EINVAL, "text or policy is NULL");
-    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
-                                   "policy.size is wrong: " WRONG_SIZE);
+    int error = stint_struct_check(policy, POLICY_LEAST, sizeof(*policy), "policy");
     if (error != 0)
         return error;
     struct stint_policy parsed = STINT_POLICY_INIT;
@@ -478,13 +504,25 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
             *wrong = reader.wrong;
         return stint_failed(EINVAL, reader.reason);
     }
-    error = stint_policy_check(&parsed);
-    if (error != 0) {
-        if (wrong != NULL) /* the parts do not go together */
-            *wrong = text;
+    enum policy_word apart[2];
+    error = stint_policy_check_text(&parsed, apart);
+    if (error != 0) { /* at what stands later of those that do not go together */
+        const char *one = reader.places[apart[0]], *other = reader.places[apart[1]];
+        if (other != NULL && (one == NULL || other > one))
+            one = other;
+        if (wrong != NULL)
+            *wrong = one == NULL ? text : one;
         return error;
     }
-    stint_struct_write(policy, policy->size, &parsed, sizeof(parsed));
+    for (size_t i = policy->size; i < sizeof(parsed); i++) {
+        if (((const char *)&parsed)[i] == 0)
+            continue;
+        if (wrong != NULL)
+            *wrong = text;
+        return stint_failed(EINVAL, "the text says what policy.size has no room for: the program "
+                                    "was compiled with the stint.h of an earlier version");
+    }
+    stint_struct_write(policy, &parsed, sizeof(parsed));
     return 0;
 }
 
@@ -553,13 +591,15 @@ static void add_ban(struct text *text, uint64_t ban) {
     add_text(text, unit->name);
 }
 
-int stint_policy_format(const struct stint_policy *policy, char *buffer, size_t size) {
+int stint_policy_format(const struct stint_policy *given, char *buffer, size_t size) {
+    struct stint_policy known;
+    const struct stint_policy *policy = &known;
     struct text text = {.buffer = buffer, .size = size};
     char piece[64];
 
     if (buffer == NULL && size != 0)
         return stint_failed(EINVAL, "buffer is NULL");
-    int error = stint_policy_check(policy);
+    int error = stint_policy_given(given, &known);
     if (error != 0)
         return error;
     stint_rate_format(policy, piece, sizeof(piece));

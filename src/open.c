@@ -30,28 +30,32 @@
 /* Of a table's file, unless options.mode says another. */
 #define FILE_MODE 0600
 
+int stint_options_read(const struct stint_options *given, struct stint_options *options) {
+    if (given == NULL)
+        return stint_failed(EINVAL, "options is NULL");
+    return stint_struct_read(options, sizeof(*options), given,
+                             SIZE_THROUGH(struct stint_options, secret), "options");
+}
+
 /* What is the same whether a table is made or attached to. `flags` are those that go with it. */
 static int check_given(const struct stint_options *options, uint32_t flags) {
-    if (options == NULL)
-        return stint_failed(EINVAL, "options is NULL");
-    int error = stint_struct_check(options, options->size, sizeof(*options),
-                                   "options.size is wrong: " WRONG_SIZE);
-    if (error != 0)
-        return error;
     if (options->path != NULL && options->path[0] == '\0')
         return stint_failed(EINVAL, "options.path is empty");
     if (options->on_full > STINT_FULL_REPLACE)
         return stint_failed(EINVAL,
                             "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
     if ((options->flags & ~flags) == STINT_READ_ONLY)
-        return stint_failed(EINVAL, "options.flags has STINT_READ_ONLY, which is stint_attach's");
+        return stint_failed(EINVAL, "options.flags has STINT_READ_ONLY, which is for a table "
+                                    "in a file, by stint_open or stint_attach");
     if ((options->flags & ~flags) != 0)
         return stint_failed(EINVAL, "options.flags has bits that this version does not know");
     return 0;
 }
 
-static int check(const struct stint_options *options) {
-    int error = check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK);
+/* `read_only`: STINT_READ_ONLY, if it may be asked for, else 0. */
+static int check(const struct stint_options *options, uint32_t read_only) {
+    int error =
+        check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK | read_only);
     if (error != 0)
         return error;
     if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
@@ -67,6 +71,12 @@ static int check(const struct stint_options *options) {
     if (options->labels > STINT_LABELS_MAX)
         return stint_failed(EINVAL, "options.labels must be at most 2^24");
     return 0;
+}
+
+/* Reads and checks a caller's options. */
+static int given_check(const struct stint_options *given, struct stint_options *options) {
+    int error = stint_options_read(given, options);
+    return error != 0 ? error : check(options, 0);
 }
 
 /* Where the parts of the mapping are (table.h has the drawing). */
@@ -302,26 +312,31 @@ static int header_options(const struct header *header, struct stint_options *opt
     return 0;
 }
 
-/* Counts the used slots, and returns how many of them are so far ahead of the clock that they count
- * as over (stint_beyond_clock). If `end` says so, their ends are moved back, by whole windows,
- * until they are over for good. */
-static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, uint64_t *used) {
+/* Returns how many slots are so far ahead of the clock that they count as over
+ * (stint_beyond_clock). If `end` says so, their ends are moved back, by whole windows, until they
+ * are over for good. `more` receives by how many those of the others that are not over are more.
+ * Overrides are in neither number, and stay: they tell nothing of the clock, and open no window. */
+static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
     uint64_t ahead = 0;
 
-    for (*used = 0; slot < last; slot++) {
+    for (*more = 0; slot < last; slot++) {
         /* Nobody else uses the table: I1 and I7 are restored. */
         uint64_t tag = atomic_load_relaxed(&slot->tag), state = atomic_load_relaxed(&slot->state);
         tick_t over = end_of(state_id(state), clock), length = 1;
-        *used += tag != 0;
-        if (tag == 0 || LIKELY(over <= clock + ALLOWANCE_TICKS))
+        if (tag == 0 || LIKELY(over <= clock))
             continue;
         const struct policy *policy = limiter_tag_policy(limiter, tag);
-        if (policy != NULL && !state_pending(state))
-            length = policy->length;
-        if (LIKELY(over - length <= clock + ALLOWANCE_TICKS))
+        if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
             continue;
+        if (policy != NULL && !state_pending(state))
+            length = policy_length(policy);
+        if (LIKELY(over - length <= clock + ALLOWANCE_TICKS)) {
+            ++*more;
+            continue;
+        }
+        --*more;
         ahead++;
         tick_t windows = (over - clock + length - 1) / length;
         if (end)
@@ -332,25 +347,22 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
     return ahead;
 }
 
-/* Slots that may be ahead of the clock whatever the others are. */
-#define AHEAD_FEW 8
-
 /* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
- * Nobody else uses the table. If most slots are ahead, it is rather this clock that is behind, as
- * when a machine has just started: then all stays, for keys that nobody asks for before it is
- * right. */
+ * Nobody else uses the table. If most slots that are not over are ahead, it is rather this clock
+ * that is behind, as when a machine has just started: then all stays, for keys that nobody asks for
+ * before it is right. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
-    uint64_t used;
+    int64_t more;
 
     /* I7 */
     if (LIKELY((tick_t)atomic_load_relaxed(&limiter->header->latest_begin) <= latest))
         return;
-    uint64_t ahead = slots_ahead(limiter, clock, false, &used);
-    if (ahead > used / 2 + AHEAD_FEW)
+    uint64_t ahead = slots_ahead(limiter, clock, false, &more);
+    if (more < 0)
         return;
     if (ahead > 0) {
-        (void)slots_ahead(limiter, clock, true, &used);
+        (void)slots_ahead(limiter, clock, true, &more);
         atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
                            ahead);
     }
@@ -359,11 +371,11 @@ static void latest_lower(struct stint_limiter *limiter) {
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
-/* Takes the bits of keys that no slot of a companion needs any more out of the filters. Nobody else
- * uses the table. */
+/* Takes the bits of keys that have no slot of a companion any more out of the filters. Nobody else
+ * uses the table. What is over by this clock needs its bits, too: the clock may be ahead, and a
+ * key's next override is written in the slot of its last one. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
-    const tick_t clock = tick_of(limiter_now(limiter));
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++) {
         uint64_t *filter = table->shards[shard].filter, needed[FILTER_ANY + FILTER_FAR] = {0};
@@ -378,9 +390,7 @@ static void filters_clean(struct stint_limiter *limiter) {
             /* Nobody else writes: I6, and M15. */
             uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
-            uint64_t state = atomic_load_relaxed(&slot->state); /* I6 */
-            if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0 &&
-                end_of(state_id(state), clock) > clock)
+            if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
                 for (int far = 0; far < 2; far++) {
                     struct filter_bit bit =
                         far == 0 ? filter_any(table, hash) : filter_far(table, hash);
@@ -596,25 +606,10 @@ static int opened_end(int error, const char *path, struct memory *memory,
     return path == NULL ? error : stint_failed_at(error, path);
 }
 
-int stint_open(const struct stint_options *options, struct stint_limiter **opened) {
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = check(options);
-    if (error != 0)
-        return error;
-    struct shape shape = shape_of(options);
-    struct memory memory = {.file = -1, .alone = true};
-    struct stint_limiter *limiter = NULL;
-
-    error = options->path == NULL ? open_private(options, &shape, &memory)
-                                  : open_file(options, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(options, &shape, &memory, &limiter);
-    return opened_end(error, options->path, &memory, limiter, opened);
-}
-
-/* Opens the table at options->path, and finds its shape. */
-static int attach_file(struct stint_options *options, struct shape *shape, struct memory *memory) {
+/* Opens the table at options->path that is there. `any`: finds its shape; else it must be that of
+ * the options. */
+static int attach_file(struct stint_options *options, bool any, struct shape *shape,
+                       struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     struct header header;
     size_t size = 0; /* likewise */
@@ -624,7 +619,7 @@ static int attach_file(struct stint_options *options, struct shape *shape, struc
         return stint_failed(ENOENT, "there is no table: stint_open makes one");
     if (error == 0)
         error = stint_memory_file_read(memory, size, &header, sizeof(header));
-    if (error == 0)
+    if (error == 0 && any)
         error = header_options(&header, options);
     if (error != 0)
         return error;
@@ -635,6 +630,28 @@ static int attach_file(struct stint_options *options, struct shape *shape, struc
     if (error == 0)
         error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
     return error != 0 ? error : prefault(memory, options);
+}
+
+int stint_open(const struct stint_options *given, struct stint_limiter **opened) {
+    struct stint_options options;
+
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_options_read(given, &options);
+    if (error == 0)
+        error = check(&options, options.path != NULL ? STINT_READ_ONLY : 0);
+    if (error != 0)
+        return error;
+    struct shape shape = shape_of(&options);
+    struct memory memory = {.file = -1, .alone = true};
+    struct stint_limiter *limiter = NULL;
+
+    error = options.path == NULL                     ? open_private(&options, &shape, &memory)
+            : (options.flags & STINT_READ_ONLY) != 0 ? attach_file(&options, false, &shape, &memory)
+                                                     : open_file(&options, &shape, &memory);
+    if (error == 0)
+        error = handle_attach(&options, &shape, &memory, &limiter);
+    return opened_end(error, options.path, &memory, limiter, opened);
 }
 
 static int attach_check(const struct stint_options *options) {
@@ -651,39 +668,46 @@ static int attach_check(const struct stint_options *options) {
     return 0;
 }
 
-int stint_attach(const struct stint_options *options, struct stint_limiter **opened) {
+int stint_attach(const struct stint_options *given, struct stint_limiter **opened) {
+    struct stint_options options;
+
     if (opened == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = attach_check(options);
+    int error = stint_options_read(given, &options);
+    if (error == 0)
+        error = attach_check(&options);
     if (error != 0)
         return error;
-    struct stint_options whole = *options;
     struct memory memory = {.file = -1};
     struct stint_limiter *limiter = NULL;
     struct shape shape;
 
-    error = attach_file(&whole, &shape, &memory);
+    error = attach_file(&options, true, &shape, &memory);
     if (error == 0)
-        error = handle_attach(&whole, &shape, &memory, &limiter);
-    return opened_end(error, options->path, &memory, limiter, opened);
+        error = handle_attach(&options, &shape, &memory, &limiter);
+    return opened_end(error, options.path, &memory, limiter, opened);
 }
 
-size_t stint_memory_size(const struct stint_options *options) {
-    return check(options) != 0 ? 0 : shape_of(options).size;
+size_t stint_memory_size(const struct stint_options *given) {
+    struct stint_options options;
+
+    return given_check(given, &options) != 0 ? 0 : shape_of(&options).size;
 }
 
-int stint_open_in(const struct stint_options *options, void *start, size_t size,
+int stint_open_in(const struct stint_options *given, void *start, size_t size,
                   struct stint_limiter **opened) {
+    struct stint_options options;
+
     if (opened == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = check(options);
+    int error = given_check(given, &options);
     if (error != 0)
         return error;
-    if (options->path != NULL)
+    if (options.path != NULL)
         return stint_failed(EINVAL, "options.path must be NULL: the memory is given");
     if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
         return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
-    struct shape shape = shape_of(options);
+    struct shape shape = shape_of(&options);
     if (size < shape.size)
         return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
                                  shape.size);
@@ -691,10 +715,10 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
     struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
 
     /* First: whoever cannot have the memory has not begun to make a table of it. */
-    error = prefault(&memory, options);
+    error = prefault(&memory, &options);
     /* M15 */
     if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
-        error = table_make(header, options, &shape);
+        error = table_make(header, &options, &shape);
     if (error != 0)
         return error;
     /* M15 */
@@ -705,8 +729,8 @@ int stint_open_in(const struct stint_options *options, void *start, size_t size,
                        "died while it did: open it with those, or clear the memory");
         set_up_pause();
     }
-    error = header_check(header, size, options, &shape);
-    return error != 0 ? error : handle_attach(options, &shape, &memory, opened);
+    error = header_check(header, size, &options, &shape);
+    return error != 0 ? error : handle_attach(&options, &shape, &memory, opened);
 }
 
 void stint_close(struct stint_limiter *limiter) {
@@ -771,7 +795,7 @@ int stint_table_copy(struct memory *memory, size_t size, struct stint_options *m
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {
-    int error = check(options);
+    int error = check(options, 0);
     if (error != 0)
         return error;
     struct shape shape = shape_of(options);

@@ -5,6 +5,9 @@
 
 #include "limiter.h"
 
+/* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
+int stint_options_read(const struct stint_options *given, struct stint_options *options);
+
 /* Opens a copy of the table in a file that was opened and locked, also of layout 2: the file stays
  * as it is. What a killed process has left half done is finished in the copy. `made` has the clock;
  * it receives the options that the table was made with, shards 0 if their number was chosen. On

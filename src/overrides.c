@@ -12,8 +12,8 @@
  * search has seen live may be free by then: the table may be called full once too often.
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
- * (full.c). The filter has a key's bits before there is a claim for it; they stay until an opener
- * who is alone sees that nobody needs them (open.c). */
+ * (full.c). The filter has a key's bits before there is a claim for it; they stay as long as
+ * it has a slot, and then until somebody opens the table alone (open.c). */
 #include "overrides.h"
 
 #include <errno.h>
@@ -25,48 +25,61 @@
 /* What is to be written in a key's slot. */
 struct wish {
     tick_t end;
-    uint64_t rest;  /* of the state; 0: it is a strike */
-    uint64_t now;   /* of the strike */
+    uint64_t
+        rest;     /* of the state; 0: it is a strike, and `end` that of a ban: rounded down, so that
+                    * nobody is told to wait for longer than `ban` */
+    tick_t span;  /* ends with that tick, of the first strike: rounded up */
+    uint64_t now; /* of the strike */
     uint64_t after; /* strikes that are a ban */
+};
+
+/* Whose overrides are meant: a policy, and its companion. They are read once: whoever writes
+ * nonsense into a shared table may take the companion away at any time. */
+struct ruled {
+    uint32_t policy;
+    uint32_t companion;
+    uint32_t traits; /* the policy's, as they were read or decided by */
 };
 
 /* The search and the claim for a key's slot of a companion. It is no decision, and its window none
  * that somebody computes: it has no terms. */
-static struct decision companion_decision(struct stint_limiter *limiter, uint32_t policy_id,
+static struct decision companion_decision(struct stint_limiter *limiter, uint32_t companion,
                                           stint_key key) {
-    const uint32_t id = limiter_companion(limiter, policy_id);
     return (struct decision){
         .limiter = limiter,
-        .policy = &limiter->policies[id],
+        .policy = &limiter->policies[companion],
         .hash = key,
-        .tag = table_tag(&limiter->table, key, id),
+        .tag = table_tag(&limiter->table, key, companion),
         .now = limiter_now(limiter),
-        .policy_id = id,
+        .policy_id = companion,
     };
 }
 
 /* The state that a slot is to have; `state` is its own, 0: the key has none. 0: it stays as it
  * is. `clock` was read after the slot was seen. No end is set that is over by it, as `wish` may be
  * by now, or a late caller's: the slot may have had a later one (I1). */
-static uint64_t wished(const struct stint_limiter *limiter, uint32_t policy_id,
+static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
     const tick_t now = tick_of(wish->now), next = tick_of(clock) + 1;
     const tick_t until = wish->end > next ? wish->end : next;
     const tick_t end = end_of(state_id(state), now);
+    const uint64_t shadow = (ruled.traits & STINT_SHADOW) != 0 ? OVERRIDE_BY_SHADOW : 0;
     uint64_t count = 0;
 
     if (wish->rest != 0)
         return state_of(until, wish->rest);
     if (state != 0) {
-        if (stint_override_holds(limiter, policy_id, state, wish->now))
+        if (stint_override_holds(limiter, ruled.policy, ruled.traits, state, wish->now))
             return 0; /* banned, or set by hand: no strikes */
         /* Strikes, unless their span is over, or void as that of a ban would be (H). */
-        if ((state & STATE_REFUSED) == 0 && end > now && end <= wish->end + ALLOWANCE_TICKS)
-            count = state_used(state); /* strikes of the same span */
+        if ((state & STATE_REFUSED) == 0 && !override_void(state, ruled.traits) && end > now &&
+            end <= wish->span + ALLOWANCE_TICKS)
+            count = state_used(state) & ~OVERRIDE_BY_SHADOW; /* strikes of the same span */
     }
     if (count + 1 >= wish->after)
-        return state_of(until, OVERRIDE_ENDLESS);
-    return state_of(count == 0 ? until : end, count + 1);
+        return state_of(until, OVERRIDE_ENDLESS | shadow);
+    const tick_t span = wish->span > next ? wish->span : next;
+    return state_of(count == 0 ? span : end, (count + 1) | shadow);
 }
 
 /* Before a claim in this line of the sequence (M7): who is overridden has bits in the filter. */
@@ -89,9 +102,9 @@ static void filter_add(const struct table *table, uint64_t hash, uint32_t line) 
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
 /* Writes what is wished in the key's slot, or gives it one. `state` receives what was written. */
-static enum written companion_write(struct stint_limiter *limiter, uint32_t policy_id,
+static enum written companion_write(struct stint_limiter *limiter, struct ruled ruled,
                                     stint_key key, const struct wish *wish, uint64_t *state) {
-    struct decision decision = companion_decision(limiter, policy_id, key);
+    struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
     struct snapshot snapshot;
 
@@ -116,7 +129,7 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
             committed = !state_pending(snapshot.state);
         }
         if (committed) {
-            *state = wished(limiter, policy_id, wish, snapshot.state, limiter_now(limiter));
+            *state = wished(limiter, ruled, wish, snapshot.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
             const tick_t now = tick_of(decision.now);
@@ -131,7 +144,7 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
             if (!stint_claim_free(&decision, &snapshot))
                 continue;
         }
-        *state = wished(limiter, policy_id, wish, 0, decision.now);
+        *state = wished(limiter, ruled, wish, 0, decision.now);
         if (stint_claim_override(&decision, &snapshot,
                                  end_of(state_id(*state), tick_of(decision.now)),
                                  *state & (STATE_REFUSED | USED_MASK)) == DONE)
@@ -139,44 +152,50 @@ static enum written companion_write(struct stint_limiter *limiter, uint32_t poli
     }
 }
 
-/* Makes a tombstone of a key's slot, if it is what `set` says: set by hand, or the library's.
- * `all`: whichever it is, as long as it is in force. Returns whether there was one. */
-static bool companion_clear(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
+/* Makes a key's slot say nothing: an override or a ban that is in force; or, unless `all`, what is
+ * the library's. Returns whether there was any.
+ *
+ * The slot ends with the next tick, and not before (I1). Until then it stays the key's, no strikes
+ * in it, and the key's next override is written there. A tombstone would be nobody's until then: a
+ * key whose override is set and lifted in turns would use up the lines that it may be in. */
+static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, stint_key key,
                             bool all) {
-    struct decision decision = companion_decision(limiter, policy_id, key);
+    struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
     struct snapshot snapshot;
 
     while (stint_find_committed(table, key, decision.tag, &snapshot)) {
         decision.now = limiter_now(limiter); /* after the slot was seen, as in wished */
-        const bool holds = stint_override_holds(limiter, policy_id, snapshot.state, decision.now);
-        if (all ? !holds : (snapshot.state & STATE_REFUSED) != 0)
+        const uint64_t state = snapshot.state;
+        const bool there =
+            all ? stint_override_holds(limiter, ruled.policy, ruled.traits, state, decision.now)
+                : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
+        if (!there)
             return false;
         const tick_t next = tick_of(decision.now) + 1;
-        limiter_end_falls(limiter, end_of(state_id(snapshot.state), next), next);
-        /* Free with the next tick, and not before (I1). */
-        const uint64_t seen[2] = {decision.tag, snapshot.state};
-        const uint64_t tombstone[2] = {table_tombstone(table), state_of(next, 0)};
-        if (atomic_cas2_seq(snapshot.slot, seen, tombstone)) /* I2 */
-            return true;
+        limiter_end_falls(limiter, end_of(state_id(state), next), next);
+        /* What is over may have counted for a late caller alone. */
+        if (slot_swap(snapshot.slot, decision.tag, state, state_of(next, 0)))
+            return end_of(state_id(state), next) >= next;
     }
     return false;
 }
 
 /* ---- By hand --------------------------------------------------------------------------------- */
 
-/* Finds the policy of an id, which may have been replaced, and whether it has overrides. */
-static int check(const struct stint_limiter *limiter, uint32_t *policy_id, bool writes) {
+/* Finds the policy of an id, which may have been replaced, and its companion. */
+static int check(const struct stint_limiter *limiter, uint32_t policy_id, bool writes,
+                 struct ruled *ruled) {
+    *ruled = (struct ruled){POLICY_NONE, POLICY_NONE, 0};
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
     if (writes && limiter->memory.read_only)
         return stint_failed(EROFS, READ_ONLY);
-    const uint32_t id = stint_limiter_policy_now(limiter, *policy_id);
-    if (id == POLICY_NONE)
+    ruled->policy = stint_limiter_policy_seen(limiter, policy_id, &ruled->traits);
+    if (ruled->policy == POLICY_NONE)
         return stint_failed(ENOENT, "there is no policy of that id");
-    *policy_id = id;
-    if ((policy_traits(&limiter->policies[id]) & STINT_OVERRIDES) == 0 ||
-        limiter_companion(limiter, id) == POLICY_NONE)
+    ruled->companion = limiter_companion(limiter, ruled->policy);
+    if ((ruled->traits & STINT_OVERRIDES) == 0 || ruled->companion == POLICY_NONE)
         return stint_failed(EINVAL, "the policy has no STINT_OVERRIDES: stint_policy_change gives "
                                     "it to a policy that exists");
     return 0;
@@ -184,7 +203,8 @@ static int check(const struct stint_limiter *limiter, uint32_t *policy_id, bool 
 
 int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint32_t limit,
                    uint64_t until) {
-    int error = check(limiter, &policy_id, true);
+    struct ruled ruled;
+    int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
         return error;
     if (limit > STINT_LIMIT_MAX)
@@ -202,7 +222,7 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
         .now = now,
     };
     uint64_t written;
-    switch (companion_write(limiter, policy_id, key, &wish, &written)) {
+    switch (companion_write(limiter, ruled, key, &wish, &written)) {
     case NO_ROOM:
         return stint_failed(ENOSPC, "the table is full: options.max_keys must be larger, or a "
                                     "window of some key over");
@@ -215,12 +235,13 @@ int stint_override(struct stint_limiter *limiter, uint32_t policy_id, stint_key 
 
 int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                        uint32_t *limit, uint64_t *until) {
-    int error = check(limiter, &policy_id, false);
+    struct ruled ruled;
+    int error = check(limiter, policy_id, false, &ruled);
     if (error != 0)
         return error;
     const uint64_t now = limiter_now(limiter);
     const uint64_t state = override_possible(&limiter->table, key)
-                               ? stint_override_seen(limiter, policy_id, key, now)
+                               ? stint_override_seen(limiter, ruled.policy, ruled.traits, key, now)
                                : 0;
     if (state == 0)
         return stint_failed(ENOENT, "the key has no override");
@@ -232,10 +253,11 @@ int stint_override_get(const struct stint_limiter *limiter, uint32_t policy_id, 
 }
 
 int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    int error = check(limiter, &policy_id, true);
+    struct ruled ruled;
+    int error = check(limiter, policy_id, true, &ruled);
     if (error != 0)
         return error;
-    return companion_clear(limiter, policy_id, key, true)
+    return companion_clear(limiter, ruled, key, true)
                ? 0
                : stint_failed(ENOENT, "the key has no override");
 }
@@ -244,27 +266,28 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
 
 /* A key that is banned is refused by that from then on, and gives no first refusal more. So whoever
  * dies between the mark of a refusal and this loses one strike. */
-void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
-                  struct stint_verdict *verdict) {
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, stint_key key,
+                  uint64_t now, struct stint_verdict *verdict) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id == POLICY_NONE)
         return;
-    const uint32_t companion = limiter_companion(limiter, policy_id);
+    const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), traits};
     const uint64_t ban = limiter_ban(limiter, policy_id);
     const uint64_t until = now + tick_ns((tick_t)(ban >> BAN_TICKS));
     const struct wish wish = {
-        .end = tick_of(until) + (until % STINT_TICK_NS != 0),
+        .end = tick_of(until),
+        .span = tick_of(until) + (until % STINT_TICK_NS != 0),
         .now = now,
         .after = ban & STINT_BAN_AFTER_MAX,
     };
 
     uint64_t written;
 
-    if (ban == 0 || companion == POLICY_NONE) /* it was taken from the policy a moment ago */
+    if (ban == 0 || ruled.companion == POLICY_NONE) /* it was taken from the policy a moment ago */
         return;
-    switch (companion_write(limiter, policy_id, key, &wish, &written)) {
+    switch (companion_write(limiter, ruled, key, &wish, &written)) {
     case NO_ROOM:
-        limiter_count(limiter, companion, COUNT_STRIKE_LOST);
+        limiter_count(limiter, ruled.companion, COUNT_STRIKE_LOST);
         return;
     case WRITTEN:
         if (override_banned(written))
@@ -273,7 +296,7 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key k
     default:
         return;
     }
-    limiter_count(limiter, companion, COUNT_BANNED);
+    limiter_count(limiter, ruled.companion, COUNT_BANNED);
     if (verdict == NULL)
         return;
     const uint64_t left = tick_ns(end_of(state_id(written), tick_of(now))) - now;
@@ -283,6 +306,6 @@ void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key k
 }
 
 bool stint_strikes_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
-    return limiter_companion(limiter, policy_id) != POLICY_NONE &&
-           companion_clear(limiter, policy_id, key, false);
+    const struct ruled ruled = {policy_id, limiter_companion(limiter, policy_id), 0};
+    return ruled.companion != POLICY_NONE && companion_clear(limiter, ruled, key, false);
 }

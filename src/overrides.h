@@ -5,10 +5,10 @@
 
 #include "slot.h"
 
-/* A decision by a policy with a ban has given a first refusal: counts a strike. If the key is
- * banned by it, the verdict says so. */
-void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
-                  struct stint_verdict *verdict);
+/* A decision by a policy of these traits, with a ban, has given a first refusal: counts a strike.
+ * If the key is banned by it, the verdict says so. */
+void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, stint_key key,
+                  uint64_t now, struct stint_verdict *verdict);
 
 /* Whether a strike is to be counted after a decision. */
 static ALWAYS_INLINE bool strikes(const struct decision *decision) {

@@ -165,6 +165,9 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
+    /* Others trust it: what a table says that was written over is no calendar, and no length. */
+    const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
+    const uint32_t calendar = said <= STINT_CALENDAR_YEAR ? said : 0;
     struct rule rule;
     uint64_t version, ban;
 
@@ -179,12 +182,12 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .capacity = rule.capacity_given ? rule.capacity : 0,
         .max_reserved = rule.max_reserved,
         .stripes = rule.stripes == 1 ? 0 : rule.stripes,
-        .window = record->calendar != 0 ? 0 : tick_ns(policy->length),
+        .window = calendar != 0 ? 0 : tick_ns(policy_length(policy)),
         .start = policy->start * (int64_t)STINT_TICK_NS,
         .flags = rule.flags,
         .near_limit = rule.near_limit,
         .jitter = rule.jitter,
-        .calendar = record->calendar,
+        .calendar = calendar,
         .offset = record->offset,
         .ban_after = ban & STINT_BAN_AFTER_MAX,
         .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
@@ -483,18 +486,19 @@ static int add_locked(struct stint_limiter *limiter, const struct stint_policy *
     return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *given,
                      uint32_t *id) {
+    struct stint_policy policy;
     uint32_t ignored;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_check(policy);
+    int error = stint_policy_given(given, &policy);
     if (error == 0)
         error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    error = add_locked(limiter, policy, id == NULL ? &ignored : id);
+    error = add_locked(limiter, &policy, id == NULL ? &ignored : id);
     stint_limiter_unlock(limiter);
     return error;
 }
@@ -517,16 +521,18 @@ static int change_locked(struct stint_limiter *limiter, uint32_t id,
 }
 
 /* Changes a policy, or only says whether that may be. */
-static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy,
+static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *given,
                   bool only_check) {
+    struct stint_policy policy;
+
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_check(policy);
+    int error = stint_policy_given(given, &policy);
     if (error == 0)
         error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    error = change_locked(limiter, id, policy, only_check);
+    error = change_locked(limiter, id, &policy, only_check);
     stint_limiter_unlock(limiter);
     return error;
 }
@@ -546,22 +552,22 @@ int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
+    /* Read once: a reader looks at what others write. */
+    const tick_t length = policy_length(policy);
+    const uint64_t window = tick_ns(length);
 
     if (policy->largest > LARGEST_MAX || record->name[0] == '\0' ||
-        memchr(record->name, '\0', sizeof(record->name)) == NULL || policy->length < 1 ||
-        policy->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
+        memchr(record->name, '\0', sizeof(record->name)) == NULL || policy->length != length ||
         policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
-        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS ||
-        policy->window != tick_ns(policy->length) ||
-        policy->reciprocal != reciprocal_of(policy->window))
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS || policy->window != window ||
+        policy->reciprocal != reciprocal_of(window))
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
-    if (longest_of(&read) != policy->length ||
-        policy->fade != count_fade(read.flags, policy->window))
+    if (longest_of(&read) != length || policy->fade != count_fade(read.flags, window))
         return false;
     /* A hint that is the end of no window (I7): stripes would never agree on one. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
-    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % policy->length != 0)
+    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % length != 0)
         return false;
     struct rule rule = policy_rule(policy), right = rule_of(&read);
     uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
@@ -587,7 +593,9 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
-    uint32_t count = limiter_policy_count(limiter);
+    /* stint_policies_repair removes what is beyond the count. Readers do not, and decide by it. */
+    uint32_t count =
+        limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
 
     /* Under the lock, as its writer (M12). */
     if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
@@ -655,6 +663,9 @@ void stint_policies_free(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (!policy_gone(&limiter->policies[id]))
             continue;
+        /* First: what a table counts never falls, even if this process dies in between. */
+        limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
+                    stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
         stint_limiter_counters_clear(limiter, id);
         id_free(limiter, id);
     }
@@ -693,14 +704,13 @@ int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
                      struct stint_policy *policy) {
     if (limiter == NULL || policy == NULL)
         return stint_failed(EINVAL, "limiter or policy is NULL");
-    int error = stint_struct_check(policy, policy->size, sizeof(*policy),
-                                   "policy.size is wrong: " WRONG_SIZE);
+    int error = stint_struct_check(policy, POLICY_LEAST, sizeof(*policy), "policy");
     if (error != 0)
         return error;
     id = stint_limiter_policy_now(limiter, id);
     if (id == POLICY_NONE)
         return stint_failed(ENOENT, "there is no policy of that id");
     const struct stint_policy known = stint_policy_read(limiter, id);
-    stint_struct_write(policy, policy->size, &known, sizeof(known));
+    stint_struct_write(policy, &known, sizeof(known));
     return 0;
 }

@@ -138,29 +138,31 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     return back;
 }
 
-/* Sets what a key has used to 0. Returns whether it had a slot. */
-static bool slot_reset(const struct table *table, uint64_t hash, uint64_t tag) {
+/* Sets what a key has used to 0. Returns whether that was anything that still counted. */
+static bool slot_reset(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash) {
+    const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
     struct snapshot snapshot;
 
-    while (stint_find_committed(table, hash, tag, &snapshot))
+    while (stint_find_committed(&limiter->table, hash, tag, &snapshot)) {
         if (slot_swap(snapshot.slot, tag, snapshot.state, snapshot.state & ~USED_MASK))
-            return true;
+            return state_used(snapshot.state) != 0 &&
+                   stint_slot_live(limiter, tag, snapshot.state, tick_of(limiter_now(limiter)));
+    }
     return false;
 }
 
-void stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
+bool stint_reset(struct stint_limiter *limiter, uint32_t policy_id, stint_key key) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);
     if (policy_id >= limiter->deciding) /* POLICY_NONE, too */
-        return;
+        return false;
     uint32_t stripes = policy_rule(&limiter->policies[policy_id]).stripes;
-    bool found = stint_strikes_reset(limiter, policy_id, key);
+    bool had = stint_strikes_reset(limiter, policy_id, key);
 
-    for (uint32_t stripe = 0; stripe < stripes; stripe++) {
-        stint_key hash = stripe_key(key, stripe);
-        found |= slot_reset(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id));
-    }
-    if (found)
+    for (uint32_t stripe = 0; stripe < stripes; stripe++)
+        had |= slot_reset(limiter, policy_id, stripe_key(key, stripe));
+    if (had)
         limiter_count_table(limiter, COUNT_RESET);
+    return had;
 }
 
 void stint_prefetch(const struct stint_limiter *limiter, stint_key key) {

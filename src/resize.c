@@ -238,24 +238,21 @@ static int resize(const char *path, const struct stint_options *given, struct me
     return error;
 }
 
-int stint_resize(const char *path, const struct stint_options *options) {
-    static const struct stint_options as_it_was = STINT_OPTIONS_INIT;
+int stint_resize(const char *path, const struct stint_options *given) {
+    struct stint_options options = STINT_OPTIONS_INIT; /* all as it was */
     struct memory memory = {.file = -1};
     size_t size = 0;
 
     if (path == NULL || path[0] == '\0')
         return stint_failed(EINVAL, "path is NULL or empty");
-    if (options == NULL)
-        options = &as_it_was;
-    int error = stint_struct_check(options, options->size, sizeof(*options),
-                                   "options.size is wrong: " WRONG_SIZE);
+    int error = given == NULL ? 0 : stint_options_read(given, &options);
     if (error != 0)
         return error;
-    if (options->path != NULL)
+    if (options.path != NULL)
         return stint_failed(EINVAL, "options.path must be NULL: the path is an argument");
     error = file_open(path, &memory, &size);
     if (error == 0)
-        error = resize(path, options, &memory, size);
+        error = resize(path, &options, &memory, size);
     else
         stint_memory_free(&memory);
     return error == 0 ? 0 : stint_failed_at(error, path);

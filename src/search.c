@@ -7,7 +7,7 @@
 
 tick_t stint_decision_read_clock(struct decision *decision) {
     uint64_t clock = limiter_now(decision->limiter);
-    if (clock > decision->now) {
+    if (tick_of(clock) > tick_of(decision->now)) {
         decision->now = clock;
         decision->end = window_of(decision);
     }

@@ -166,11 +166,11 @@ static inline bool latest_beyond(const struct stint_limiter *limiter, tick_t now
 }
 
 /* Reads the clock, because something is too far ahead of this decision's now. A late thread is not
- * late any more after this. Returns the clock's tick. */
+ * late any more after this. (In its own tick none is.) Returns the clock's tick. */
 tick_t stint_decision_read_clock(struct decision *decision);
 
 /* Whether an end that was loaded before is so far ahead that only a step of the clock explains it.
- * `length` is that of the window it ends. May move decision->now. */
+ * `length` is that of the window it ends. Reads the clock once at most. May move decision->now. */
 bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length);
 
 #endif

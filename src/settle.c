@@ -14,12 +14,16 @@ static enum progress decide_absent(struct decision *decision, struct snapshot *s
 
 /* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
  * the clock was stepped back, and the slot starts anew. Returns whether the slot is to be looked at
- * again. */
+ * again: then that look finds it in no later window than the decision. Time that passes between two
+ * readings of the clock makes no difference: there is one reading, of a stripe two. */
 static bool look_ahead(struct decision *decision, struct sight *sight) {
-    uint64_t id = state_id(sight->state), now = decision->now;
+    uint64_t id = state_id(sight->state);
     bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
+    const tick_t now = tick_of(decision->now); /* it may have moved */
 
-    if (decision->now != now)
+    if (decision->end == 0)
+        decision->end = window_in(decision, sight->state);
+    if (!state_ahead(sight->state, decision->end))
         return true; /* this thread was late; now it is not */
     if (traits_striped(decision->terms.traits) && !stepped) {
         /* The whole may have moved ahead of its caller, to where another stripe is. */
@@ -27,18 +31,15 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
         asked.now = decision->asked;
         stepped = stint_beyond_clock(&asked, id, decision->policy->length);
     }
-    tick_t end = end_of(id, tick_of(now));
-    if (end <=
-        tick_of(now)) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
+    tick_t end = end_of(id, now);
+    if (end <= now) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
         return false;
     /* Stripes must agree on a window. They could not agree on one that is left over from 2^33 ticks
      * ago: it is none of the policy's. */
     if ((decision->terms.part & PART_SILENT) != 0 &&
-        (end - decision->policy->start) % decision->policy->length != 0)
+        (end - decision->policy->start) % policy_length(decision->policy) != 0)
         stepped = true;
     if (stepped) {
-        if (decision->end == 0)
-            decision->end = window_anew(decision);
         sight->stepped = true;
         return false;
     }
@@ -49,16 +50,15 @@ static bool look_ahead(struct decision *decision, struct sight *sight) {
 /* The key is in a slot. */
 static enum progress decide_found(struct decision *decision, struct snapshot *snapshot) {
     struct sight sight;
-    enum look look;
 
     snapshot->state = atomic_load_acquire(&snapshot->slot->state); /* M1, M6 */
-    do {
+    enum look look = slot_look(decision, snapshot->slot, snapshot->state, &sight);
+    if (look == LOOK_AHEAD && look_ahead(decision, &sight))
         look = slot_look(decision, snapshot->slot, snapshot->state, &sight);
-        if (look == LOOK_STALE)
-            return STALE;
-        if (look == LOOK_PENDING)
-            return decide_absent(decision, snapshot, true);
-    } while (look == LOOK_AHEAD && look_ahead(decision, &sight));
+    if (look == LOOK_STALE)
+        return STALE;
+    if (look == LOOK_PENDING)
+        return decide_absent(decision, snapshot, true);
     uint64_t left = tick_ns(decision->end) - decision->now;
     decision->charge = judge(&decision->terms, sight.count, left);
     if (!slot_charge(decision, &sight))
@@ -115,7 +115,7 @@ void stint_slot_settle_added(struct decision *decision, const struct added *adde
         uint64_t used = state_used(added->state) + 1;
         decision->charge = (struct charge){used, used, used, 1, true};
         decision->end = end;
-        decision->now = stint_now_before(decision->limiter, end, decision->now);
+        decision->now = stint_now_before(decision->limiter, decision->policy, end, decision->now);
         decision->flags = 0;
         return;
     }

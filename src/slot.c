@@ -46,7 +46,7 @@ uint64_t stint_test_removed;
  * 366, and the allowance. */
 static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
                              uint32_t flags, uint64_t hash, tick_t tick) {
-    tick_t start = policy->start, length = policy->length;
+    tick_t start = policy->start, length = policy_length(policy);
     if ((flags & TRAIT_CALENDAR) != 0)
         return limiter_calendar_window(limiter, policy, tick);
     if ((flags & STINT_START_FIRST) != 0)
@@ -98,15 +98,15 @@ uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limite
 
 /* ---- 1  Policy: a key's override ------------------------------------------------------------- */
 
-bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
-                          uint64_t now) {
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                          uint64_t state, uint64_t now) {
     const bool set = (state & STATE_REFUSED) != 0; /* by hand */
     const uint64_t longest =
         set ? STINT_WINDOW_MAX / STINT_TICK_NS : limiter_ban(limiter, policy_id) >> BAN_TICKS;
     const tick_t most = (tick_t)longest + 1 + ALLOWANCE_TICKS;
     tick_t tick = tick_of(now);
 
-    if (!set && !override_banned(state)) /* strikes */
+    if (!set && (!override_banned(state) || override_void(state, traits))) /* or strikes */
         return false;
     tick_t left = end_of(state_id(state), tick) - tick;
     if (LIKELY(left <= most))
@@ -115,8 +115,8 @@ bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_i
     return end_of(state_id(state), tick) - tick <= most;
 }
 
-uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                             uint64_t now) {
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+                             uint32_t traits, uint64_t hash, uint64_t now) {
     const struct table *table = &limiter->table;
     const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
     const uint64_t reach = filter_bit_set(filter_far(table, hash))
@@ -127,7 +127,7 @@ uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t polic
     for (uint64_t i = 0; i <= reach && i < table->probe_lines; i++) {
         for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
             uint64_t state = override_in(line_slot(line, match), tag);
-            if (state != 0 && stint_override_holds(limiter, policy_id, state, now))
+            if (state != 0 && stint_override_holds(limiter, policy_id, traits, state, now))
                 return state;
         }
         line = table_next(table, hash, line);
@@ -146,15 +146,16 @@ bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint
         end <= tick_of(now))
         return false;
     const uint32_t of = limiter_companion(limiter, tag_policy(&limiter->table, tag));
-    const uint32_t id = stint_limiter_policy_now(limiter, of); /* it may have been replaced */
-    if (id == POLICY_NONE || (policy_traits(&limiter->policies[id]) & STINT_OVERRIDES) == 0)
+    uint32_t traits;
+    const uint32_t id = stint_limiter_policy_seen(limiter, of, &traits); /* it may be replaced */
+    if (id == POLICY_NONE || (traits & STINT_OVERRIDES) == 0 || override_void(state, traits))
         return false;
-    const bool holds = stint_override_holds(limiter, id, state, now);
+    const bool holds = stint_override_holds(limiter, id, traits, state, now);
     const bool set = (state & STATE_REFUSED) != 0;
     *told = (struct override_told){
         .policy_id = id,
         .limit = holds ? override_limit(state) : 0,
-        .strikes = set || holds ? 0 : (uint32_t)state_used(state),
+        .strikes = set || holds ? 0 : (uint32_t)(state_used(state) & ~OVERRIDE_BY_SHADOW),
         .set = set,
         .until = tick_ns(end),
     };
@@ -182,8 +183,10 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
     return false;
 }
 
-uint64_t stint_now_before(const struct stint_limiter *limiter, tick_t end, uint64_t now) {
-    if (UNLIKELY(end <= tick_of(now)))
+uint64_t stint_now_before(const struct stint_limiter *limiter, const struct policy *policy,
+                          tick_t end, uint64_t now) {
+    const tick_t left = end - tick_of(now);
+    if (UNLIKELY(left <= 0 || left > policy_length(policy) + ALLOWANCE_TICKS))
         now = limiter_now(limiter);
     return LIKELY(end > tick_of(now)) ? now : tick_ns(end) - 1;
 }
@@ -218,17 +221,21 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
 
     if (UNLIKELY((terms->part & PART_OVERRIDDEN) != 0) && !charge->fits) {
         const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
-        const uint64_t over = waiting->left + tick_ns(end_of(state_id(waiting->override), now)) -
-                              tick_ns(waiting->end);
+        const uint64_t until = tick_ns(end_of(state_id(waiting->override), now));
+        const uint64_t at = tick_ns(waiting->end) - waiting->left;
+        /* A late caller's override can be over by the time of the clock, at which he is decided. */
+        const uint64_t over = until > at ? until - at : 0;
         const uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
         uint64_t capacity = waiting->without != 0 ? waiting->without : rule.capacity;
         if (capacity > most)
             capacity = most;
         const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
-        const struct after_override then_by = {over, capacity, capacity + reserved};
+        const uint64_t room = capacity + reserved;
+        const struct after_override then_by = {over, capacity,
+                                               room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX};
         wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
-        if (wait == over) /* exact: there is no window for whose end all wait */
-            return wait;
+        if (wait == over && !(waiting->untracked && wait < waiting->left))
+            return wait; /* exact: there is no window for whose end all wait */
     } else {
         wait = charge_wait(terms, &rule, charge, waiting->left);
     }
@@ -251,6 +258,8 @@ bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t
     const struct policy *policy = limiter_tag_policy(limiter, tag);
     const tick_t ahead = end_of(state_id(state), now) - now;
     if (ahead > 0)
-        return policy != NULL && ahead <= policy->length + ALLOWANCE_TICKS;
+        return policy != NULL && ahead <= policy->length + ALLOWANCE_TICKS &&
+               !((state & (STATE_REFUSED | USED_MASK)) == 0 && /* an override that was lifted */
+                 (policy_traits(policy) & TRAIT_COMPANION) != 0);
     return slot_carries(policy, state, now);
 }

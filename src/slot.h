@@ -26,7 +26,7 @@
  *                       +------------claim-------------+
  *
  * Transitions, and the functions that make them. D: double-width CAS on tag and state; S: CAS on
- * the state alone; +: fetch-add on it. Functions without a file are in this one. tests/model/run
+ * the state alone; +: fetch-add on it. Functions without a file are in this one. tests/spin/run
  * compares this table with the model.
  *
  *     from        to          how  by
@@ -52,8 +52,8 @@
  *                                  Same window: used or refused change.
  *                                  Or it is over: a new window of the same key.
  *                                  refund: slot_give_back. reset: refund.c, slot_reset.
- *                                  override: overrides.c, companion_write. Its end may fall (I1).
- *     COMMITTED   TOMBSTONE   D    clear: overrides.c, companion_clear. Only of a companion.
+ *                                  override: overrides.c, companion_write, companion_clear. Only
+ *                                  of a companion. Its end may fall (I1).
  *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
@@ -88,9 +88,10 @@
  * groups in decide_all.c. ordering.md has the orders of memory, M1 to M15. Each atomic operation
  * cites the M or I that it serves.
  *
- * What holds it: tests/model (every run of small cases, and the orders); tests/history.c (I1, I3,
- * I5 and I7 after each atomic operation of random histories); tests/mistakes.c (what goes wrong
- * without each guard); tests/deaths.c (a process dies before each atomic operation).
+ * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3
+ * and I5 to I7, after each atomic operation of histories and schedules), and in tests/protocol
+ * mistakes.c (what goes wrong without each guard) and deaths.c (a process dies before each atomic
+ * operation).
  *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */
 #ifndef STINT_SLOT_H
@@ -130,6 +131,11 @@ static inline bool state_pending(uint64_t state) {
 /* Same end, and pending or not alike. */
 static inline bool state_same_window(uint64_t one, uint64_t other) {
     return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
+}
+
+/* Whether a state, which is not pending, is of a later window than the one that ends at `end`. */
+static inline bool state_ahead(uint64_t state, tick_t end) {
+    return (int64_t)(state - state_of(end, 0)) >= INT64_C(1) << STATE_ID;
 }
 
 /* Changes the state of a key's slot, if tag and state are what they were. By I1 the state alone
@@ -221,12 +227,17 @@ static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
  *     refused 1   used < 2^28            the limit
  *                 2^28 <= used < BARRED  never refused
  *                 BARRED <= used         refused everything
- *     refused 0   used < 2^28            refused in so many windows: strikes, no override
+ *     refused 0   used < 2^28            refused in so many windows: strikes, no override. 0: it
+ *                                        was lifted, and says nothing
  *                 2^28 <= used           banned
+ *                 used & BY_SHADOW       strikes, or a ban, while the policy was a shadow: void
+ *                                        where it is none
  *
  * So a stray token in it adds at most one to a limit, or to strikes. */
-#define OVERRIDE_ENDLESS ((uint64_t)STINT_LIMIT_MAX)
-#define OVERRIDE_BARRED  (OVERRIDE_ENDLESS + OVERRIDE_ENDLESS / 2)
+#define OVERRIDE_ENDLESS   ((uint64_t)STINT_LIMIT_MAX)
+#define OVERRIDE_BY_SHADOW (OVERRIDE_ENDLESS / 2)
+#define OVERRIDE_BARRED    (OVERRIDE_ENDLESS + OVERRIDE_BY_SHADOW)
+static_assert(2 * (uint64_t)STINT_BAN_AFTER_MAX < OVERRIDE_BY_SHADOW, "strikes are below it");
 
 /* Overrides can be set as far ahead as the longest window reaches. */
 #define COMPANION_LENGTH (STINT_WINDOW_MAX / STINT_TICK_NS) /* ticks */
@@ -243,10 +254,18 @@ static inline uint32_t override_limit(uint64_t state) {
                                                              : STINT_LIMIT_MAX;
 }
 
-/* Whether a companion's slot of this state sets a limit, and does so at `now`. One that is further
- * ahead than it can have been set is void: the clock was stepped back (H). */
-bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t state,
-                          uint64_t now);
+/* Whether the library wrote this state of a companion's slot as the policy was a shadow, and by
+ * these traits it is none: who was let through is not punished for it. */
+static inline bool override_void(uint64_t state, uint32_t traits) {
+    return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_BY_SHADOW) != 0 &&
+           (traits & STINT_SHADOW) == 0;
+}
+
+/* Whether a companion's slot of this state sets a limit by a policy of these traits, and does so at
+ * `now`. One that is further ahead than it can have been set is void: the clock was stepped back
+ * (H). */
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                          uint64_t state, uint64_t now);
 
 /* What a companion's slot says. */
 struct override_told {
@@ -272,10 +291,10 @@ static ALWAYS_INLINE bool override_possible(const struct table *table, uint64_t 
     return filter_bit_set(filter_any(table, hash));
 }
 
-/* Looks for the override that is in force of a key that may have one. Returns the state of its
- * slot; 0: there is none. */
-uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                             uint64_t now);
+/* Looks for the override that is in force, by a policy of these traits, of a key that may have one.
+ * Returns the state of its slot; 0: there is none. */
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+                             uint32_t traits, uint64_t hash, uint64_t now);
 
 /* What a request of known flags must not combine. */
 static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
@@ -339,10 +358,11 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
         return STINT_BAD_REQUEST;
     uint64_t capacity = word >> 32;
-    const uint64_t override = known.overrides && (traits & STINT_OVERRIDES) != 0 &&
-                                      override_possible(&limiter->table, request->key)
-                                  ? stint_override_seen(limiter, request->policy, request->key, now)
-                                  : 0;
+    const uint64_t override =
+        known.overrides && (traits & STINT_OVERRIDES) != 0 &&
+                override_possible(&limiter->table, request->key)
+            ? stint_override_seen(limiter, request->policy, traits, request->key, now)
+            : 0;
     const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
     const bool unlike = request->limit != 0 || override != 0;
     bool own = false;
@@ -382,17 +402,18 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
         if (UNLIKELY(((rule.flags ^ traits) & STINT_SHADOW) != 0) && !endless)
             return STINT_UNKNOWN_POLICY; /* it was changed meanwhile: once more */
         if (!unlike)
-            decision->terms.capacity = capacity = rule.capacity;
-        uint64_t room = capacity + ((flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
+            decision->terms.capacity = rule.capacity;
+        uint64_t room =
+            decision->terms.capacity + ((flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
         decision->terms.room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
         decision->terms.most =
             is_charge(&decision->terms) || endless ? charge_most(&rule) : decision->terms.room;
     }
-    /* Before it is charged (M10). A read-only handle charges nothing. */
+    /* Before it is charged. A look charges nothing, and a read-only handle only looks. */
     if ((unlike || (flags & (STINT_RESERVE | STINT_CHARGE)) != 0) &&
-        UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)) &&
-        !limiter->memory.read_only) /* M10 */
-        atomic_raise(&policy->largest, decision->terms.most);
+        UNLIKELY(decision->terms.most > atomic_load_relaxed(&policy->largest)) && /* M10 */
+        (flags & STINT_PEEK) == 0)
+        atomic_raise(&policy->largest, decision->terms.most); /* M10 */
     decision->end = window_of(decision);
     return 0;
 }
@@ -551,6 +572,12 @@ static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rul
     }
 }
 
+/* The end of the window of now where it is the key's own, whose slot was seen with this state. */
+static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
+    const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
+    return LIKELY(end > now && end - now <= decision->policy->length) ? end : window_anew(decision);
+}
+
 /* What slot_look has come to. */
 enum look {
     LOOK_GOOD,
@@ -589,10 +616,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
     if ((terms->traits & TRAITS_OWN_WINDOW) != 0 && decision->end == 0) {
         if (UNLIKELY(GUARD(KEY_PENDING, state_pending(state))))
             return LOOK_PENDING; /* the end is the claim's */
-        tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
-        decision->end = LIKELY(end > now && end - now <= decision->policy->length)
-                            ? end
-                            : window_anew(decision);
+        decision->end = window_in(decision, state);
     }
     /* The id is in the top bits: an earlier one makes the difference negative. */
     const uint64_t ahead = state - state_of(decision->end, 0);
@@ -607,7 +631,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct slot 
                 rule_adopt(&decision->terms, &rule);
                 uint64_t apart = (id_of(decision->end) - state_id(state)) & ID_MASK;
                 sight->count =
-                    count_carry(&rule, count, apart / (uint64_t)decision->policy->length);
+                    count_carry(&rule, count, apart / (uint64_t)policy_length(decision->policy));
             }
             return LOOK_GOOD;
         }
@@ -837,9 +861,11 @@ static inline bool added_had_room(const struct added *added, uint64_t capacity) 
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,
                            uint64_t added);
 
-/* The now of a request that a fetch-add counted in the window that ends at `end`. If that is over
- * by its own, the clock was stepped back meanwhile, and has the say. */
-uint64_t stint_now_before(const struct stint_limiter *limiter, tick_t end, uint64_t now);
+/* The now of a request that a fetch-add counted in the policy's window that ends at `end`. If that
+ * is over by its own, the clock was stepped back meanwhile; if it began more than the allowance
+ * after it, the request is late. Either way the clock has the say. */
+uint64_t stint_now_before(const struct stint_limiter *limiter, const struct policy *policy,
+                          tick_t end, uint64_t now);
 
 /* ---- Give back ------------------------------------------------------------------------------- */
 
@@ -902,7 +928,7 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
         return false;
     struct rule rule = policy_rule(policy);
     tick_t over = now - end_of(state_id(state), now);
-    return count_carry(&rule, state_used(state), (uint64_t)(over / policy->length) + 1) != 0;
+    return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
 }
 
 /* Whether a slot that was seen so counts for its key: it is committed, and neither over nor so far

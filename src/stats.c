@@ -13,6 +13,7 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
         .memory = limiter->memory.size,
         .slots = table->line_count * LINE_SLOTS,
         .placed = stint_limiter_counted(limiter, row, COUNT_PLACED),
+        .untracked = stint_limiter_counted(limiter, row, COUNT_UNTRACKED_GONE),
         .replaced = stint_limiter_counted(limiter, row, COUNT_REPLACED),
         .clock_steps = stint_limiter_counted(limiter, row, COUNT_CLOCK_STEP),
         .stray_tokens = stint_limiter_counted(limiter, row, COUNT_STRAY),
@@ -50,14 +51,14 @@ void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, 
 int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
     if (limiter == NULL || stats == NULL)
         return stint_failed(EINVAL, "limiter or stats is NULL");
-    int error =
-        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+    int error = stint_struct_check(stats, SIZE_THROUGH(struct stint_stats, bad_requests),
+                                   sizeof(*stats), "stats");
     if (error != 0)
         return error;
 
     struct stint_stats seen;
     stint_stats_read(limiter, &seen, true);
-    stint_struct_write(stats, stats->size, &seen, sizeof(seen));
+    stint_struct_write(stats, &seen, sizeof(seen));
     return 0;
 }
 
@@ -65,8 +66,8 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
                            struct stint_policy_stats *stats) {
     if (limiter == NULL || stats == NULL)
         return stint_failed(EINVAL, "limiter or stats is NULL");
-    int error =
-        stint_struct_check(stats, stats->size, sizeof(*stats), "stats.size is wrong: " WRONG_SIZE);
+    int error = stint_struct_check(stats, SIZE_THROUGH(struct stint_policy_stats, refunded),
+                                   sizeof(*stats), "stats");
     if (error != 0)
         return error;
     id = stint_limiter_policy_now(limiter, id);
@@ -87,6 +88,6 @@ int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
         seen.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
         seen.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
     }
-    stint_struct_write(stats, stats->size, &seen, sizeof(seen));
+    stint_struct_write(stats, &seen, sizeof(seen));
     return 0;
 }

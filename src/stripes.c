@@ -106,12 +106,10 @@ static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
                            &end))
                 return own_left(limiter, policy_id, key, cost, now, verdict);
             used = state_used(added) + 1;
-            now = stint_now_before(limiter, end, now);
+            now = stint_now_before(limiter, policy, end, now);
         }
     }
-    used = stripe_estimate(used, capacity, stripes);
-    if (used < cost)
-        used = cost;
+    used = stripe_estimate(used, capacity, stripes); /* not below the cost, which fits the share */
     struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
     whole.terms.traits = (uint32_t)word;
     whole.charge = (struct charge){used, used, used, cost, true};
@@ -242,30 +240,40 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
 
 /* ---- A refusal ------------------------------------------------------------------------------- */
 
+/* Takes what the stripes have left together, beside `used` tokens that were seen. Where that is
+ * does not matter: each stripe holds it that has room by the policy's own limit. */
+static void drain(const struct decision *whole, uint64_t now, uint64_t used) {
+    struct decision all = *whole;
+    struct gathered gathered;
+
+    all.terms.capacity = policy_traits(whole->policy) >> 32;
+    all.terms.cost = whole->terms.capacity - used;
+    (void)gather(&all, &now, &gathered); /* false: the window has turned, and nothing is left */
+}
+
 /* Refuses in the window of whole->now, in which `used` tokens were seen. The first refusal is
  * marked in stripe 0. If the window has turned since, nothing is refused, whole->now moves into the
  * next window, and false is returned. `now` is as for move_on. */
 static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     const struct terms *terms = &whole->terms;
-    const bool drain = (terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN;
-    const uint32_t parts = drain ? traits_stripes(terms->traits) : is_decision(terms) ? 1 : 0;
 
     whole->only_end = whole->end;
     whole->flags = 0;
-    for (uint32_t i = 0; i < parts; i++) {
-        struct decision part = stripe_decision(whole, *now, i, terms->cost, terms->flags,
-                                               PART_REFUSED | PART_SAME_WINDOW);
+    if (is_decision(terms)) {
+        struct decision part =
+            stripe_decision(whole, *now, 0, terms->cost, terms->flags & ~(uint32_t)STINT_DRAIN,
+                            PART_REFUSED | PART_SAME_WINDOW);
         stint_slot_settle(&part);
-        if (i > 0)
-            continue;
         if ((part.flags & STINT_UNTRACKED) == 0 && part.end != whole->only_end) {
             move_on(whole, &part, now);
             return false;
         }
         whole->flags = part.flags & (STINT_FIRST_REFUSAL | STINT_UNTRACKED);
     }
-    if (drain && used < terms->capacity)
+    if ((terms->flags & (STINT_DRAIN | STINT_PEEK)) == STINT_DRAIN && used < terms->capacity) {
+        drain(whole, *now, used);
         used = terms->capacity;
+    }
     whole->charge = (struct charge){.count = used, .used = used, .total = used};
     return true;
 }
@@ -288,14 +296,16 @@ enum looked { TAKE, REFUSE, SETTLED };
 
 /* Looks at all stripes, and judges what they have together. */
 static enum looked look_first(struct decision *whole, uint64_t *now) {
-    struct terms *terms = &whole->terms;
+    const struct terms *terms = &whole->terms;
     const bool look = is_look(terms);
     uint64_t lost, used = sum_used(whole, now, &lost);
+    struct terms undrained = *terms; /* that comes after the mark (refuse) */
 
+    undrained.flags &= ~(uint32_t)STINT_DRAIN;
     whole->flags = 0;
-    whole->charge = judge(terms, used + lost, 0);
+    whole->charge = judge(&undrained, used + lost, 0);
     if (lost != 0 && terms->cost == 0 && !look) /* leaves nothing behind, slot or no slot */
-        whole->charge = judge(terms, used, 0);
+        whole->charge = judge(&undrained, used, 0);
     else if (lost != 0 && (terms->part & PART_REFUSED) == 0 &&
              (!whole->charge.fits || (look && lost == terms->capacity)))
         return untracked(whole), SETTLED;
@@ -340,7 +350,9 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
         if (used < gathered.total)
             used = gathered.total;
         whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
-        whole->flags = gathered.flags & (gathered.total == 0 ? ~UINT32_C(0) : STINT_REPLACED);
+        /* A charge is not, where a stripe without a slot has lost some of it. */
+        const bool tracked = is_charge(terms) ? gathered.total == terms->cost : gathered.total != 0;
+        whole->flags = gathered.flags & (tracked ? STINT_REPLACED : ~UINT32_C(0));
         return true;
     }
     if (GUARDED(STRIPES_BACK))
@@ -381,8 +393,8 @@ static void stripes_decide(struct decision *whole) {
 static bool settled_end(struct decision *decision, struct stint_verdict *verdict) {
     const bool allowed = decision_end(decision, verdict);
     if (strikes(decision))
-        stint_strike(decision->limiter, decision->policy_id, decision->hash, decision->now,
-                     verdict);
+        stint_strike(decision->limiter, decision->policy_id, decision->terms.traits, decision->hash,
+                     decision->now, verdict);
     return allowed;
 }
 

@@ -34,7 +34,6 @@ struct found {
 };
 static bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
                  struct stint_verdict *verdict);
-static bool window_hot(const struct policy *policy, uint64_t now, tick_t *end);
 static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
                       uint64_t now, struct stint_verdict *verdict, struct found found);
 static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
@@ -76,8 +75,9 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
                           size_t n, uint64_t now, struct stint_verdict *verdicts) {
     const struct table *table = &limiter->table;
-    uint32_t policy = UINT32_MAX; /* of the last request; none yet */
-    bool hot = false;             /* the hot path is for it, in the window of now */
+    uint32_t policy = UINT32_MAX;                 /* of the last request; none yet */
+    const uint64_t none = 0, *hot_window = &none; /* that policy's */
+    uint64_t left = UINT64_MAX;                   /* of its window of now, ns */
     struct found found = {0};
     struct line *homes[AHEAD];
     size_t allowed = 0;
@@ -96,14 +96,22 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         found.home = homes[i % AHEAD];
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key);
-        /* Requests by one policy after the other find its window once. */
+        /* Requests by one policy after the other find its window once. Each asks whether the hot
+         * path is for it: it may have come to have overrides. */
         if (UNLIKELY(request->policy != policy)) {
             policy = request->policy;
-            hot = policy < limiter->deciding &&
-                  window_hot(&limiter->policies[policy], now, &found.end);
+            hot_window = &none;
+            if (LIKELY(policy < limiter->deciding)) {
+                hot_window = &limiter->policies[policy].hot_window;
+                /* I7. As in window_hot, in two steps. */
+                found.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
+                left = tick_ns(found.end) - now;
+                left = left != 0 ? left : UINT64_MAX;
+            }
         }
-        if (LIKELY(hot) && LIKELY((request->flags | request->limit | request->reserved) == 0 &&
-                                  request->cost == 1))
+        if (LIKELY(!atomic_less(hot_window, left)) && /* M10 */
+            LIKELY((request->flags | request->limit | request->reserved) == 0 &&
+                   request->cost == 1))
             allowed += take_home(limiter, policy, request->key, now, verdict, found);
         else
             allowed += stint_decide(limiter, request, now, verdict);
