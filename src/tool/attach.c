@@ -20,7 +20,7 @@ int attach(const struct arguments *arguments, uint32_t flags, struct stint_limit
         return EXIT_GOOD;
     if (error == -ENOENT)
         return failure(arguments, "%s: there is no table: stint make makes one", arguments->file);
-    return failure(arguments, "%s", stint_reason());
+    return failure(arguments, "%s", reason());
 }
 
 /* ---- Policies ---- */
@@ -65,10 +65,10 @@ int attach_policy(const struct arguments *arguments, struct stint_limiter *limit
     if (add) {
         if (stint_policy_add(limiter, &policy, id) == 0)
             return EXIT_GOOD;
-        return failure(arguments, "POLICY '%s': %s", arguments->policy, stint_reason());
+        return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
     }
     if (!name_policy(&policy))
-        return failure(arguments, "POLICY '%s': %s", arguments->policy, stint_reason());
+        return failure(arguments, "POLICY '%s': %s", arguments->policy, reason());
     if (stint_policy_find(limiter, policy.name, id) != 0)
         return failure(arguments, "POLICY '%s': the table has no policy of the name '%s'",
                        arguments->policy, policy.name);

@@ -27,7 +27,7 @@ static struct stint_options options_of(const struct arguments *arguments) {
 static int wrong_text(const struct arguments *arguments, const char *name, const char *text,
                       const char *wrong) {
     char shown[512], before[512];
-    int code = failure(arguments, "%s: %s", name, stint_reason());
+    int code = failure(arguments, "%s: %s", name, reason());
 
     if (wrong == NULL)
         return code;
@@ -121,7 +121,7 @@ static int make_policies(const struct arguments *arguments, const struct stint_o
     const char *wrong = NULL;
 
     if (stint_open(options, &limiter) != 0)
-        return failure(arguments, "%s", stint_reason());
+        return failure(arguments, "%s", reason());
     int error = text == NULL ? 0 : stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL);
     int code =
         error == 0 ? EXIT_GOOD : wrong_text(arguments, name_of(arguments->policies), text, wrong);
@@ -156,8 +156,7 @@ int tool_resize(const struct arguments *arguments) {
     struct stint_options options = options_of(arguments);
 
     options.path = NULL;
-    options.mode = 0;
     if (stint_resize(arguments->file, &options) != 0)
-        return failure(arguments, "%s", stint_reason());
+        return failure(arguments, "%s", reason());
     return EXIT_GOOD;
 }

@@ -45,7 +45,8 @@ static const struct {
     [OPTION_LABELS] = {"labels", "N", 0, "names of keys that it has room for"},
     [OPTION_MAX_POLICIES] = {"max-policies", "N", 0, "policies that it has room for"},
     [OPTION_SHARDS] = {"shards", "N", 0, "a power of two"},
-    [OPTION_MODE] = {"mode", "OCTAL", 0, "permission bits of the file [0600]"},
+    [OPTION_MODE] = {"mode", "OCTAL", 0,
+                     "permission bits of the file [0600; resize: as they were]"},
     [OPTION_POLICIES] = {"policies", "FILE", 0, "apply these, one a line; - is the standard input"},
     [OPTION_DRY_RUN] = {"dry-run", NULL, 0, "say what would change, and change nothing"},
     [OPTION_PRUNE] = {"prune", NULL, 0, "remove policies that are not among them"},
@@ -151,7 +152,9 @@ static bool read_span(const char *text, uint64_t *ns) {
     struct stint_policy policy = STINT_POLICY_INIT;
     char rate[32];
 
-    if (*text < '0' || *text > '9' || text[strcspn(text, " =")] != '\0' ||
+    const size_t digits = strspn(text, "0123456789");
+
+    if (digits == 0 || text[digits + strspn(text + digits, "abcdefghijklmnopqrstuvwxyz")] != '\0' ||
         snprintf(rate, sizeof(rate), "1/%s", text) >= (int)sizeof(rate) ||
         stint_policy_parse(rate, &policy, NULL) != 0)
         return false;
@@ -159,20 +162,31 @@ static bool read_span(const char *text, uint64_t *ns) {
     return *ns != 0;
 }
 
+/* A time of the calendar in this form. There is no other text of it: what is no day of its month, a
+ * blank that strptime passes over or a missing digit comes back as another text. */
+static bool read_calendar(const char *text, const char *form, uint64_t *seconds) {
+    struct tm time = {0};
+    char again[40];
+    const char *end = strptime(text, form, &time);
+
+    if (end == NULL || *end != '\0' || time.tm_year < 70)
+        return false;
+    *seconds = (uint64_t)timegm(&time);
+    return strftime(again, sizeof(again), form, &time) != 0 && strcmp(again, text) == 0;
+}
+
+/* A time beyond what ns can say is the latest that they can, which is too far for whoever asks. */
 static bool read_until(const char *text, uint64_t *ns) {
     static const char *const forms[] = {"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S",
                                         "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
     uint64_t seconds = 0;
-    bool good = *text == '@' && parse_count(text + 1, 1, UINT32_MAX, &seconds);
+    bool good = *text == '@' && text[1 + strspn(text + 1, "0123456789")] == '\0' &&
+                parse_count(text + 1, 1, UINT64_MAX, &seconds);
 
-    for (size_t i = 0; !good && i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct tm time = {0};
-        const char *end = strptime(text, forms[i], &time);
-        good = end != NULL && *end == '\0' && time.tm_year >= 70;
-        if (good)
-            seconds = (uint64_t)timegm(&time);
-    }
-    *ns = seconds * 1000000000;
+    for (size_t i = 0; !good && i < sizeof(forms) / sizeof(forms[0]); i++)
+        good = read_calendar(text, forms[i], &seconds) && seconds != 0;
+    if (good && __builtin_mul_overflow(seconds, UINT64_C(1000000000), ns))
+        *ns = UINT64_MAX;
     return good;
 }
 
@@ -259,7 +273,11 @@ static const char *read_option(struct arguments *arguments, size_t option, char 
     case OPTION_KEYS:
         return parse_count(value, 1, STINT_KEYS_MAX, &arguments->max_keys) ? NULL : "1 to 2^40";
     case OPTION_LABELS:
-        return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 2^24";
+        if (arguments->command->run != tool_resize)
+            return read_count(value, 0, 1 << 24, &arguments->labels) ? NULL : "0 to 2^24";
+        return read_count(value, 1, 1 << 24, &arguments->labels)
+                   ? NULL
+                   : "1 to 2^24 (a table that has names keeps room for them)";
     case OPTION_MAX_POLICIES:
         return read_count(value, 1, STINT_POLICIES_MAX, &arguments->max_policies) ? NULL
                                                                                   : "1 to 65,535";
@@ -436,8 +454,8 @@ int command_read(const struct command *command, int argc, char **argv,
                  struct arguments *arguments) {
     bool literal = false;
 
-    *arguments = (struct arguments){
-        .command = command, .cost = 1, .number = 10, .interval_ns = 1000000000, .mode = 0600};
+    *arguments =
+        (struct arguments){.command = command, .cost = 1, .number = 10, .interval_ns = 1000000000};
     for (const char *operand = command->operands;; operand++) {
         if (*operand == 'K')
             return read_keys(arguments, argc, argv, literal);

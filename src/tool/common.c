@@ -41,6 +41,75 @@ int usage_error(const char *command, const char *format, ...) {
     return EXIT_USAGE;
 }
 
+/* The library speaks to programs, of fields and functions; people know options. Each row stands
+ * before those that are part of it. */
+static const char *const in_words[][2] = {
+    {"another secret than options.secret", "another secret"},
+    {"options.labels has", "--label has"}, /* of metrics */
+    {"options.labels takes", "--label takes"},
+    {"options.labels", "--labels"},
+    {"options.max_keys", "--keys"},
+    {"max_keys", "--keys"},
+    {"options.max_policies", "--max-policies"},
+    {"max_policies", "--max-policies"},
+    {"options.shards", "--shards"},
+    {"options.mode", "--mode"},
+    {"options.path", "FILE"},
+    {"options.on_full", "--full"},
+    {"the policy has no STINT_OVERRIDES: stint_policy_change gives it to a policy that exists",
+     "the policy has no option `overrides`: stint apply gives it to a policy that exists"},
+    {"STINT_OVERRIDES in policy.flags", "`overrides`"},
+    {"STINT_START_FIRST", "`start=first`"},
+    {"STINT_START_PER_KEY", "`start=per-key`"},
+    {"STINT_COUNT_REFUSED", "`count-refused`"},
+    {"STINT_SMOOTH", "`smooth`"},
+    {"STINT_IN_FLIGHT", "`in-flight`"},
+    {"policy.limit", "the limit"},
+    {"policy.window must be 0 with policy.calendar", "a window of the calendar has no length"},
+    {"policy.window", "the window"},
+    {"policy.calendar", "a window of the calendar"},
+    {"policy.offset", "the offset of `start=`"},
+    {"policy.start", "`start=`"},
+    {"policy.capacity", "`capacity=`"},
+    {"policy.max_reserved", "`reserve=`"},
+    {"policy.stripes", "`stripes=`"},
+    {"policy.near_limit", "`near=`"},
+    {"policy.jitter", "`jitter=`"},
+    {"policy.ban_after", "`after=`"},
+    {"policy.ban", "`ban=`"},
+    {"policy.name", "the name"},
+    {"STINT_OVERRIDES", "`overrides`"},
+    {"stint_policy_change or stint_policies_apply does it", "stint apply does it"},
+    {"stint_policies_apply replaces", "stint apply replaces"},
+    {"stint_resize, or `stint resize`, makes", "stint resize makes"},
+    {"stint_resize", "stint resize"},
+    {"stint_open makes one", "stint make makes one"},
+    {"the limiter was attached with STINT_READ_ONLY: attach without it, or open the table",
+     "the table may only be read"},
+};
+
+const char *reason(void) {
+    enum { COUNT = sizeof(in_words) / sizeof(*in_words) };
+    static char told[1024];
+    const char *from = stint_reason();
+    size_t at = 0;
+
+    while (*from != '\0' && at + 128 < sizeof(told)) {
+        size_t i = 0;
+        while (i < COUNT && strncmp(from, in_words[i][0], strlen(in_words[i][0])) != 0)
+            i++;
+        /* Not within a word, which may be of a path. */
+        if (i == COUNT || (at > 0 && strchr(" (`", told[at - 1]) == NULL)) {
+            told[at++] = *from++;
+            continue;
+        }
+        from += strlen(in_words[i][0]);
+        at += (size_t)snprintf(told + at, sizeof(told) - at, "%s", in_words[i][1]);
+    }
+    told[at] = '\0';
+    return told;
+}
+
 int notation_error(const char *command, const char *what, const char *text, const char *wrong) {
     char shown[512], before[512];
     size_t length = strlen(text);
@@ -49,7 +118,7 @@ int notation_error(const char *command, const char *what, const char *text, cons
         wrong = text;
     printable(shown, sizeof(shown), text, length);
     printable(before, sizeof(before), text, (size_t)(wrong - text));
-    return usage_error(command, "%s '%s': %s\n    %s\n    %*s^", what, shown, stint_reason(), shown,
+    return usage_error(command, "%s '%s': %s\n    %s\n    %*s^", what, shown, reason(), shown,
                        (int)strlen(before), "");
 }
 

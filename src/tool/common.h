@@ -26,7 +26,10 @@ int tool_option(const char *command, int argc, char **argv, const char *letters,
 /* Prints "stint COMMAND: MESSAGE" and where to find help to stderr. Returns EXIT_USAGE. */
 int usage_error(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says by stint_reason() why a policy's notation is wrong, with a caret under the character
+/* stint_reason(), in the words of the command instead of those of C: valid until the next call. */
+const char *reason(void);
+
+/* Says by reason() why a policy's notation is wrong, with a caret under the character
  * `wrong`; NULL: the first. `what` is the option or operand that it is the value of. Returns
  * EXIT_USAGE. */
 int notation_error(const char *command, const char *what, const char *text, const char *wrong);

@@ -207,7 +207,13 @@ int tool_reset(const struct arguments *arguments) {
 
     if (code != EXIT_GOOD)
         return code;
-    stint_reset(decision.limiter, decision.policy, decision.key);
+    if (!stint_reset(decision.limiter, decision.policy, decision.key)) {
+        stint_close(decision.limiter);
+        return failure(arguments,
+                       "the key had nothing to forget: it has used nothing of '%s' in "
+                       "this window, and has no ban and no strikes",
+                       decision.name);
+    }
     decide(&decision, STINT_PEEK, 0);
     return end(&decision, EXIT_GOOD);
 }

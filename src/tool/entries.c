@@ -12,6 +12,8 @@ enum { LABEL_BYTES = 256 };
 /* An entry with a name of its own: the callback's is gone when it returns. */
 struct kept {
     struct stint_entry entry;
+    uint64_t rank;  /* what keys are ordered by */
+    uint64_t since; /* ns; its policy refused it then or later; 0: it did not, as far as is known */
     char label[LABEL_BYTES];
 };
 
@@ -22,8 +24,8 @@ struct listing {
     bool chosen; /* one policy only */
     uint32_t policy;
     bool overrides; /* of some policy keys may have limits of their own */
-    /* Of top: the largest so far, a heap whose first is the smallest of them. */
-    struct kept *heap;
+    /* Of top: the first of those so far, and others. */
+    struct kept *kept;
     size_t count, room;
 };
 
@@ -53,11 +55,16 @@ static int listing_begin(struct listing *listing, const struct arguments *argume
 static void listing_end(struct listing *listing) {
     policies_free(&listing->policies);
     stint_close(listing->limiter);
-    free(listing->heap);
+    free(listing->kept);
 }
 
 static bool wanted(const struct listing *listing, const struct stint_entry *entry) {
     return !listing->chosen || entry->policy == listing->policy;
+}
+
+static void print_no_override(struct report *report) {
+    report_text(report, "own_limit", NULL, 0);
+    report_text(report, "until", NULL, 0);
 }
 
 /* The limit of its own that a key has now. */
@@ -70,15 +77,15 @@ static void print_override(struct report *report, const struct listing *listing,
         report_count(report, "own_limit", limit);
         report_time(report, "until", until);
     } else {
-        report_text(report, "own_limit", NULL, 0);
-        report_text(report, "until", NULL, 0);
+        print_no_override(report);
     }
 }
 
-/* What dump and top say of a key. */
+/* What dump and top say of a key. `known`: the policy and the window are those that are meant. */
 static void print_entry(struct report *report, const struct listing *listing,
-                        const struct stint_entry *entry) {
-    const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
+                        const struct stint_entry *entry, bool known) {
+    const struct stint_policy *policy =
+        known ? policies_at(&listing->policies, entry->policy) : NULL;
 
     if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0)
         report_key(report, "key", entry->key);
@@ -86,9 +93,16 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_text(report, "key", NULL, 0); /* what no request finds */
     report_text(report, "policy", policy == NULL ? NULL : policy->name,
                 policy == NULL ? 0 : strlen(policy->name));
-    report_count(report, "used", entry->used);
+    if (known)
+        report_count(report, "used", entry->used);
+    else
+        report_text(report, "used", NULL, 0);
     report_count(report, "refused_windows", entry->refused_windows);
-    if (report_is_text(report)) {
+    if (!known) {
+        report_text(report, report_is_text(report) ? "ends_in" : "end", NULL, 0);
+        if (!report_is_text(report))
+            report_truth(report, "refused", false);
+    } else if (report_is_text(report)) {
         uint64_t now = stint_now(listing->limiter);
         report_span(report, "ends_in", entry->end > now ? entry->end - now : 0);
     } else {
@@ -96,11 +110,24 @@ static void print_entry(struct report *report, const struct listing *listing,
         report_truth(report, "refused", (entry->flags & STINT_ENTRY_REFUSED) != 0);
     }
     report_text(report, "label", entry->label, entry->label_length);
-    if (listing->overrides)
+    if (listing->overrides && known)
         print_override(report, listing, entry);
+    else if (listing->overrides)
+        print_no_override(report);
 }
 
 /* ---- Dump ---- */
+
+/* What an entry is. A shadow bans nobody, so what the table has of it is what would be. */
+static const char *kind_of(const struct listing *listing, const struct stint_entry *entry) {
+    const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
+
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) == 0)
+        return "count";
+    if ((entry->flags & STINT_ENTRY_BAN) == 0)
+        return "override";
+    return policy != NULL && (policy->flags & STINT_SHADOW) != 0 ? "shadow ban" : "ban";
+}
 
 static bool dump_entry(void *context, const struct stint_entry *entry) {
     struct listing *listing = context;
@@ -108,8 +135,10 @@ static bool dump_entry(void *context, const struct stint_entry *entry) {
 
     if (!wanted(listing, entry))
         return true;
+    const char *kind = kind_of(listing, entry);
     report_begin(&report, stdout, REPORT_LINE);
-    print_entry(&report, listing, entry);
+    report_text(&report, "kind", kind, strlen(kind));
+    print_entry(&report, listing, entry, true);
     report_end(&report);
     return !ferror(stdout);
 }
@@ -124,99 +153,142 @@ int tool_dump(const struct arguments *arguments) {
     setvbuf(stdout, NULL, _IOFBF, BUFFER);
     int error = stint_each(listing.limiter, dump_entry, &listing);
     if (error != 0)
-        code = failure(arguments, "%s", stint_reason());
+        code = failure(arguments, "%s", reason());
     else if (!all_written())
         code = failure(arguments, "the keys cannot be written");
     listing_end(&listing);
     return code;
 }
 
-/* ---- Top ---- */
+/* ---- Top ----
+ *
+ * Names count windows in which a key was refused, by whichever policy. Which one it was, the slots
+ * tell: they mark the policies by which the key was refused in its present window, and those by
+ * which it is banned. When that is over nobody knows any more. */
+
+enum { REFUSED_BY_IT = STINT_ENTRY_REFUSED | STINT_ENTRY_BAN };
+
+/* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
+ * the begin of the window. */
+static uint64_t refused_since(const struct listing *listing, const struct stint_entry *entry) {
+    static const uint64_t longest[] = {0, UINT64_C(31) * 86400 * 1000000000, STINT_WINDOW_MAX};
+    const struct stint_policy *policy = policies_at(&listing->policies, entry->policy);
+
+    if (policy == NULL || (entry->flags & REFUSED_BY_IT) == 0)
+        return 0;
+    uint64_t length = (entry->flags & STINT_ENTRY_BAN) != 0 ? policy->ban
+                      : policy->calendar != 0               ? longest[policy->calendar]
+                                                            : policy->window;
+    return entry->end > length ? entry->end - length : 1;
+}
 
 /* What keys are ordered by. A key without a name in the table was refused once at least if it was
  * refused in its present window. */
 static uint64_t rank(const struct listing *listing, const struct stint_entry *entry) {
+    const bool override = (entry->flags & STINT_ENTRY_OVERRIDE) != 0;
+    const bool refused = (entry->flags & REFUSED_BY_IT) != 0;
+
     if (!listing->arguments->by_refused)
-        return entry->used;
-    return entry->refused_windows != 0 ? entry->refused_windows
-                                       : (entry->flags & STINT_ENTRY_REFUSED) != 0;
+        return override ? 0 : entry->used;
+    if (listing->chosen && !refused)
+        return 0;
+    return entry->refused_windows != 0 ? entry->refused_windows : refused;
 }
 
-/* Whether `a` stands behind `b`: of equals that of the larger key. */
-static bool behind(const struct listing *listing, const struct stint_entry *a,
-                   const struct stint_entry *b) {
-    uint64_t of_a = rank(listing, a), of_b = rank(listing, b);
-
-    if (of_a != of_b)
-        return of_a < of_b;
-    return a->key != b->key ? a->key > b->key : a->policy > b->policy;
+static int compare(uint64_t a, uint64_t b) {
+    return a < b ? -1 : a > b;
 }
 
-/* A name is copied when it is kept, as the library's is gone after the call. */
-static void keep(struct kept *kept, const struct stint_entry *entry) {
-    size_t length = entry->label_length < LABEL_BYTES ? entry->label_length : LABEL_BYTES;
+/* The largest first; of equals the one that was refused last, then by name. */
+static int by_rank(const void *a, const void *b) {
+    const struct kept *one = a, *other = b;
+    int order = compare(other->rank, one->rank);
 
-    kept->entry = *entry;
-    kept->entry.label_length = (uint32_t)length;
-    if (entry->label != NULL)
-        memcpy(kept->label, entry->label, length);
+    if (order == 0)
+        order = compare(other->since, one->since);
+    if (order == 0)
+        order = compare(one->entry.label_length == 0, other->entry.label_length == 0);
+    if (order == 0) /* what is behind a label is 0 */
+        order = memcmp(one->label, other->label, LABEL_BYTES);
+    if (order == 0)
+        order = compare(one->entry.key, other->entry.key);
+    return order != 0 ? order : compare(one->entry.policy, other->entry.policy);
 }
 
-static void heap_swap(struct kept *a, struct kept *b) {
-    struct kept kept = *a;
+static int by_key(const void *a, const void *b) {
+    const struct kept *one = a, *other = b;
+    int order = compare(one->entry.key, other->entry.key);
 
-    *a = *b;
-    *b = kept;
+    if (order == 0) /* its name may have been counted in between */
+        order = compare(other->since, one->since);
+    return order != 0 ? order : by_rank(a, b);
 }
 
-/* Moves the entry at `at` to its place among those below it. */
-static void heap_down(struct listing *listing, size_t at, size_t count) {
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        struct kept *heap = listing->heap;
-        if (child + 1 < count && behind(listing, &heap[child + 1].entry, &heap[child].entry))
-            child++;
-        if (!behind(listing, &heap[child].entry, &heap[at].entry))
-            return;
-        heap_swap(&heap[at], &heap[child]);
+/* Leaves the first ones. Of a key that was refused, whose name counts for all policies, one. */
+static void keep_first(struct listing *listing) {
+    struct kept *kept = listing->kept;
+    size_t left = 0;
+
+    if (listing->count == 0)
+        return;
+    if (listing->arguments->by_refused) {
+        qsort(kept, listing->count, sizeof(*kept), by_key);
+        for (size_t i = 0; i < listing->count; i++)
+            if (left == 0 || kept[i].entry.key != kept[left - 1].entry.key)
+                kept[left++] = kept[i];
+        listing->count = left;
     }
-}
-
-static void heap_up(struct listing *listing, size_t at) {
-    for (; at > 0; at = (at - 1) / 2) {
-        struct kept *parent = &listing->heap[(at - 1) / 2];
-        if (!behind(listing, &listing->heap[at].entry, &parent->entry))
-            return;
-        heap_swap(&listing->heap[at], parent);
-    }
+    qsort(kept, listing->count, sizeof(*kept), by_rank);
+    if (listing->count > listing->arguments->number)
+        listing->count = (size_t)listing->arguments->number;
 }
 
 static bool top_entry(void *context, const struct stint_entry *entry) {
+    enum { MORE = 1024 }; /* than are listed, between two sorts */
     struct listing *listing = context;
+    const size_t most = 2 * (size_t)listing->arguments->number + MORE;
+    const uint64_t its_rank = rank(listing, entry);
 
-    if (!wanted(listing, entry) || rank(listing, entry) == 0 ||
-        (entry->flags & STINT_ENTRY_OVERRIDE) != 0)
+    if (!wanted(listing, entry) || its_rank == 0)
         return true;
-    if (listing->count < listing->arguments->number) {
-        if (listing->count == listing->room) {
-            listing->room = 2 * listing->room + 16;
-            listing->heap =
-                must_have(realloc(listing->heap, listing->room * sizeof(*listing->heap)));
-        }
-        keep(&listing->heap[listing->count], entry);
-        heap_up(listing, listing->count++);
-    } else if (behind(listing, &listing->heap[0].entry, entry)) {
-        keep(&listing->heap[0], entry);
-        heap_down(listing, 0, listing->count);
+    if (listing->count == most)
+        keep_first(listing);
+    if (listing->count == listing->room) {
+        listing->room = listing->room * 2 + MORE < most ? listing->room * 2 + MORE : most;
+        listing->kept = must_have(realloc(listing->kept, listing->room * sizeof(*listing->kept)));
     }
+    struct kept *kept = &listing->kept[listing->count++];
+    const size_t length = entry->label_length < LABEL_BYTES ? entry->label_length : LABEL_BYTES;
+    *kept =
+        (struct kept){.entry = *entry, .rank = its_rank, .since = refused_since(listing, entry)};
+    kept->entry.label_length = (uint32_t)length;
+    if (length != 0)
+        memcpy(kept->label, entry->label, length);
     return true;
 }
 
-/* The largest first. */
-static void heap_sort(struct listing *listing) {
-    for (size_t left = listing->count; left > 1; left--) {
-        heap_swap(&listing->heap[0], &listing->heap[left - 1]);
-        heap_down(listing, 0, left - 1);
+/* A ban's entry is no count: asks for that. */
+static void look(const struct listing *listing, struct stint_entry *entry) {
+    const struct stint_request request = {
+        .key = entry->key, .policy = entry->policy, .flags = STINT_PEEK};
+    struct stint_verdict verdict;
+
+    (void)stint_decide(listing->limiter, &request, STINT_NOW, &verdict);
+    entry->used = verdict.used;
+}
+
+static void print_top(struct report *report, struct listing *listing) {
+    report_table(report, "top");
+    for (size_t i = 0; i < listing->count; i++) {
+        struct stint_entry *entry = &listing->kept[i].entry;
+        entry->label = entry->label_length == 0 ? NULL : listing->kept[i].label;
+        if ((entry->flags & STINT_ENTRY_BAN) != 0)
+            look(listing, entry);
+        report_row(report);
+        print_entry(report, listing, entry,
+                    !listing->arguments->by_refused || (entry->flags & REFUSED_BY_IT) != 0);
     }
+    report_table_end(report);
 }
 
 int tool_top(const struct arguments *arguments) {
@@ -227,18 +299,11 @@ int tool_top(const struct arguments *arguments) {
     if (code != EXIT_GOOD)
         return code;
     if (stint_each(listing.limiter, top_entry, &listing) != 0)
-        code = failure(arguments, "%s", stint_reason());
+        code = failure(arguments, "%s", reason());
     if (code == EXIT_GOOD) {
-        heap_sort(&listing);
+        keep_first(&listing);
         report_begin(&report, stdout, arguments->json ? REPORT_JSON : REPORT_TEXT);
-        report_table(&report, "top");
-        for (size_t i = 0; i < listing.count; i++) {
-            struct kept *kept = &listing.heap[i];
-            kept->entry.label = kept->entry.label_length == 0 ? NULL : kept->label;
-            report_row(&report);
-            print_entry(&report, &listing, &kept->entry);
-        }
-        report_table_end(&report);
+        print_top(&report, &listing);
         report_end(&report);
         if (!all_written())
             code = failure(arguments, "the keys cannot be written");

@@ -128,7 +128,8 @@ static const struct command commands[] = {
     {.name = "resize",
      .run = tool_resize,
      .operands = "F",
-     .options = OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS),
+     .options =
+         OPTION(KEYS) | OPTION(LABELS) | OPTION(MAX_POLICIES) | OPTION(SHARDS) | OPTION(MODE),
      .failed = EXIT_FAILED,
      .summary = "move all keys into a larger or smaller table",
      .about =

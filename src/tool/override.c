@@ -28,8 +28,13 @@ static void tell(const struct arguments *arguments, const struct stint_limiter *
         report_begin(&report, stdout, REPORT_LINE);
         report_key(&report, "key", asked->key);
         report_truth(&report, "overridden", there);
-        report_count(&report, "limit", limit);
-        report_count(&report, "until", until);
+        if (there) {
+            report_count(&report, "limit", limit);
+            report_count(&report, "until", until);
+        } else {
+            report_text(&report, "limit", NULL, 0);
+            report_text(&report, "until", NULL, 0);
+        }
         report_end(&report);
         return;
     }
@@ -43,21 +48,39 @@ static void tell(const struct arguments *arguments, const struct stint_limiter *
         printf("%s until %s\n", grouped(count, limit), time_text(text, until, ' ', " UTC"));
 }
 
+/* Whether a time that was given may be one; else says why not. */
+static int until_check(const struct arguments *arguments, uint64_t now) {
+    const uint64_t until = arguments->until;
+    char shown[40], latest[40];
+
+    if (until <= now)
+        return usage_error(arguments->command->name, "--until: it is not after now, %s",
+                           time_text(shown, now, ' ', " UTC"));
+    if (until - now > STINT_WINDOW_MAX)
+        return usage_error(
+            arguments->command->name,
+            "--until: it is more than 366 days from now; the latest is %s",
+            time_text(latest, (now + STINT_WINDOW_MAX) / 1000000000 * 1000000000, ' ', " UTC"));
+    return EXIT_GOOD;
+}
+
 static int override(const struct arguments *arguments, struct stint_limiter *limiter) {
     struct asked asked;
     int code = attach_policy(arguments, limiter, false, &asked.policy);
 
     if (code == EXIT_GOOD)
         code = attach_key(arguments, limiter, &asked.key);
+    const uint64_t now = stint_now(limiter);
+    if (code == EXIT_GOOD && arguments->until != 0)
+        code = until_check(arguments, now);
     if (code != EXIT_GOOD)
         return code;
-    const uint64_t until =
-        arguments->until != 0 ? arguments->until : stint_now(limiter) + arguments->span;
+    const uint64_t until = arguments->until != 0 ? arguments->until : now + arguments->span;
     int error = arguments->clear
                     ? stint_override_clear(limiter, asked.policy, asked.key)
                     : stint_override(limiter, asked.policy, asked.key, arguments->limit, until);
     if (error != 0)
-        return failure(arguments, "%s", stint_reason());
+        return failure(arguments, "%s", reason());
     tell(arguments, limiter, &asked);
     return all_written() ? EXIT_GOOD : failure(arguments, "the answer cannot be written");
 }

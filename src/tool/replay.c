@@ -21,13 +21,14 @@
 
 struct key {
     UT_hash_handle hh;
+    bool decided;              /* some request of it is */
     uint64_t allowed, refused; /* by the limit in hand */
     size_t length;
     char bytes[]; /* the fields, a blank between two: no field has one in it */
 };
 
 struct request {
-    uint64_t now; /* the latest time seen up to here, ns since the epoch */
+    uint64_t now; /* ns since the epoch: as it was read; then the latest time seen up to here */
     struct key *key;
 };
 
@@ -40,7 +41,9 @@ struct replay {
 
     struct key *keys; /* uthash */
     struct request *requests;
-    size_t request_room; /* log.readable of them are filled */
+    size_t request_room; /* log.readable of them are filled; then log.requests */
+    struct run *runs;    /* all of them, in the order of the log */
+    size_t run_count, run_room;
 };
 
 static const char command[] = "replay";
@@ -62,9 +65,11 @@ static const char help[] =
     "  --format table|json    [table]\n"
     "  --top N                how many of the most refused keys to name [10]\n"
     "\n"
-    "The clock is the latest time seen so far, as a live server would have had it. Requests that "
-    "a\n"
-    "policy would refuse count as refused, even if it is a shadow.\n"
+    "The clock is the latest time seen so far, as a live server would have had it. Lines that are "
+    "out of\n"
+    "order by more than a day are told and left out, as one time far ahead would be the clock for "
+    "all\n"
+    "that follow. Requests that a policy would refuse count as refused, even if it is a shadow.\n"
     "Exit codes: 0 good, 1 the log cannot be read or no line of it can, 2 wrong usage.\n";
 
 /* Reads "1" or "1,7". */
@@ -175,10 +180,10 @@ static struct key *key_named(struct replay *replay, struct text name) {
     if (key != NULL)
         return key;
     key = must_have(malloc(sizeof(*key) + name.length));
+    key->decided = false;
     key->length = name.length;
     memcpy(key->bytes, name.bytes, name.length);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, replay->keys, key->bytes, name.length, hash, key);
-    replay->log.keys++;
     return key;
 }
 
@@ -208,8 +213,27 @@ static const char *name_of(const struct log_summary *log, struct text line, stru
     return NULL;
 }
 
+/* Adds a line that has this time to the present run, or begins another. */
+static void run_add(struct replay *replay, uint64_t time_ns, uint64_t number) {
+    struct run *run = replay->run_count == 0 ? NULL : &replay->runs[replay->run_count - 1];
+
+    if (run == NULL || time_ns > run->last_ns + ORDER_FAR_NS ||
+        time_ns + ORDER_FAR_NS < run->last_ns) {
+        if (replay->run_count == replay->run_room) {
+            replay->run_room = 2 * replay->run_room + 16;
+            replay->runs =
+                must_have(realloc(replay->runs, replay->run_room * sizeof(*replay->runs)));
+        }
+        run = &replay->runs[replay->run_count++];
+        *run = (struct run){.first_ns = time_ns, .line = number};
+    }
+    run->last_ns = time_ns;
+    run->last_line = number;
+    run->count++;
+}
+
 /* Makes a request of a line. Returns NULL, or why it cannot be read. */
-static const char *read_line(struct replay *replay, struct text line) {
+static const char *read_line(struct replay *replay, struct text line, uint64_t number) {
     struct log_summary *log = &replay->log;
     struct text name, field;
     const char *why = NULL;
@@ -234,15 +258,47 @@ static const char *read_line(struct replay *replay, struct text line) {
         replay->requests =
             must_have(realloc(replay->requests, replay->request_room * sizeof(*replay->requests)));
     }
-    if (log->readable == 0)
-        log->first_ns = time_ns;
-    else if (time_ns < log->last_ns)
-        log->late++;
-    if (time_ns > log->last_ns)
-        log->last_ns = time_ns;
+    run_add(replay, time_ns, number);
     replay->requests[log->readable++] =
-        (struct request){.now = log->last_ns, .key = key_named(replay, name)};
+        (struct request){.now = time_ns, .key = key_named(replay, name)};
     return NULL;
+}
+
+/* A request that is decided: the clock is the latest time seen so far. */
+static void request_keep(struct replay *replay, struct request request) {
+    struct log_summary *log = &replay->log;
+
+    if (log->requests == 0)
+        log->first_ns = request.now;
+    else if (request.now < log->last_ns)
+        log->late++;
+    if (request.now > log->last_ns)
+        log->last_ns = request.now;
+    log->keys += !request.key->decided;
+    request.key->decided = true;
+    request.now = log->last_ns;
+    replay->requests[log->requests++] = request;
+}
+
+/* Leaves out what is far out of order, and sets the clock for the rest. */
+static void requests_order(struct replay *replay) {
+    struct log_summary *log = &replay->log;
+    size_t from = 0;
+
+    order_runs(replay->runs, replay->run_count);
+    for (size_t i = 0; i < replay->run_count; i++) {
+        const struct run *run = &replay->runs[i];
+        const size_t end = from + run->count;
+        if (!run->kept) {
+            if (log->left_out_runs < REPLAY_LEFT_OUT_MAX)
+                log->left_out_run[log->left_out_runs] = *run;
+            log->left_out_runs++;
+            log->left_out += run->count;
+            from = end;
+        }
+        for (; from < end; from++)
+            request_keep(replay, replay->requests[from]);
+    }
 }
 
 static bool read_log(struct replay *replay) {
@@ -261,7 +317,8 @@ static bool read_log(struct replay *replay) {
     if (file.size != 0)
         progress_start(&progress, "reading", file.size);
     while ((outcome = access_log_next(&file, &line)) == LOG_LINE || outcome == LOG_TOO_LONG) {
-        const char *why = outcome == LOG_LINE ? read_line(replay, line) : "it is too long";
+        const char *why =
+            outcome == LOG_LINE ? read_line(replay, line, file.lines) : "it is too long";
         if (why != NULL) {
             if (unreadable < REPLAY_UNREADABLE_MAX)
                 log->unreadable[unreadable] = (struct unreadable_line){file.lines, why};
@@ -282,8 +339,10 @@ static bool read_log(struct replay *replay) {
     if (outcome == LOG_FAILED)
         return false;
 
-    if (log->readable != 0)
+    if (log->readable != 0) {
+        requests_order(replay);
         return true;
+    }
     fprintf(stderr, "stint replay: %s: %s\n", name,
             log->lines == 0 ? "it is empty" : "no line of it can be read");
     for (size_t i = 0; i < unreadable && i < REPLAY_UNREADABLE_MAX; i++)
@@ -328,7 +387,7 @@ static uint64_t decide_all(const struct replay *replay, struct stint_limiter *li
     /* A server has just read the key's bytes; here they are fetched ahead, so that what is timed is
      * the decision and not this program's walk through its own memory. */
     enum { AHEAD = 16 };
-    size_t count = replay->log.readable, fields = replay->log.field_count;
+    size_t count = replay->log.requests, fields = replay->log.field_count;
     uint64_t untracked = 0;
     struct progress progress;
 
@@ -372,7 +431,7 @@ static int run_limiter(const struct replay *replay, const struct stint_policy *p
         log_clock_ns = replay->log.first_ns;
         if (stint_open(&options, &limiter) < 0) {
             fprintf(stderr, "stint replay: a limiter for %llu keys: %s\n",
-                    (unsigned long long)options.max_keys, stint_reason());
+                    (unsigned long long)options.max_keys, reason());
             return EXIT_FAILED;
         }
         uint32_t id;
@@ -425,7 +484,7 @@ static void count_refused(struct replay *replay, const bool *refused, struct lim
     result->bucket_ns = bucket_length(log);
     if (log->time != TIME_NONE)
         result->bucket_count = (log->last_ns - log->first_ns) / result->bucket_ns + 1;
-    for (size_t i = 0; i < log->readable; i++) {
+    for (size_t i = 0; i < log->requests; i++) {
         const struct request *request = &replay->requests[i];
         if (!refused[i]) {
             result->allowed++;
@@ -453,7 +512,7 @@ static void count_refused(struct replay *replay, const bool *refused, struct lim
 }
 
 static int decide_limits(struct replay *replay, struct limit_result *results) {
-    bool *refused = must_have(calloc(replay->log.readable, sizeof(*refused)));
+    bool *refused = must_have(calloc(replay->log.requests, sizeof(*refused)));
     int code = EXIT_GOOD;
 
     for (size_t i = 0; i < replay->limit_count && code == EXIT_GOOD; i++) {
@@ -504,6 +563,7 @@ int tool_replay(int argc, char **argv) {
         free(key);
     }
     free(replay.requests);
+    free(replay.runs);
     free(replay.limits);
     return code == -1 ? EXIT_GOOD : code;
 }

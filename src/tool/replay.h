@@ -11,6 +11,7 @@
 #include <stint.h>
 
 #include "access_log.h"
+#include "order.h"
 
 /* The command `stint replay`; argv[0] is "replay". Returns an exit code. */
 int tool_replay(int argc, char **argv);
@@ -20,6 +21,7 @@ enum time_format { TIME_CLF, TIME_EPOCH, TIME_NONE };
 enum {
     REPLAY_FIELDS_MAX = 16,     /* of a key */
     REPLAY_UNREADABLE_MAX = 10, /* unreadable lines that are shown; the others are counted */
+    REPLAY_LEFT_OUT_MAX = 10,   /* likewise of runs of lines that are left out */
     REPLAY_BUCKETS_MAX = 60,    /* of the refusals over time; the columns of the table's line */
 };
 
@@ -33,6 +35,10 @@ struct log_summary {
     enum time_format time;
     uint64_t lines, readable;
     struct unreadable_line unreadable[REPLAY_UNREADABLE_MAX]; /* the first of lines - readable */
+    uint64_t left_out; /* lines that stand far from where their times belong (order.h) */
+    uint64_t left_out_runs;
+    struct run left_out_run[REPLAY_LEFT_OUT_MAX]; /* the first of them */
+    uint64_t requests;                            /* that are decided: readable - left_out */
     uint64_t late;              /* requests with a time before one that was already seen */
     uint64_t first_ns, last_ns; /* the clock at the first and at the last request */
     unsigned fields[REPLAY_FIELDS_MAX];

@@ -15,6 +15,26 @@ static uint64_t decisions_per_second(const struct limit_result *limit) {
 
 /* ---- The table ------------------------------------------------------------------------------ */
 
+static void print_left_out(FILE *out, const struct log_summary *log) {
+    char a[40], b[40], time[40];
+
+    if (log->left_out == 0)
+        return;
+    fprintf(out, "%-*s%s, out of order by more than a day:\n", LABEL, "Left out",
+            grouped(a, log->left_out));
+    for (size_t i = 0; i < log->left_out_runs && i < REPLAY_LEFT_OUT_MAX; i++) {
+        const struct run *run = &log->left_out_run[i];
+        fprintf(out, "%*s  line%s %s", LABEL, "", run->count == 1 ? "" : "s",
+                grouped(a, run->line));
+        if (run->count != 1)
+            fprintf(out, " to %s", grouped(b, run->last_line));
+        fprintf(out, ": %s\n", time_text(time, run->first_ns, ' ', " UTC"));
+    }
+    if (log->left_out_runs > REPLAY_LEFT_OUT_MAX)
+        fprintf(out, "%*s  and %s more places\n", LABEL, "",
+                grouped(a, log->left_out_runs - REPLAY_LEFT_OUT_MAX));
+}
+
 static void print_log(FILE *out, const struct log_summary *log) {
     char a[40], b[40], c[40], text[COLUMNS];
     uint64_t unreadable = log->lines - log->readable;
@@ -34,6 +54,7 @@ static void print_log(FILE *out, const struct log_summary *log) {
     if (unreadable > REPLAY_UNREADABLE_MAX)
         fprintf(out, "%*s  and %s more\n", LABEL, "",
                 grouped(a, unreadable - REPLAY_UNREADABLE_MAX));
+    print_left_out(out, log);
     if (log->time == TIME_NONE) {
         fprintf(out, "%-*snone: all requests happen at one instant\n", LABEL, "Time");
     } else {
@@ -112,9 +133,9 @@ static void print_limit(FILE *out, const struct log_summary *log,
     char a[40], text[COLUMNS];
 
     fprintf(out, "\n%s\n", printable(text, COLUMNS, limit->notation, strlen(limit->notation)));
-    print_count(out, "Requests", log->readable, log->readable);
-    print_count(out, "Allowed", limit->allowed, log->readable);
-    print_count(out, "Refused", limit->refused, log->readable);
+    print_count(out, "Requests", log->requests, log->requests);
+    print_count(out, "Allowed", limit->allowed, log->requests);
+    print_count(out, "Refused", limit->refused, log->requests);
     print_count(out, "Keys refused", limit->keys_refused, log->keys);
     if (limit->banning)
         fprintf(out, "  %-*s%14s\n", LABEL, "Bans", grouped(a, limit->bans));
@@ -148,16 +169,24 @@ static json_t *json_count(uint64_t count) {
 static json_t *json_log(const struct log_summary *log) {
     static const char *const times[] = {"clf", "epoch", "none"};
     uint64_t unreadable = log->lines - log->readable;
-    json_t *lines = json_array();
+    json_t *lines = json_array(), *left_out = json_array();
 
+    for (size_t i = 0; i < log->left_out_runs && i < REPLAY_LEFT_OUT_MAX; i++) {
+        const struct run *run = &log->left_out_run[i];
+        json_array_append_new(
+            left_out, json_pack("{s:o, s:o, s:o, s:o}", "line", json_count(run->line), "last_line",
+                                json_count(run->last_line), "count", json_count(run->count), "time",
+                                json_time(log, run->first_ns)));
+    }
     for (size_t i = 0; i < unreadable && i < REPLAY_UNREADABLE_MAX; i++)
         json_array_append_new(lines,
                               json_pack("{s:o, s:s}", "line", json_count(log->unreadable[i].number),
                                         "why", log->unreadable[i].why));
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "file",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "file",
                      json_text(log->file, strlen(log->file)), "lines", json_count(log->lines),
                      "readable", json_count(log->readable), "unreadable", json_count(unreadable),
-                     "unreadable_lines", lines, "time", times[log->time], "late",
+                     "unreadable_lines", lines, "left_out", json_count(log->left_out),
+                     "left_out_lines", left_out, "time", times[log->time], "late",
                      json_count(log->late), "first_time", json_time(log, log->first_ns),
                      "last_time", json_time(log, log->last_ns));
 }
@@ -180,7 +209,7 @@ static json_t *json_limit(const struct log_summary *log, const struct limit_resu
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "notation",
                      json_text(limit->notation, strlen(limit->notation)), "name",
                      json_text(limit->name, strlen(limit->name)), "requests",
-                     json_count(log->readable), "allowed", json_count(limit->allowed), "refused",
+                     json_count(log->requests), "allowed", json_count(limit->allowed), "refused",
                      json_count(limit->refused), "keys_refused", json_count(limit->keys_refused),
                      "bans", json_count(limit->bans), "decisions_per_second",
                      json_count(decisions_per_second(limit)), "top", top, "over_time", over_time);

@@ -323,7 +323,7 @@ int tool_metrics(const struct arguments *arguments) {
         text = must_have(realloc(text, (size_t)size));
     }
     if (length < 0)
-        code = usage_error(arguments->command->name, "%s", stint_reason());
+        code = usage_error(arguments->command->name, "%s", reason());
     else if (fwrite(text, 1, (size_t)length, stdout) != (size_t)length || !all_written())
         code = failure(arguments, "the metrics cannot be written");
     free(text);
