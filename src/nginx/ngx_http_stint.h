@@ -53,6 +53,7 @@ typedef enum {
     NGX_HTTP_STINT_LOG_ADDRESS,
     NGX_HTTP_STINT_LOG_HELD,
     NGX_HTTP_STINT_LOG_DELAY,
+    NGX_HTTP_STINT_LOG_GONE,
     NGX_HTTP_STINT_LOG_KINDS
 } ngx_http_stint_log_kind_t;
 
@@ -70,7 +71,9 @@ typedef struct {
     ngx_http_stint_place_t used;
     ngx_array_t policies; /* of ngx_http_stint_policy_t * */
     struct stint_options options;
-    ngx_str_t file;                  /* of the table; empty: it is in shared memory */
+    ngx_str_t file;    /* of the table; empty: it is in shared memory */
+    dev_t file_device; /* which file that is, once it is open */
+    ino_t file_inode;
     ngx_uint_t max_held;             /* requests that may wait at once */
     size_t table_size;               /* bytes in shared memory; 0: it is in a file */
     ngx_http_stint_shared_t *shared; /* the same for all workers and over reloads */
@@ -157,12 +160,13 @@ typedef enum {
 typedef struct {
     ngx_http_stint_zone_t *zone;
     ngx_http_stint_status_t status;
-    ngx_uint_t log_level; /* of the location that decided */
-    ngx_uint_t headers;   /* enum stint_headers_style, of the location that decided */
-    ngx_uint_t held;      /* unsigned held:1; it waits for its tokens */
-    ngx_uint_t in_flight; /* unsigned in_flight:1; it counts until it ends */
-    ngx_queue_t flying;   /* among those of its worker that do */
-    ngx_uint_t n;         /* of each of these arrays */
+    ngx_uint_t log_level;        /* of the location that decided */
+    ngx_uint_t headers;          /* enum stint_headers_style, of the location that decided */
+    ngx_uint_t held;             /* unsigned held:1; it waits for its tokens */
+    ngx_uint_t in_flight;        /* unsigned in_flight:1; it counts until it ends */
+    ngx_queue_t flying;          /* among those of its worker that do */
+    ngx_http_request_t *request; /* whose it is: a main request's, or a mirror's */
+    ngx_uint_t n;                /* of each of these arrays */
     struct stint_verdict *verdicts;
     struct stint_request *requests;
     ngx_http_stint_policy_t **policies;
@@ -171,10 +175,14 @@ typedef struct {
 
 extern ngx_module_t ngx_http_stint_module;
 
-/* Memory for a decision on n limits, which lives as long as the request. */
-ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_t n);
+/* The request by whose decision a request goes: the main request. A mirror of one that nothing was
+ * decided on goes by its own: nobody waits for its response. */
+ngx_http_request_t *ngx_http_stint_decided(ngx_http_request_t *r);
 
-/* The decision on a main request; NULL: none has been made. */
+/* Memory for a decision on n limits, which lives as long as the main request. */
+ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r, ngx_uint_t n);
+
+/* The decision on such a request; NULL: none has been made. */
 ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r);
 
 /* Whether the request was refused. */
@@ -257,6 +265,9 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r);
 
 /* Reserves the zone's memory. Returns NGX_CONF_OK, or NGX_CONF_ERROR and has logged why. */
 char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone);
+
+/* The directory of a file, NUL-terminated, and its name in there; NULL: there is no memory. */
+char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t *name);
 
 /* Puts the policies of an accepted configuration in force. */
 ngx_int_t ngx_http_stint_init_module(ngx_cycle_t *cycle);

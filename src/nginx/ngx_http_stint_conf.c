@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The directives, and what levels below inherit of them; stint_zone. */
+#include <sys/stat.h>
+
 #include "ngx_http_stint.h"
 
 #define ZONE_POLICIES 64   /* policies of a zone, unless it says otherwise */
@@ -250,6 +252,43 @@ static char *ngx_http_stint_check_labels(ngx_conf_t *cf, const ngx_http_stint_zo
     return NGX_CONF_OK;
 }
 
+/* Whether two files are the same, by whatever path: in one directory by one name, or there already.
+ * 0 if there is no memory. */
+static ngx_uint_t ngx_http_stint_same_file(ngx_conf_t *cf, const ngx_str_t *one,
+                                           const ngx_str_t *other) {
+    ngx_str_t name, other_name;
+    const char *directory = ngx_http_stint_directory(cf, one, &name);
+    const char *other_directory = ngx_http_stint_directory(cf, other, &other_name);
+    ngx_uint_t same_name = ngx_http_stint_same(&name, &other_name);
+    struct stat about, other_about;
+
+    return directory != NULL && other_directory != NULL &&
+           stat(same_name ? directory : (char *)one->data, &about) == 0 &&
+           stat(same_name ? other_directory : (char *)other->data, &other_about) == 0 &&
+           about.st_dev == other_about.st_dev && about.st_ino == other_about.st_ino;
+}
+
+/* Whether the file is this zone's alone. Each of two would change the policies of the other, and
+ * undo that with each reload. */
+static char *ngx_http_stint_check_alone(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    ngx_http_stint_main_conf_t *smcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_stint_module);
+    ngx_http_stint_zone_t **zones = smcf->zones.elts;
+
+    for (ngx_uint_t i = 0; i < smcf->zones.nelts; i++) {
+        if (zones[i] != zone && zones[i]->file.len != 0 &&
+            ngx_http_stint_same_file(cf, &zones[i]->file, &zone->file)) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "stint zone \"%V\" has the file of the zone \"%V\" in %V:%ui: give "
+                               "it one of its own",
+                               &zone->name, &zones[i]->name, &zones[i]->declared.file,
+                               zones[i]->declared.line);
+            return NGX_CONF_ERROR;
+        }
+    }
+    return NGX_CONF_OK;
+}
+
 /* stint_zone NAME keys=COUNT [policies=COUNT] [full=admit|refuse|replace] [file=PATH] [held=COUNT]
  *     [labels=COUNT] */
 static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
@@ -279,7 +318,8 @@ static char *ngx_http_stint_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" must have \"keys\" parameter", &cmd->name);
         return NGX_CONF_ERROR;
     }
-    if (ngx_http_stint_check_labels(cf, zone) != NGX_CONF_OK) {
+    if (ngx_http_stint_check_labels(cf, zone) != NGX_CONF_OK ||
+        (zone->file.len != 0 && ngx_http_stint_check_alone(cf, zone) != NGX_CONF_OK)) {
         return NGX_CONF_ERROR;
     }
     return ngx_http_stint_add_zone(cf, zone);

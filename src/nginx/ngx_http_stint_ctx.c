@@ -145,8 +145,10 @@ ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
      * was decided stands. */
     if (ctx == NULL && (r->internal || r->filter_finalize)) {
         for (ngx_pool_cleanup_t *cln = r->pool->cleanup; cln != NULL; cln = cln->next) {
-            if (cln->handler == ngx_http_stint_end) {
-                ctx = cln->data;
+            ngx_http_stint_ctx_t *found = cln->data;
+
+            if (cln->handler == ngx_http_stint_end && found->request == r) {
+                ctx = found;
                 ngx_http_set_ctx(r, ctx, ngx_http_stint_module);
                 break;
             }
@@ -155,10 +157,14 @@ ngx_http_stint_ctx_t *ngx_http_stint_get_ctx(ngx_http_request_t *r) {
     return ctx;
 }
 
-ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_t n) {
+ngx_http_request_t *ngx_http_stint_decided(ngx_http_request_t *r) {
+    return r->background && ngx_http_stint_get_ctx(r->main) == NULL ? r : r->main;
+}
+
+ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *r, ngx_uint_t n) {
     size_t each = sizeof(struct stint_verdict) + sizeof(struct stint_request) + 2 * sizeof(void *);
     ngx_pool_cleanup_t *cln =
-        ngx_pool_cleanup_add(main->pool, sizeof(ngx_http_stint_ctx_t) + n * each);
+        ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_stint_ctx_t) + n * each);
     ngx_http_stint_ctx_t *ctx;
 
     if (cln == NULL) {
@@ -167,6 +173,7 @@ ngx_http_stint_ctx_t *ngx_http_stint_new_ctx(ngx_http_request_t *main, ngx_uint_
     ctx = cln->data;
     ngx_memzero(ctx, sizeof(*ctx));
     cln->handler = ngx_http_stint_end;
+    ctx->request = r;
     ctx->n = n;
     ctx->verdicts = (struct stint_verdict *)(void *)(ctx + 1);
     ctx->requests = (struct stint_request *)(void *)(ctx->verdicts + n);

@@ -92,6 +92,16 @@ void ngx_http_stint_log_decision(ngx_http_request_t *r, ngx_uint_t log_level, ng
             ngx_http_stint_log_refusal(r, log_level, dry_run, ctx, i);
             ngx_http_stint_label(r, ctx->zone, ctx->limits[i], ctx->requests[i].key);
         }
+        if ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
+            ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_GONE)) {
+            ngx_log_error(
+                NGX_LOG_ERR, r->connection->log, 0,
+                "stint policy \"%V\" of zone \"%V\" was %s while nginx runs: its requests "
+                "are refused until nginx is reloaded (told once a minute)",
+                &ctx->policies[i]->name, &ctx->zone->name,
+                (verdict->flags & STINT_UNKNOWN_POLICY) != 0 ? "removed"
+                                                             : "replaced by one of another kind");
+        }
         if ((verdict->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0 &&
             ngx_http_stint_log_due(ctx->zone, NGX_HTTP_STINT_LOG_FULL)) {
             ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,

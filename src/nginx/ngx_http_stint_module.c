@@ -70,12 +70,13 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ngx_http_stint_policy_t *policies[STINT_ALL_MAX];
     const ngx_http_stint_limit_t *asked[STINT_ALL_MAX];
     struct stint_request requests[STINT_ALL_MAX];
+    ngx_http_request_t *decided = ngx_http_stint_decided(r);
     ngx_http_stint_ctx_t *ctx;
     ngx_uint_t n = 0;
 
     /* A request is decided once, where it first meets limits: not again after it was held, nor
      * after an internal redirect, nor in its subrequests. */
-    if (slcf->limits.nelts == 0 || ngx_http_stint_get_ctx(r->main) != NULL) {
+    if (slcf->limits.nelts == 0 || ngx_http_stint_get_ctx(decided) != NULL) {
         return NGX_DECLINED;
     }
     for (ngx_uint_t i = 0; i < slcf->limits.nelts; i++) {
@@ -91,7 +92,7 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     if (n == 0) {
         return NGX_DECLINED;
     }
-    ctx = ngx_http_stint_new_ctx(r->main, n);
+    ctx = ngx_http_stint_new_ctx(decided, n);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -101,14 +102,14 @@ static ngx_int_t ngx_http_stint_handler(ngx_http_request_t *r) {
     ctx->zone = slcf->zone;
     ctx->log_level = slcf->log_level;
     ctx->headers = slcf->dry_run ? NGX_HTTP_STINT_HEADERS_OFF : slcf->headers;
-    ngx_http_set_ctx(r->main, ctx, ngx_http_stint_module);
+    ngx_http_set_ctx(decided, ctx, ngx_http_stint_module);
     return ngx_http_stint_decide(r, slcf, ctx);
 }
 
 /* The response is known: what is charged by it is charged now. Not what was refused here, nor who
  * left while he was held. */
 static ngx_int_t ngx_http_stint_log_handler(ngx_http_request_t *r) {
-    ngx_http_stint_ctx_t *ctx = r == r->main ? ngx_http_stint_get_ctx(r) : NULL;
+    ngx_http_stint_ctx_t *ctx = r == ngx_http_stint_decided(r) ? ngx_http_stint_get_ctx(r) : NULL;
 
     if (ctx != NULL && !ngx_http_stint_refused(ctx) && !ctx->held) {
         ngx_http_stint_charge(r, ctx);

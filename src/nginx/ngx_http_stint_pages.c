@@ -7,7 +7,8 @@
 #define ZONE_TEXT   2048  /* bytes; more than a zone is in JSON but for its names and policies */
 #define POLICY_TEXT 1024  /* bytes; more than a policy is in JSON, its name twice and escaped */
 #define TOP         20    /* keys that were refused most often */
-#define TOP_TEXT    1024  /* bytes; more than one of them is in JSON */
+#define DAY         UINT64_C(86400000000000) /* ns */
+#define TOP_TEXT    1024                     /* bytes; more than one of them is in JSON */
 
 /* Answers with a text. */
 static ngx_int_t ngx_http_stint_send(ngx_http_request_t *r, ngx_buf_t *b, const char *type) {
@@ -37,6 +38,13 @@ static ngx_int_t ngx_http_stint_begin_page(ngx_http_request_t *r) {
     return ngx_http_discard_request_body(r);
 }
 
+/* Logs why a page cannot tell what it should. */
+static void ngx_http_stint_log_page(ngx_http_request_t *r, const char *page,
+                                    const ngx_http_stint_zone_t *zone) {
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "stint %s of zone \"%V\": %s", page,
+                  &zone->name, stint_reason());
+}
+
 /* ---- Metrics --------------------------------------------------------------------------------- */
 
 ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
@@ -59,8 +67,7 @@ ngx_int_t ngx_http_stint_metrics_handler(ngx_http_request_t *r) {
         }
         length = stint_metrics(slcf->page->limiter, &options, (char *)b->pos, size);
         if (length < 0) {
-            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "stint metrics of zone \"%V\": %s",
-                          &slcf->page->name, stint_reason());
+            ngx_http_stint_log_page(r, "metrics", slcf->page);
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
         if ((size_t)length < size) {
@@ -115,11 +122,12 @@ static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_
     struct stint_policy now = STINT_POLICY_INIT;
     char text[POLICY_TEXT];
 
-    (void)stint_policy_stats_get(zone->limiter, policy->id, &stats); /* it exists */
-    (void)stint_policy_get(zone->limiter, policy->id, &now);
-    now.name[0] = '\0';
-    (void)stint_policy_format(&now, text, sizeof(text));
     at = ngx_http_stint_json(ngx_sprintf(at, "{\"name\":"), policy->name.data, policy->name.len);
+    if (stint_policy_stats_get(zone->limiter, policy->id, &stats) != 0 ||
+        stint_policy_get(zone->limiter, policy->id, &now) != 0 ||
+        (now.name[0] = '\0', stint_policy_format(&now, text, sizeof(text))) < 0) {
+        return ngx_sprintf(at, ",\"policy\":null}"); /* it was removed */
+    }
     at = ngx_http_stint_json(ngx_sprintf(at, ",\"policy\":"), (u_char *)text, ngx_strlen(text));
     at = ngx_sprintf(at, ",\"allowed\":%uL,\"refused\":%uL,\"shadowed\":%uL", stats.allowed,
                      stats.refused, stats.shadowed);
@@ -130,48 +138,103 @@ static u_char *ngx_http_stint_json_policy(u_char *at, const ngx_http_stint_zone_
                        stats.bans, stats.strikes_lost);
 }
 
-/* The keys that were refused most often, the first of them first. */
+/* The keys that were refused most often, the first of them first. A name counts windows in which
+ * its key was refused, by whichever policy. Which one it was, the slots tell: as long as the window
+ * or the ban lasts. */
 typedef struct {
+    ngx_http_stint_zone_t *zone;
     ngx_uint_t n;
     struct {
         struct stint_entry entry;
+        uint64_t
+            since; /* ns; its policy refused it then or later; 0: it did not, as far as known */
         char label[STINT_LABEL_SIZE];
     } of[TOP];
 } ngx_http_stint_top_t;
 
-/* Puts one key more among them, if it belongs there. */
+/* The instant after which an entry's policy refused it: of a ban the refusal that began it, else
+ * the begin of the window. */
+static uint64_t ngx_http_stint_refused_since(const ngx_http_stint_zone_t *zone,
+                                             const struct stint_entry *entry) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    uint64_t length;
+
+    if ((entry->flags & (STINT_ENTRY_REFUSED | STINT_ENTRY_BAN)) == 0 ||
+        stint_policy_get(zone->limiter, entry->policy, &policy) != 0) {
+        return 0;
+    }
+    length = (entry->flags & STINT_ENTRY_BAN) != 0     ? policy.ban
+             : policy.calendar == STINT_CALENDAR_MONTH ? 31 * DAY
+             : policy.calendar == STINT_CALENDAR_YEAR  ? 366 * DAY
+                                                       : policy.window;
+    return entry->end > length ? entry->end - length : 1;
+}
+
+/* Whether a key stands before another: of equals the one that was refused last. */
+static ngx_uint_t ngx_http_stint_top_before(const struct stint_entry *one, uint64_t since,
+                                            const struct stint_entry *other, uint64_t other_since) {
+    return one->refused_windows != other->refused_windows
+               ? one->refused_windows > other->refused_windows
+           : since != other_since ? since > other_since
+                                  : one->used > other->used;
+}
+
+/* Puts one key more among them, if it belongs there. Each is there once, by the policy that refused
+ * it last. */
 static bool ngx_http_stint_top_add(void *context, const struct stint_entry *entry) {
     ngx_http_stint_top_t *top = context;
-    ngx_uint_t place = top->n;
+    ngx_uint_t place = 0, old = 0;
+    uint64_t since;
 
-    while (place > 0 && (top->of[place - 1].entry.refused_windows < entry->refused_windows ||
-                         (top->of[place - 1].entry.refused_windows == entry->refused_windows &&
-                          top->of[place - 1].entry.used < entry->used))) {
-        place--;
-    }
-    if (entry->label == NULL || place == TOP) {
+    if (entry->label == NULL) {
         return true;
     }
-    top->n = ngx_min(top->n + 1, TOP);
-    ngx_memmove(&top->of[place + 1], &top->of[place], (top->n - place - 1) * sizeof(top->of[0]));
+    since = ngx_http_stint_refused_since(top->zone, entry);
+    while (old < top->n && top->of[old].entry.key != entry->key) {
+        old++;
+    }
+    if (old < top->n && since <= top->of[old].since) {
+        return true;
+    }
+    while (place < top->n &&
+           !ngx_http_stint_top_before(entry, since, &top->of[place].entry, top->of[place].since)) {
+        place++;
+    }
+    if (place > old || place == TOP) {
+        return true;
+    }
+    if (old == top->n) { /* the last makes room */
+        top->n = ngx_min(top->n + 1, TOP);
+        old = top->n - 1;
+    }
+    ngx_memmove(&top->of[place + 1], &top->of[place], (old - place) * sizeof(top->of[0]));
     top->of[place].entry = *entry;
+    top->of[place].since = since;
     ngx_memcpy(top->of[place].label, entry->label, entry->label_length);
     return true;
 }
 
-static u_char *ngx_http_stint_json_top(u_char *at, const ngx_http_stint_zone_t *zone,
-                                       const ngx_http_stint_top_t *top) {
+static u_char *ngx_http_stint_json_top(u_char *at, const ngx_http_stint_top_t *top) {
     for (ngx_uint_t i = 0; i < top->n; i++) {
         const struct stint_entry *entry = &top->of[i].entry;
+        struct stint_request look = {
+            .key = entry->key, .policy = entry->policy, .flags = STINT_PEEK};
         struct stint_policy policy = STINT_POLICY_INIT;
+        struct stint_verdict verdict;
 
-        (void)stint_policy_get(zone->limiter, entry->policy, &policy); /* it exists */
         at = ngx_sprintf(at, "%s{\"key\":", i == 0 ? "" : ",");
         at = ngx_http_stint_json(at, (u_char *)top->of[i].label, entry->label_length);
-        at = ngx_http_stint_json(ngx_sprintf(at, ",\"policy\":"), (u_char *)policy.name,
-                                 ngx_strlen(policy.name));
-        at = ngx_sprintf(at, ",\"used\":%uL,\"refused_windows\":%uD}", entry->used,
-                         entry->refused_windows);
+        at = ngx_sprintf(at, ",\"policy\":");
+        if (top->of[i].since != 0 &&
+            stint_policy_get(top->zone->limiter, entry->policy, &policy) == 0) {
+            /* A ban's entry is no count. */
+            (void)stint_decide(top->zone->limiter, &look, STINT_NOW, &verdict);
+            at = ngx_http_stint_json(at, (u_char *)policy.name, ngx_strlen(policy.name));
+            at = ngx_sprintf(at, ",\"used\":%uD", verdict.used);
+        } else { /* it was refused before, and nobody knows by which */
+            at = ngx_sprintf(at, "null,\"used\":null");
+        }
+        at = ngx_sprintf(at, ",\"refused_windows\":%uD}", entry->refused_windows);
     }
     return at;
 }
@@ -181,7 +244,7 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
     ngx_http_stint_zone_t *zone = slcf->page;
     ngx_http_stint_policy_t **policies = zone->policies.elts;
     struct stint_stats stats = STINT_STATS_INIT;
-    ngx_http_stint_top_t top = {.n = 0};
+    ngx_http_stint_top_t top = {.zone = zone};
     ngx_int_t rc = ngx_http_stint_begin_page(r);
     const char *comma = "";
     ngx_buf_t *b;
@@ -194,7 +257,10 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
     if (b == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    (void)stint_stats_get(zone->limiter, &stats); /* its arguments are right */
+    if (stint_stats_get(zone->limiter, &stats) != 0) {
+        ngx_http_stint_log_page(r, "status", zone);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
     b->last = ngx_http_stint_json_zone(b->last, zone, &stats);
     b->last = ngx_sprintf(b->last, ",\"policies\":[");
     for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
@@ -205,11 +271,10 @@ ngx_int_t ngx_http_stint_status_handler(ngx_http_request_t *r) {
         }
     }
     if (zone->options.labels != 0 && stint_each(zone->limiter, ngx_http_stint_top_add, &top) != 0) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "stint status of zone \"%V\": %s",
-                      &zone->name, stint_reason());
+        ngx_http_stint_log_page(r, "status", zone);
     }
     b->last = ngx_sprintf(b->last, "],\"top\":[");
-    b->last = ngx_http_stint_json_top(b->last, zone, &top);
+    b->last = ngx_http_stint_json_top(b->last, &top);
     b->last = ngx_sprintf(b->last, "]}\n");
     return ngx_http_stint_send(r, b, "application/json");
 }

@@ -121,7 +121,7 @@ static void ngx_http_stint_log_wrong(ngx_conf_t *cf, const char *text, const cha
     char reason[NGX_HTTP_STINT_REASON];
 
     (void)ngx_http_stint_words(stint_reason(), reason);
-    if (wrong == text) { /* its parts do not go together, or its first is wrong */
+    if (wrong == text) { /* from its first letter on */
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid policy \"%s\": %s", text, reason);
     } else if (*wrong == '\0') {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid policy \"%s\": %s, at its end", text,

@@ -52,9 +52,26 @@ static uint64_t ngx_http_stint_retry_after(const ngx_http_stint_ctx_t *ctx) {
     return longest;
 }
 
+/* The most that a key can have. While it is banned that is what it had before and will have again,
+ * and not the 0 of the ban. */
+static uint32_t ngx_http_stint_limit_of(const ngx_http_stint_ctx_t *ctx, ngx_uint_t i) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+
+    if ((ctx->verdicts[i].flags & STINT_BANNED) == 0 || ctx->verdicts[i].capacity != 0) {
+        return ctx->verdicts[i].capacity;
+    }
+    if (ctx->requests[i].limit != 0) {
+        return ctx->requests[i].limit;
+    }
+    if (stint_policy_get(ctx->zone->limiter, ctx->requests[i].policy, &policy) != 0) {
+        policy = ctx->policies[i]->policy; /* it was removed since */
+    }
+    return policy.capacity == 0 ? policy.limit : policy.capacity;
+}
+
 static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                                          uintptr_t which) {
-    ngx_http_stint_ctx_t *ctx = ngx_http_stint_get_ctx(r->main);
+    ngx_http_stint_ctx_t *ctx = ngx_http_stint_get_ctx(ngx_http_stint_decided(r));
     const struct stint_verdict *verdict;
     ngx_uint_t tightest;
     uint64_t number = 0;
@@ -66,8 +83,10 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
     }
     tightest = stint_tightest(ctx->verdicts, ctx->n);
     verdict = &ctx->verdicts[tightest];
-    if ((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) {
-        return NGX_OK; /* these numbers are no key's */
+    if (((verdict->flags & STINT_UNTRACKED) != 0 && which >= VARIABLE_USED) ||
+        ((verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0 &&
+         which >= VARIABLE_LIMIT)) {
+        return NGX_OK; /* these numbers are no key's, or no policy's */
     }
     ngx_str_null(&text);
     switch (which) {
@@ -78,7 +97,7 @@ static ngx_int_t ngx_http_stint_variable(ngx_http_request_t *r, ngx_http_variabl
         text = ctx->policies[tightest]->name;
         break;
     case VARIABLE_LIMIT:
-        number = verdict->capacity;
+        number = ngx_http_stint_limit_of(ctx, tightest);
         break;
     case VARIABLE_USED:
         number = verdict->used;
@@ -149,7 +168,30 @@ ngx_int_t ngx_http_stint_add_variables(ngx_conf_t *cf) {
 
 /* ---- Response fields ------------------------------------------------------------------------- */
 
-/* Adds the fields of [text, end), each a line that ends in CR LF, to the response. */
+static ngx_uint_t ngx_http_stint_is_retry_after(const ngx_str_t *key) {
+    static const ngx_str_t retry_after = ngx_string("Retry-After");
+
+    return key->len == retry_after.len &&
+           ngx_strncasecmp(key->data, retry_after.data, key->len) == 0;
+}
+
+/* Whether the response has a Retry-After already: by add_header, or an upstream's. */
+static ngx_uint_t ngx_http_stint_has_retry_after(const ngx_http_request_t *r) {
+    for (const ngx_list_part_t *part = &r->headers_out.headers.part; part != NULL;
+         part = part->next) {
+        const ngx_table_elt_t *fields = part->elts;
+
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            if (fields[i].hash != 0 && ngx_http_stint_is_retry_after(&fields[i].key)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Adds the fields of [text, end), each a line that ends in CR LF, to the response. There is one
+ * Retry-After, and the configuration's own stands. */
 static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
                                             const u_char *end) {
     while (text < end) {
@@ -160,6 +202,9 @@ static ngx_int_t ngx_http_stint_push_fields(ngx_http_request_t *r, u_char *text,
         ngx_table_elt_t *field;
 
         text = line_end + 2;
+        if (ngx_http_stint_is_retry_after(&key) && ngx_http_stint_has_retry_after(r)) {
+            continue;
+        }
         field = ngx_list_push(&r->headers_out.headers);
         if (field == NULL) {
             return NGX_ERROR;
@@ -178,8 +223,10 @@ static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http
     uint32_t policies[STINT_ALL_MAX];
     struct stint_verdict verdicts[STINT_ALL_MAX];
     char buffer[FIELDS_TEXT];
-    size_t n = 0, length;
-    u_char *text;
+    char *text = buffer;
+    size_t n = 0, size = sizeof(buffer);
+    u_char *fields;
+    int length;
 
     for (ngx_uint_t i = 0; i < ctx->n; i++) {
         /* A shadow is tried out unseen. */
@@ -188,18 +235,26 @@ static ngx_int_t ngx_http_stint_add_fields(ngx_http_request_t *r, const ngx_http
             verdicts[n++] = ctx->verdicts[i];
         }
     }
-    /* Its arguments are right. */
-    length = (size_t)stint_headers(limiter, style, policies, verdicts, n, buffer, sizeof(buffer));
-    text = ngx_pnalloc(r->pool, length + 1);
-    if (text == NULL) {
+    for (;;) {
+        length = stint_headers(limiter, style, policies, verdicts, n, text, size);
+        if (length < 0) { /* a policy was removed since, and nobody can tell of it */
+            return NGX_OK;
+        }
+        if ((size_t)length < size) {
+            break;
+        }
+        size = (size_t)length + FIELDS_TEXT; /* it may be replaced by one of a longer rate */
+        text = ngx_pnalloc(r->pool, size);
+        if (text == NULL) {
+            return NGX_ERROR;
+        }
+    }
+    fields = ngx_pnalloc(r->pool, (size_t)length + 1);
+    if (fields == NULL) {
         return NGX_ERROR;
     }
-    if (length < sizeof(buffer)) {
-        ngx_memcpy(text, buffer, length);
-    } else {
-        (void)stint_headers(limiter, style, policies, verdicts, n, (char *)text, length + 1);
-    }
-    return ngx_http_stint_push_fields(r, text, text + length);
+    ngx_memcpy(fields, text, (size_t)length);
+    return ngx_http_stint_push_fields(r, fields, fields + length);
 }
 
 /* All responses come this way: those of upstreams and error pages, too. */

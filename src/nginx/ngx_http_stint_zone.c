@@ -15,9 +15,13 @@
  *                 given back
  *
  * So a reload that fails, at whatever step, changes no limit. At most it has added policies that
- * nobody uses, and made room for overrides. */
+ * nobody uses, and made room for overrides.
+ *
+ * In a file the command `stint`, and other servers, change and remove policies at any instant. So
+ * no call by a policy's id is sure to find it. */
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "ngx_http_stint.h"
 
@@ -69,22 +73,26 @@ static void ngx_http_stint_format(const struct stint_policy *policy, char text[P
     struct stint_policy unnamed = *policy;
 
     unnamed.name[0] = '\0';
-    (void)stint_policy_format(&unnamed, text, POLICY_TEXT);
+    if (stint_policy_format(&unnamed, text, POLICY_TEXT) < 0) {
+        *text = '\0';
+    }
 }
 
 /* A policy that comes to have overrides takes one place more. It is taken here, where there may be
- * none: that some policy can have overrides changes nothing as long as there are none. Returns what
- * stint_policy_change does. */
+ * none, and is the policy's from then on: it stays without overrides until the configuration is
+ * accepted. Returns what stint_policy_change does. */
 static int ngx_http_stint_place_overrides(ngx_http_stint_zone_t *zone,
                                           const ngx_http_stint_policy_t *policy) {
-    struct stint_policy now = STINT_POLICY_INIT;
+    struct stint_policy now = STINT_POLICY_INIT, overridable;
+    int error = stint_policy_get(zone->limiter, policy->id, &now);
 
-    (void)stint_policy_get(zone->limiter, policy->id, &now); /* it exists */
-    if ((policy->policy.flags & ~now.flags & STINT_OVERRIDES) == 0) {
-        return 0;
+    if (error != 0 || (policy->policy.flags & ~now.flags & STINT_OVERRIDES) == 0) {
+        return error;
     }
-    now.flags |= STINT_OVERRIDES;
-    return stint_policy_change(zone->limiter, policy->id, &now);
+    overridable = now;
+    overridable.flags |= STINT_OVERRIDES;
+    error = stint_policy_change(zone->limiter, policy->id, &overridable);
+    return error != 0 ? error : stint_policy_change(zone->limiter, policy->id, &now);
 }
 
 /* Finds a policy in the table, or adds it. */
@@ -160,12 +168,19 @@ static ngx_http_stint_shared_t *ngx_http_stint_new_shared(ngx_shm_zone_t *shm_zo
 /* Attaches to the table. Returns what stint_open does. */
 static int ngx_http_stint_open(ngx_http_stint_zone_t *zone) {
     struct stint_options options = zone->options;
+    struct stat about;
+    int error;
 
     if (zone->file.len == 0) {
         return stint_open_in(&options, zone->shared->table, zone->table_size, &zone->limiter);
     }
     options.path = (char *)zone->file.data;
-    return stint_open(&options, &zone->limiter);
+    error = stint_open(&options, &zone->limiter);
+    if (error == 0 && stat(options.path, &about) == 0) {
+        zone->file_device = about.st_dev;
+        zone->file_inode = about.st_ino;
+    }
+    return error;
 }
 
 static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
@@ -174,6 +189,43 @@ static void ngx_http_stint_log_open(const ngx_http_stint_zone_t *zone, ngx_log_t
     ngx_log_error(NGX_LOG_EMERG, log, 0, "stint zone \"%V\" in %V:%ui: %s", &zone->name,
                   &zone->declared.file, zone->declared.line,
                   ngx_http_stint_words(stint_reason(), reason));
+}
+
+/* Looks whether a start would have its table, and makes and changes nothing. */
+static ngx_int_t ngx_http_stint_look(const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
+    struct stint_options options = zone->options;
+    struct stint_limiter *limiter;
+    int error;
+
+    options.path = (char *)zone->file.data;
+    options.flags |= STINT_READ_ONLY;
+    error = stint_open(&options, &limiter);
+    if (error == -ENOENT) { /* a start makes it */
+        return NGX_OK;
+    }
+    if (error != 0) {
+        ngx_http_stint_log_open(zone, log);
+        return NGX_ERROR;
+    }
+    stint_close(limiter);
+    if (access(options.path, R_OK | W_OK) != 0) {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno, "stint zone \"%V\" in %V:%ui: %V", &zone->name,
+                      &zone->declared.file, zone->declared.line, &zone->file);
+        return NGX_ERROR;
+    }
+    return NGX_OK;
+}
+
+/* Says if the table is not the one that the running configuration has. */
+static void ngx_http_stint_log_other(const ngx_http_stint_zone_t *running,
+                                     const ngx_http_stint_zone_t *zone, ngx_log_t *log) {
+    if (zone->file.len != 0 &&
+        (running->file_device != zone->file_device || running->file_inode != zone->file_inode)) {
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      "the file \"%V\" of the stint zone \"%V\" in %V:%ui was removed or replaced "
+                      "while nginx ran: its counts begin anew",
+                      &zone->file, &zone->name, &zone->declared.file, zone->declared.line);
+    }
 }
 
 /* Attaches to the zone's memory and table, and finds its policies there. */
@@ -194,13 +246,15 @@ static ngx_int_t ngx_http_stint_attach(ngx_shm_zone_t *shm_zone,
     if (zone->shared == NULL) {
         return NGX_ERROR;
     }
-    /* `nginx -t` makes no file, and leaves the one of the running server alone. */
     if (zone->file.len != 0 && ngx_test_config) {
-        return NGX_OK;
+        return ngx_http_stint_look(zone, shm_zone->shm.log);
     }
     if (ngx_http_stint_open(zone) != 0) {
         ngx_http_stint_log_open(zone, shm_zone->shm.log);
         return NGX_ERROR;
+    }
+    if (running != NULL) {
+        ngx_http_stint_log_other(running, zone, shm_zone->shm.log);
     }
     for (ngx_uint_t i = 0; i < zone->policies.nelts; i++) {
         if (policies[i]->same == NULL &&
@@ -240,26 +294,33 @@ static void ngx_http_stint_close(void *data) {
     }
 }
 
-/* Whether the file's directory is there and can be written to, without making the file. */
-static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
-    u_char *slash = zone->file.data + zone->file.len;
-    ngx_str_t directory;
-    char *path;
+char *ngx_http_stint_directory(ngx_conf_t *cf, const ngx_str_t *file, ngx_str_t *name) {
+    u_char *slash = file->data + file->len;
+    char *path = ngx_pnalloc(cf->temp_pool, file->len + 1);
 
     while (*slash != '/') { /* it is a full name */
         slash--;
     }
-    directory.data = zone->file.data;
-    directory.len = (size_t)(slash - zone->file.data) + 1;
-    path = ngx_pnalloc(cf->temp_pool, directory.len + 1);
-    if (path == NULL) {
+    name->data = slash + 1;
+    name->len = (size_t)(file->data + file->len - name->data);
+    if (path != NULL) {
+        (void)ngx_cpystrn((u_char *)path, file->data, (size_t)(name->data - file->data) + 1);
+    }
+    return path;
+}
+
+/* Whether the file's directory is there and can be written to, without making the file. */
+static char *ngx_http_stint_check_file(ngx_conf_t *cf, const ngx_http_stint_zone_t *zone) {
+    ngx_str_t name;
+    const char *directory = ngx_http_stint_directory(cf, &zone->file, &name);
+
+    if (directory == NULL) {
         return NGX_CONF_ERROR;
     }
-    (void)ngx_cpystrn((u_char *)path, directory.data, directory.len + 1);
-    if (access(path, W_OK | X_OK) != 0) {
+    if (access(directory, W_OK | X_OK) != 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           "stint zone \"%V\" cannot make its file in \"%V\"", &zone->name,
-                           &directory);
+                           "stint zone \"%V\" cannot make its file in \"%s\"", &zone->name,
+                           directory);
         return NGX_CONF_ERROR;
     }
     return NGX_CONF_OK;
@@ -357,18 +418,19 @@ char *ngx_http_stint_add_zone(ngx_conf_t *cf, ngx_http_stint_zone_t *zone) {
 static void ngx_http_stint_change_policy(ngx_cycle_t *cycle, ngx_http_stint_zone_t *zone,
                                          ngx_http_stint_policy_t *policy) {
     struct stint_policy old = STINT_POLICY_INIT;
-    char old_text[POLICY_TEXT], new_text[POLICY_TEXT], reason[NGX_HTTP_STINT_REASON];
+    char old_text[POLICY_TEXT] = "", new_text[POLICY_TEXT], reason[NGX_HTTP_STINT_REASON];
 
-    (void)stint_policy_get(zone->limiter, policy->id, &old); /* it exists */
-    ngx_http_stint_format(&old, old_text);
-    ngx_http_stint_format(&policy->policy, new_text);
-    if (ngx_strcmp(old_text, new_text) == 0) {
-        return;
+    if (stint_policy_get(zone->limiter, policy->id, &old) == 0) {
+        ngx_http_stint_format(&old, old_text);
+        ngx_http_stint_format(&policy->policy, new_text);
+        if (ngx_strcmp(old_text, new_text) == 0) {
+            return;
+        }
     }
     if (stint_policy_change(zone->limiter, policy->id, &policy->policy) != 0) {
         ngx_log_error(NGX_LOG_ALERT, cycle->log, 0,
-                      "stint policy \"%V\" of zone \"%V\" stays \"%s\": %s", &policy->name,
-                      &zone->name, old_text, ngx_http_stint_words(stint_reason(), reason));
+                      "stint policy \"%V\" of zone \"%V\" cannot be changed: %s", &policy->name,
+                      &zone->name, ngx_http_stint_words(stint_reason(), reason));
         return;
     }
     ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
