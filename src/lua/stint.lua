@@ -18,7 +18,7 @@
 -- by the name of a policy that there is not. Arguments that make no sense raise an error.
 local ffi = require "ffi"
 
--- What is used of stint.h; tests/lua compares the two. The module may be loaded again.
+-- What is used of stint.h; tests/lang/lua compares the two. The module may be loaded again.
 local DECLARATIONS = [[
 struct stint_limiter;
 struct sockaddr;
@@ -158,7 +158,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key 
                       uint32_t tokens, uint64_t window);
 uint64_t stint_refund_all(struct stint_limiter *limiter, const struct stint_request *requests,
                           const struct stint_verdict *verdicts, size_t n);
-void stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
+bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint_key key);
 int stint_override(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t limit,
                    uint64_t until);
 int stint_override_get(const struct stint_limiter *limiter, uint32_t policy, stint_key key,
@@ -209,6 +209,7 @@ local AF_UNSPEC, AF_INET, AF_INET6 = 0, 2, 10
 local new, cast, copy, str = ffi.new, ffi.cast, ffi.copy, ffi.string
 local floor = math.floor
 
+local uint64_t, int64_t = ffi.typeof "uint64_t", ffi.typeof "int64_t"
 local requests_t = ffi.typeof "struct stint_request[?]"
 local verdicts_t = ffi.typeof "struct stint_verdict[?]"
 local ids_t = ffi.typeof "uint32_t[?]"
@@ -240,6 +241,27 @@ local function whole(value, what, most)
             .. tostring(value), 3)
     end
     return value
+end
+
+-- Stops at what C would cut off to another string.
+local function string_of(value, what)
+    if type(value) ~= "string" or value:find("\0", 1, true) then
+        error(what .. " is a string without a NUL, not " .. (type(value) == "string" and
+            string.format("%q", value) or tostring(value)), 3)
+    end
+    return value
+end
+
+-- A time of the caller's: ns since the epoch; nil: the limiter reads its clock.
+local function time_of(now)
+    if now == nil then
+        return NOW
+    elseif ffi.istype(uint64_t, now) or ffi.istype(int64_t, now) and now >= 0 then
+        return now
+    elseif type(now) ~= "number" or not (now >= 0 and now < 2^64) or floor(now) ~= now then
+        error("now is a whole number of ns since the epoch, not " .. tostring(now), 3)
+    end
+    return now
 end
 
 -- ---- Verdicts -----------------------------------------------------------------------------------
@@ -304,7 +326,7 @@ local function read_options(from)
         elseif name == "shards" or name == "max_policies" or name == "mode" or name == "labels" then
             options[name] = whole(value, name, UINT32_MAX)
         elseif name == "path" then
-            options.path = value
+            options.path = string_of(value, name)
         elseif name == "secret" then
             if type(value) ~= "string" or #value ~= SECRET_SIZE then
                 return nil, "secret is a string of " .. SECRET_SIZE .. " bytes"
@@ -330,6 +352,9 @@ local function open(by, from)
     local options, wrong = read_options(from)
     if not options then
         return nil, wrong
+    end
+    for _, text in ipairs(from.policies or {}) do
+        string_of(text, "a policy's text") -- before a file is made
     end
     local error = by(options, limiter_out)
     if error ~= 0 then
@@ -394,7 +419,7 @@ end
 -- Reads a policy into policy_buffer. Returns 0 or the error.
 local function parse(text)
     policy_buffer.size = ffi.sizeof(policy_buffer)
-    return C.stint_policy_parse(text, policy_buffer, nil)
+    return C.stint_policy_parse(string_of(text, "a policy's text"), policy_buffer, nil)
 end
 
 -- Adds a policy, or finds the same one.
@@ -413,7 +438,7 @@ end
 
 -- The id of the policy of that name; nil, the reason, the errno.
 function limit:find(name)
-    local error = C.stint_policy_find(self.limiter, name, id_out)
+    local error = C.stint_policy_find(self.limiter, string_of(name, "a policy's name"), id_out)
     if error ~= 0 then
         return failure(error)
     end
@@ -426,7 +451,7 @@ end
 -- and adds one of that name, limit:find takes the new one.
 local function id_of(self, policy)
     if type(policy) == "number" then
-        return policy
+        return whole(policy, "a policy's id", UINT32_MAX)
     end
     local id = self.ids[policy]
     if id then
@@ -470,7 +495,8 @@ end
 -- Returns true; nil, the reason, the errno.
 function limit:apply(text, how)
     local flags = (how and how.dry_run and DRY_RUN or 0) + (how and how.prune and PRUNE or 0)
-    local error = C.stint_policies_apply(self.limiter, text, flags, nil, nil, nil)
+    local error = C.stint_policies_apply(self.limiter, string_of(text, "the text"), flags, nil, nil,
+                                         nil)
     if error ~= 0 then
         return failure(error)
     end
@@ -508,7 +534,7 @@ local function key_of(self, key)
     if type(key) == "string" then
         local made = C.stint_key_of(self.limiter, key, #key)
         return made
-    elseif type(key) ~= "cdata" then
+    elseif not ffi.istype(uint64_t, key) then
         error("a key is a string, or what limit:key or limit:address returned, not "
             .. tostring(key), 3)
     end
@@ -537,6 +563,9 @@ end
 -- The same of [bytes, bytes+size), a pointer.
 function limit:address_at(bytes, size, prefix4, prefix6)
     local address
+    prefix4 = prefix4 == nil and 32 or whole(prefix4, "prefix4", 32)
+    prefix6 = prefix6 == nil and 64 or whole(prefix6, "prefix6", 128)
+    whole(size, "size", UINT32_MAX)
     if size == 4 then
         copy(address4.bytes, bytes, 4)
         address = cast(sockaddr_p, address4)
@@ -546,7 +575,7 @@ function limit:address_at(bytes, size, prefix4, prefix6)
     else
         address = cast(sockaddr_p, address_other)
     end
-    local key = C.stint_key_address(self.limiter, address, prefix4 or 32, prefix6 or 64)
+    local key = C.stint_key_address(self.limiter, address, prefix4, prefix6)
     return key
 end
 
@@ -566,7 +595,7 @@ function limit:take(policy, key, cost, verdict, now)
     end
     cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
     verdict = verdict or self.verdict
-    return C.stint_take(self.limiter, id, key_of(self, key), cost, now or NOW, verdict), verdict
+    return C.stint_take(self.limiter, id, key_of(self, key), cost, time_of(now), verdict), verdict
 end
 
 -- limit:take without a verdict. Returns whether the request is allowed; nil and the reason.
@@ -576,16 +605,18 @@ function limit:allows(policy, key, cost, now)
         return nil, why
     end
     cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
-    local allowed = C.stint_take(self.limiter, id, key_of(self, key), cost, now or NOW, nil)
+    local allowed = C.stint_take(self.limiter, id, key_of(self, key), cost, time_of(now), nil)
     return allowed
 end
 
+-- Nothing is written before all is found good: what fails leaves the request as it was.
 local function fill(self, request, policy, key, cost, flags, own_limit)
-    request.policy = policy
-    request.key = key_of(self, key)
-    request.cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
-    request.flags = flags or 0
-    request.limit = own_limit == nil and 0 or whole(own_limit, "own_limit", UINT32_MAX)
+    key = key_of(self, key)
+    cost = cost == nil and 1 or whole(cost, "cost", UINT32_MAX)
+    flags = flags == nil and 0 or whole(flags, "flags", UINT32_MAX)
+    own_limit = own_limit == nil and 0 or whole(own_limit, "own_limit", UINT32_MAX)
+    request.policy, request.key, request.cost = policy, key, cost
+    request.flags, request.limit = flags, own_limit
 end
 
 -- limit:take with all options.
@@ -598,7 +629,7 @@ function limit:decide(policy, key, cost, flags, own_limit, verdict, now)
     end
     verdict = verdict or self.verdict
     fill(self, self.request, id, key, cost, flags, own_limit)
-    return C.stint_decide(self.limiter, self.request, now or NOW, verdict), verdict
+    return C.stint_decide(self.limiter, self.request, time_of(now), verdict), verdict
 end
 
 -- Looks whether a request would be allowed. Takes nothing, counts nothing.
@@ -625,14 +656,14 @@ function limit:refund(policy, key, verdict, tokens)
     return given
 end
 
--- Makes a key as good as new. Returns true; nil and the reason.
+-- Makes a key as good as new. Returns whether there was anything to forget; nil and the reason.
 function limit:reset(policy, key)
     local id, why = id_of(self, policy)
     if not id then
         return nil, why
     end
-    C.stint_reset(self.limiter, id, key_of(self, key))
-    return true
+    local had = C.stint_reset(self.limiter, id, key_of(self, key))
+    return had
 end
 
 -- Gives a key another limit for a while: 0 refuses everything, 2^28 nothing.
@@ -645,7 +676,9 @@ function limit:override(policy, key, tokens, seconds)
         return nil, why, number
     end
     whole(tokens, "tokens", UINT32_MAX)
-    whole(floor(seconds), "seconds", 2^32)
+    if type(seconds) ~= "number" or not (seconds >= 0 and seconds <= 2^32) then
+        error("seconds is a number from 0 to 2^32, not " .. tostring(seconds), 2)
+    end
     local error = C.stint_override(self.limiter, id, key_of(self, key), tokens,
                                    C.stint_now(self.limiter) + seconds * 1e9)
     if error ~= 0 then
@@ -708,14 +741,14 @@ function limit:group(n)
 end
 
 local function place(self, i)
-    if not (i >= 1 and i <= self.n) then
+    if type(i) ~= "number" or not (i >= 1 and i <= self.n) or floor(i) ~= i then
         error("the group has " .. self.n .. " requests, and no " .. tostring(i), 3)
     end
     return i - 1
 end
 
 -- Sets request i (from 1). Arguments as for limit:decide.
--- Returns the group; nil and the reason.
+-- Returns the group; nil and the reason, and the request is as it was.
 function group:set(i, policy, key, cost, flags, own_limit)
     local at = place(self, i)
     local id, why = id_of(self.limit, policy)
@@ -734,14 +767,14 @@ end
 
 -- Decides all as one: all take their tokens, or none does. Returns whether all were allowed.
 function group:decide_all(now)
-    local allowed = C.stint_decide_all(self.limit.limiter, self.requests, self.n, now or NOW,
+    local allowed = C.stint_decide_all(self.limit.limiter, self.requests, self.n, time_of(now),
                                        self.verdicts)
     return allowed
 end
 
 -- Decides each by itself. Returns how many were allowed.
 function group:decide_each(now)
-    return tonumber(C.stint_decide_batch(self.limit.limiter, self.requests, self.n, now or NOW,
+    return tonumber(C.stint_decide_batch(self.limit.limiter, self.requests, self.n, time_of(now),
                                          self.verdicts))
 end
 
@@ -752,8 +785,8 @@ end
 
 -- Decides a list of requests as one.
 --   requests  each {policy, key, cost, flags, own_limit}
--- Returns whether all were allowed, and the group, which the next list of that length overwrites;
--- nil and the reason.
+-- Returns whether all were allowed, and the group, which the next list of that length overwrites,
+-- even one that fails; nil and the reason.
 function limit:decide_all(requests, now)
     local n = #requests
     local all = self.groups[n]
@@ -859,8 +892,8 @@ function limit:metrics(how)
     options.flags = (how.no_eof and METRICS_NO_EOF or 0) + (how.no_scan and METRICS_NO_SCAN or 0)
     local words = {}
     for name, value in pairs(how.labels or {}) do
-        words[#words + 1] = name
-        words[#words + 1] = value
+        words[#words + 1] = string_of(name, "a label's name")
+        words[#words + 1] = string_of(value, "a label's value")
     end
     local labels = new("const char *[?]", #words + 1, words)
     options.labels = #words > 0 and labels or nil

@@ -197,7 +197,8 @@ impl Options {
         self.flag(sys::STINT_PRECISE_CLOCK)
     }
 
-    /// [`attach`](Options::attach) only: never writes to the table.
+    /// Never writes to the table: for [`attach`](Options::attach), and for
+    /// [`open`](Options::open) of one that is there.
     pub fn read_only(self) -> Options {
         self.flag(sys::STINT_READ_ONLY)
     }
@@ -876,8 +877,8 @@ impl Limiter {
         }
     }
 
-    /// Makes a key as good as new.
-    pub fn reset(&self, policy: PolicyId, key: Key) {
+    /// Makes a key as good as new. Returns whether there was anything to forget.
+    pub fn reset(&self, policy: PolicyId, key: Key) -> bool {
         // SAFETY: both may be any numbers.
         unsafe { sys::stint_reset(self.raw.as_ptr(), policy.0, key.0) }
     }

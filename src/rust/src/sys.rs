@@ -317,7 +317,7 @@ extern "C" {
         verdicts: *const stint_verdict,
         n: usize,
     ) -> u64;
-    pub fn stint_reset(limiter: *mut stint_limiter, policy: u32, key: stint_key);
+    pub fn stint_reset(limiter: *mut stint_limiter, policy: u32, key: stint_key) -> bool;
     pub fn stint_override(
         limiter: *mut stint_limiter,
         policy: u32,
