@@ -27,7 +27,7 @@ static uint64_t clock_of_test(void) {
     return now;
 }
 
-/* As tests/fixture.c has it. */
+/* As tests/kit/fixture.c has it. */
 static const void *test_secret(void) {
     static unsigned char secret[STINT_SECRET_SIZE];
     uint64_t x = 88172645463325252u;

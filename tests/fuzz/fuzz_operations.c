@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The stint authors
  *
  * Sequences of operations on a limiter and on its naive twin, each field of each verdict compared.
- * The input is where tests/twin.c has random numbers: it chooses the table, the policies, the keys,
- * the times, and then operation after operation up to its end. */
-#include "../twin.h"
+ * The input is where tests/api/twin.c has random numbers: it chooses the table, the policies, the
+ * keys, the times, and then operation after operation up to its end. */
 #include "fuzz.h"
+#include "twin.h"
 
 static struct input draws;
 static uint64_t secret_state;

@@ -5,8 +5,8 @@
 #ifndef STINT_TESTS_FUZZ_POLICY_TEXT_H
 #define STINT_TESTS_FUZZ_POLICY_TEXT_H
 
-#include "../policy_id.h"
 #include "fuzz.h"
+#include "policy_id.h"
 
 #include <stint.h>
 

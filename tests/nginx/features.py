@@ -112,6 +112,48 @@ class Order(Case):
 
 
 class Telling(Case):
+    def test_one_retry_after(self):
+        """Beside the fields, and beside those of an upstream: the configuration's stands."""
+        for field, expected in ("$stint_retry_after", r"\d+"), ("77", "77"):
+            with self.limited(f"1{PER_LONG}", http="stint_headers both;"
+                              f"add_header rEtry-after {field} always;") as server:
+                server.configuration.write_text(
+                    server.configuration.read_text().replace("    add_header X-Stint", "    #"))
+                server.reload()
+                self.assertEqual(server.get().status, 200)
+                response = server.get()
+                self.assertEqual(response.status, 429)
+                self.assertRegex(response["Retry-After"], f"^{expected}$")
+                self.assertIsNotNone(response["RateLimit"])
+                self.assertIsNotNone(response["X-RateLimit-Reset"])
+
+    def test_a_mirror_is_limited_by_itself(self):
+        """The response to the request that is mirrored does not tell of it."""
+        for more in "", "stint_limit z main $remote_addr;":
+            with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;"
+                            f"stint_policy z 9{PER_LONG} name=main; stint_headers both;",
+                            location("/file", "mirror /mirrored;", more,
+                                     # The mirror is done before that answers.
+                                     "proxy_pass http://127.0.0.1:$server_port/other;") +
+                            location("/other", "access_log off;") +
+                            location("/mirrored", "internal;", "stint_limit z p $remote_addr;",
+                                     "log_subrequest on;", "empty_gif;",
+                                     'add_header X-Stint "$stint_status" always;') +
+                            location("/status", "stint_limit off;", "stint_status_page z;")) as server:
+                for used in range(1, 5):
+                    response = server.get()
+                    self.assertEqual(response.status, 200)
+                    if more:
+                        self.assertEqual(response.all("X-Stint")[-1].split()[0], "PASSED")
+                        self.assertEqual(response["RateLimit"].split(";t")[0], f'"main";r={9 - used}')
+                        continue
+                    self.assertEqual(response.all("X-Stint")[-1].split(), ["/"])
+                    self.assertIsNone(response["RateLimit"])
+                    self.assertIsNone(response["Retry-After"])
+                # A request is decided once: a mirror of one that was limited is not limited again.
+                until(lambda: [policy_status(server, "p")[name] for name in ("allowed", "refused")] ==
+                      ([0, 0] if more else [2, 2]), "the mirrors")
+
     def test_retry_after_without_fields(self):
         with self.limited(f"1{PER_LONG}", http="add_header Retry-After $stint_retry_after always;") as server:
             text = server.configuration.read_text()
@@ -503,7 +545,8 @@ class Waiting(Case):
                 self.assertGreater(int(wait), 100)
                 self.assertLessEqual(int(wait), 86400 * 1000)
                 [top] = status(server)["top"]
-                self.assertEqual((top["key"], top["policy"], top["refused_windows"]), ("a", "p", 1))
+                # To the library it was granted and given back.
+                self.assertEqual((top["key"], top["policy"], top["refused_windows"]), ("a", None, 1))
 
     def test_what_finds_no_place_is_told(self):
         with self.serve("stint_zone z keys=6k labels=100 held=1; stint_policy z 1/day reserve=5 name=p;",
@@ -760,6 +803,91 @@ class Files(Case):
             self.assertEqual(server.test()[0], 0)
             self.assertEqual(server.get().stint, "PASSED p 2/10 8")
 
+    def test_a_test_finds_what_a_start_would(self):
+        """A file that a start would refuse, with its line, and the file as it was."""
+        with self.filed(Server(module.MODULE), zone="labels=8") as server:
+            server.get()
+            server.stop()
+            text = server.configuration.read_text()
+            whole = self.file.read_bytes()
+            place = f'{server.configuration}:{text.split("stint_zone z")[0].count(chr(10)) + 1}'
+            for zone, content, said in (
+                    ("keys=2k", whole, "keys 1024, not 2048"),
+                    ("keys=1k policies=9", whole, "policies 64, not 9"),
+                    ("keys=1k labels=9", whole, "labels 8, not 12"),
+                    ("keys=1k", whole[:100000], "cut off"),
+                    ("keys=1k", b"no table\n" * 1000, "no table of stint"),
+                    ("keys=1k", b"", "has 0 bytes")):
+                zone += "" if "labels" in zone else " labels=8"
+                server.configuration.write_text(text.replace("labels=8", "").replace("keys=1k", zone))
+                self.file.write_bytes(content)
+                with self.subTest(said=said):
+                    before = self.file.stat()
+                    code, output = server.test()
+                    self.assertEqual(code, 1)
+                    [line] = [line for line in output.splitlines() if "[emerg]" in line]
+                    self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
+                    self.assertIn(said, line)
+                    self.assertNotIn("options.", line)
+                    self.assertEqual(self.file.read_bytes(), content)
+                    self.assertEqual(self.file.stat().st_mtime_ns, before.st_mtime_ns)
+            self.file.write_bytes(whole)
+            server.configuration.write_text(text)
+            self.assertEqual(server.test()[0], 0)
+            # While it runs, too, which notices nothing.
+            server.start()
+            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+            server.configuration.write_text(text.replace("keys=1k", "keys=2k"))
+            code, output = server.test()
+            self.assertEqual((code, "keys 1024, not 2048" in output), (1, True), output)
+            self.assertEqual(server.get().stint, "PASSED p 3/10 7")
+
+    def test_two_zones_of_one_file(self):
+        """By whatever path."""
+        server = Server(module.MODULE)
+        self.addCleanup(server.close)
+        directory = server.directory
+        (directory / "link").symlink_to(directory)
+        (directory / "there").mkdir()
+        for one, other, there in (("table", "table", False), ("table", "there/../table", False),
+                                  ("table", "link/table", False), ("link/table", "table", True),
+                                  ("table", "hard", True)):
+            for name in "table", "hard":
+                (directory / name).unlink(missing_ok=True)
+            if there:
+                server.configure(f"stint_zone a keys=1k file={one};", "")
+                server.start()
+                server.stop()
+                os.link(directory / "table", directory / "hard")
+            server.configure(f"\n# 1\nstint_zone a keys=1k file={one};\n# 2\n"
+                             f"stint_zone b keys=1k file={other};", "")
+            with self.subTest(one=one, other=other):
+                lines = server.configuration.read_text().split("\n")
+                first, second = (next(i for i, line in enumerate(lines, 1) if f"stint_zone {name}" in line)
+                                 for name in "ab")
+                code, output = server.test()
+                self.assertEqual(code, 1)
+                self.assertIn(f'stint zone "b" has the file of the zone "a" in {server.configuration}:'
+                              f"{first}: give it one of its own in {server.configuration}:{second}", output)
+        for name in "table", "hard":
+            (directory / name).unlink(missing_ok=True)
+        server.configure("stint_zone a keys=1k file=table;stint_zone b keys=1k file=there/table;", "")
+        self.assertEqual(server.test()[0], 0)
+
+    def test_a_file_that_vanished(self):
+        with self.filed(Server(module.MODULE)) as server:
+            self.assertEqual(server.get().stint, "PASSED p 1/10 9")
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 2/10 8")
+            said = r'\[error\] .*the file ".*table" of the stint zone "z" in .*:\d+ was removed or replaced'
+            self.assertEqual(server.logged(said), [])
+            self.file.unlink()
+            server.reload()
+            self.assertEqual(server.get().stint, "PASSED p 1/10 9")
+            self.assertEqual(len(server.logged(said)), 1)
+            server.reload()
+            self.assertEqual(len(server.logged(said)), 1)
+
     def test_a_file_of_another_size_is_refused(self):
         with self.filed(Server(module.MODULE)) as server:
             server.get()
@@ -898,6 +1026,34 @@ class Pages(Case):
                 self.assertEqual(found()[name, "once"]["used"], 1)
             counts = [key["refused_windows"] for key in status(server)["top"]]
             self.assertEqual(counts, sorted(counts, reverse=True))
+
+    def test_which_policy_refused(self):
+        """As long as its window lasts; afterwards none is named, least of all another."""
+        with self.serve(f"stint_zone z keys=6k labels=1k; stint_policy z 2{PER_LONG} name=few;"
+                        f"stint_policy z 1000{PER_LONG} name=many; stint_policy z 1/200ms name=often;"
+                        f"stint_policy z 1{PER_LONG} name=banning ban=1h;",
+                        location("/few", "stint_limit z few $arg_user;", "stint_limit z many $arg_user;",
+                                 "empty_gif;") +
+                        location("/often", "stint_limit z often $arg_user;",
+                                 "stint_limit z many $arg_user;", "empty_gif;") +
+                        location("/banning", "stint_limit z banning $arg_user;", "empty_gif;") +
+                        location("/many", "stint_limit z many $arg_user;", "empty_gif;") +
+                        location("/status", "stint_status_page z;")) as server:
+            def top():
+                return [[row[name] for name in ("key", "policy", "used", "refused_windows")]
+                        for row in status(server)["top"]]
+            server.statuses(5, "/many?user=a")
+            self.assertEqual(server.statuses(3, "/few?user=a"), [200, 200, 429])
+            self.assertEqual(top(), [["a", "few", 2, 1]])
+            # A ban is the same key, once; and its begin is known, so it was the last.
+            self.assertEqual(server.statuses(2, "/banning?user=b"), [200, 429])
+            self.assertEqual(top(), [["b", "banning", 1, 1], ["a", "few", 2, 1]])
+            until(lambda: 429 in server.statuses(2, "/often?user=c"), "a refusal")
+            until(lambda: ["c", None, None, 1] in top(), "the end of the window")
+            self.assertEqual(top()[-1], ["c", None, None, 1])
+            # Of several that refused it, the last.
+            server.statuses(2, "/banning?user=a")
+            self.assertEqual(top()[0], ["a", "banning", 1, 2])
 
     def test_no_more_than_20_keys(self):
         with self.serve(f"stint_zone z keys=6k labels=1k; stint_policy z 1{PER_LONG} name=p;",

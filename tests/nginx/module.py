@@ -1012,11 +1012,11 @@ class Mistakes(Case):
             (zone + "stint_policy z 99999/s smooth; #!", "", 'invalid policy "99999/s smooth": the '
              "limit of a smooth policy must be at most 16,383"),
             (zone + "stint_policy z 9/s smooth capacity=20; #!", "", 'invalid policy "9/s smooth '
-             'capacity=20": smooth does not go with capacity above the limit'),
+             'capacity=20": smooth does not go with capacity= above the limit, at "capacity=20"'),
             (zone + "stint_policy z 9/s count-refused reserve=3; #!", "", 'invalid policy "9/s '
-             'count-refused reserve=3": count-refused does not go with reserve'),
-            (zone + "stint_policy z 9/s stripes=3; #!", "", 'invalid policy "9/s stripes=3": stripes '
-             "must be a power of two, at most 64"),
+             'count-refused reserve=3": count-refused does not go with reserve=, at "reserve=3"'),
+            (zone + "stint_policy z 9/s stripes=3; #!", "", 'invalid policy "9/s stripes=3": stripes= '
+             'must be a power of two, at most 64, at "stripes=3"'),
             (zone + "stint_policy z 9/s ban=0s; #!", "", 'invalid policy "9/s ban=0s": the ban must be 10 ms '
              'to 366 days, at "0s"'),
             (zone + "stint_policy z 9/s ban=1h after=0; #!", "", 'invalid policy "9/s ban=1h after=0": .*'
@@ -1024,11 +1024,13 @@ class Mistakes(Case):
             (zone + "stint_policy z 99999/s in-flight; #!", "", 'invalid policy "99999/s in-flight": .*'
              "16,383"),
             (zone + "stint_policy z 9/s in-flight ban=1h; #!", "", 'invalid policy "9/s in-flight ban=1h": '
-             "ban does not go with in-flight"),
-            (zone + "stint_policy z 9/s after=3; #!", "", 'invalid policy "9/s after=3": after needs ban, '
-             "the time"),
+             'ban= does not go with in-flight, at "ban=1h"'),
+            (zone + "stint_policy z 9/s after=3; #!", "", 'invalid policy "9/s after=3": after= needs ban=, '
+             'the time, at "after=3"'),
+            (zone + "stint_policy z 9/2s ban=1s after=3; #!", "", 'invalid policy "9/2s ban=1s after=3": '
+             'ban= must be longer than the windows .*: no key would be banned, at "after=3"'),
             (zone + "stint_policy z 9/s stripes=4 ban=1h; #!", "", 'invalid policy "9/s stripes=4 ban=1h": '
-             "ban does not go with stripes"),
+             'ban= does not go with stripes=, at "ban=1h"'),
             (zone + "stint_policy z 9/800d; #!", "", 'invalid policy "9/800d": the window must be 10 ms '
              "to 366 days.*"),
             (zone + 'stint_policy z "10/"; #!', "", 'invalid policy "10/": .*, at its end'),

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What somebody can do who means harm, and what is promised against it: floods of keys, keys that
+ * are chosen to collide, noisy neighbours, numbers at the edges of their types, refunds of things
+ * never taken, limits on memory. (A full table, outcome by outcome: full.c. Handlers that decide in
+ * the middle of a decision: signal.c. Every limit and cost on one key: semantics.c. 65,535
+ * policies: api.c.) */
+#include "limiter.h" /* before cmocka, which defines fail() as well */
+
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "model.h"
+#include "random.h"
+#include "small_file_system.h"
+
+/* Every kind of policy, with windows of 10 ms to years. */
+static const char *const kinds[] = {
+    "3/minute",
+    "1/10ms",
+    "4/366 days",
+    "268435456/hour",
+    "3/minute count-refused",
+    "3/minute capacity=8",
+    "3/minute reserve=7",
+    "1/day capacity=134217728 reserve=134217728",
+    "9/minute smooth",
+    "16383/hour smooth start=per-key",
+    "9/minute start=per-key",
+    "8/minute stripes=4",
+    "268435456/minute stripes=64",
+    "3/minute jitter=20% near=50%",
+    "3/minute shadow",
+    "3/minute start=first",
+    "3/month",
+    "4/year start=2024-02-28T12:00:00-11:30",
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static void add_kinds(struct stint_limiter *limiter, struct stint_policy policies[KINDS]) {
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        policies[kind] = (struct stint_policy)STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(kinds[kind], &policies[kind], NULL), 0);
+        snprintf(policies[kind].name, sizeof policies[kind].name, "kind %" PRIu32, kind);
+        int id = policy_added(limiter, &policies[kind]);
+        assert_int_equal(id, kind);
+    }
+}
+
+/* ---- Floods --------------------------------------------------------------------------------- */
+
+enum { LIVE = 15, FLOOD = 4000 };
+
+/* One attacker's request: of any kind, in any way there is. */
+static void flood_once(struct stint_limiter *limiter, struct random *random,
+                       const struct stint_policy *policies) {
+    stint_key key = random_next(random);
+    struct stint_request requests[4];
+    struct stint_verdict verdict;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t kind = (uint32_t)random_below(random, KINDS);
+        uint32_t most = capacity_of(&policies[kind]) + policies[kind].max_reserved;
+        requests[i] = (struct stint_request){.key = key + i,
+                                             .policy = kind,
+                                             .cost = (uint32_t)random_below(random, most + 2ul),
+                                             .flags = (uint32_t)random_below(random, 16)};
+    }
+    stint_decide(limiter, &requests[0], STINT_NOW, &verdict);
+    stint_take(limiter, requests[1].policy, key, 1, STINT_NOW, NULL);
+    stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
+    stint_decide_all(limiter, requests, 4, STINT_NOW, NULL);
+    if (random_below(random, 4) == 0)
+        stint_refund(limiter, requests[0].policy, requests[0].key, UINT32_MAX, verdict.window);
+    if (random_below(random, 8) == 0)
+        stint_reset(limiter, requests[0].policy, requests[0].key);
+}
+
+/* F: whatever floods a full table, live keys of all kinds keep what they have used to the token,
+ * and go on to exactly their limit. */
+static void check_flood(enum stint_on_full on_full, struct random *random) {
+    struct stint_policy policies[KINDS];
+    uint32_t used[KINDS][LIVE];
+    test_time = T0 + 5 * MS;
+    struct stint_limiter *limiter = open_limiter(2000, on_full);
+    add_kinds(limiter, policies);
+    for (uint32_t kind = 0; kind < KINDS; kind++)
+        for (stint_key key = 0; key < LIVE; key++) {
+            /* All stripes of a striped key, which have slots of their own. */
+            uint32_t few = 1 + (uint32_t)key % 3;
+            uint32_t cost = policies[kind].stripes > 1 ? policies[kind].limit - 1 : few;
+            ask(limiter, kind, number_key(limiter, key), cost, 0);
+            used[kind][key] = used_of(limiter, kind, number_key(limiter, key));
+        }
+    for (uint64_t i = 0; i < FLOOD; i++)
+        flood_once(limiter, random, policies);
+    assert_true(get_stats(limiter).untracked > FLOOD); /* it was full */
+    assert_int_equal(get_stats(limiter).replaced, 0);
+
+    for (uint32_t kind = 0; kind < KINDS; kind++)
+        for (stint_key number = 0; number < LIVE; number++) {
+            stint_key key = number_key(limiter, number);
+            uint32_t capacity = capacity_of(&policies[kind]);
+            assert_int_equal(used_of(limiter, kind, key), used[kind][number]);
+            if (used[kind][number] == 0 || used[kind][number] >= capacity)
+                continue;
+            uint32_t left = capacity - used[kind][number];
+            assert_int_equal(ask(limiter, kind, key, left, 0).granted, left);
+            struct stint_verdict v = ask(limiter, kind, key, 1, 0);
+            assert_int_equal(v.granted, 0);
+            assert_int_equal(v.flags & STINT_UNTRACKED, 0);
+        }
+    stint_close(limiter);
+}
+
+TEST(test_flood_spares_all_kinds) {
+    struct random random = {test_seed()};
+    check_flood(STINT_FULL_ADMIT, &random);
+    check_flood(STINT_FULL_REFUSE, &random);
+}
+
+/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the
+ * table, and nothing else. F for what has a slot; G for a quiet key that is new, and with
+ * STINT_FULL_REPLACE it is given one, and keeps it against keys with fewer tokens. */
+static void check_noisy(enum stint_on_full on_full) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, on_full);
+    uint32_t noisy = add_policy(limiter, "noisy", 2, HOUR, 0, 0);
+    uint32_t quiet = add_policy(limiter, "quiet", 10, HOUR, 0, 0);
+    enum { QUIET = 50 };
+    uint64_t number = 1 << 20;
+    for (uint32_t round = 1; round <= 10; round++) {
+        for (stint_key key = 0; key < QUIET; key++) {
+            struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
+            assert_true(v.allowed);
+            assert_int_equal(v.used, round);
+            assert_int_equal(v.flags, 0);
+        }
+        if (round >= 3) /* each quiet key has more tokens now than any noisy one will have */
+            for (uint64_t i = 0; i < 1000; i++)
+                ask(limiter, noisy, number_key(limiter, number++), 1 + i % 2, 0);
+    }
+    for (stint_key key = 0; key < QUIET; key++) {
+        struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
+        assert_false(v.allowed);
+        assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
+    }
+    struct stint_policy_stats stats = get_policy_stats(limiter, quiet);
+    assert_int_equal(stats.allowed, 10 * QUIET);
+    assert_int_equal(stats.refused, QUIET);
+    assert_int_equal(stats.untracked, 0);
+    assert_true(on_full == STINT_FULL_REPLACE ? get_stats(limiter).replaced > 1000
+                                              : get_policy_stats(limiter, noisy).untracked > 1000);
+
+    struct stint_verdict v = ask(limiter, quiet, number_key(limiter, 77777), 5, 0);
+    assert_int_equal(v.allowed, on_full != STINT_FULL_REFUSE);
+    assert_int_equal(v.flags, on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
+    stint_close(limiter);
+}
+
+TEST(test_noisy_beside_quiet) {
+    check_noisy(STINT_FULL_ADMIT);
+    check_noisy(STINT_FULL_REFUSE);
+    check_noisy(STINT_FULL_REPLACE);
+}
+
+/* ---- Chosen keys ---------------------------------------------------------------------------- */
+
+enum { SEQUENCE = PROBE_LINES * LINE_SLOTS, CHOSEN = SEQUENCE + 60, TABLE_KEYS = 40000 };
+
+/* What an attacker does who knows the secret: he asks his own copy of the table where a name would
+ * be, until he has enough names of one home line. */
+static void choose_names(uint64_t home, uint64_t names[], unsigned n, uint64_t from) {
+    struct stint_limiter *copy = open_limiter(TABLE_KEYS, STINT_FULL_ADMIT);
+    for (uint64_t name = from; n > 0; name++)
+        if (table_home(&copy->table, stint_key_of(copy, &name, sizeof name)) == home)
+            names[--n] = name;
+    stint_close(copy);
+}
+
+/* Takes away all lines but those of the pages that hold the sequence of a home line, or gives them
+ * back: who looks at another one gets SIGSEGV. */
+static void leave_only(const struct table *table, uint64_t home, int others) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t lines = (uintptr_t)table->lines, end = lines + table->line_count * CACHE_LINE;
+    uintptr_t first = (lines + home * CACHE_LINE) / page * page;
+    uintptr_t last = (lines + (home + PROBE_LINES) * CACHE_LINE + page - 1) / page * page;
+    assert_int_equal(lines % page, 0);
+    assert_int_equal(mprotect((void *)lines, first - lines, others), 0);
+    assert_int_equal(mprotect((void *)last, end / page * page - last, others), 0);
+}
+
+/* D: keys of one home line cost a search of the 24 lines that each key may be in, and no more than
+ * that, in all that can be done with a key; G: those that find no room get the outcome that was
+ * chosen; F: others in these lines keep their slots; and whoever's home is behind them does not
+ * notice. */
+static void check_chosen(enum stint_on_full on_full, uint64_t page_line) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(TABLE_KEYS, on_full);
+    const struct table *table = &limiter->table;
+    uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    uint32_t debts = add_policy(limiter, "debts", 10, MINUTE, 0, 0);
+    uint64_t page_lines = (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_LINE;
+    uint64_t home = 3 * page_lines + page_line;
+    uint64_t names[CHOSEN], regular[2], behind;
+    choose_names(home, names, CHOSEN, 0);
+    choose_names(home + PROBE_LINES - 1, regular, 2, 1u << 30);
+    choose_names(home + PROBE_LINES, &behind, 1, 1u << 30);
+
+    stint_key kept = number_key(limiter, regular[0]);
+    assert_int_equal(ask(limiter, id, kept, 9, 0).flags, 0);
+    leave_only(table, home, PROT_NONE);
+    unsigned placed = 0, outcomes = 0;
+    for (unsigned i = 0; i < CHOSEN; i++) {
+        stint_key key = number_key(limiter, names[i]);
+        struct stint_verdict v = ask(limiter, id, key, 1 + i % 2, 0);
+        placed += v.flags == 0;
+        outcomes += v.flags == (on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
+        assert_int_equal(v.allowed, v.flags == 0 || on_full != STINT_FULL_REFUSE);
+        /* All that can be done with a key, in a full sequence too. */
+        const struct stint_request requests[] = {
+            {.key = key, .policy = id, .cost = 1, .flags = STINT_PEEK},
+            {.key = key, .policy = id, .cost = 20, .flags = STINT_PARTIAL | STINT_PEEK},
+            {.key = key, .policy = id, .cost = 0},
+            {.key = key, .policy = id, .cost = 11},
+        };
+        stint_prefetch(limiter, key);
+        stint_decide_batch(limiter, requests, 4, STINT_NOW, NULL);
+        stint_decide_all(limiter, requests, 4, STINT_NOW, NULL);
+        if (v.flags == 0)
+            assert_int_equal(stint_refund(limiter, id, key, 1, v.window), 1);
+        stint_refund(limiter, debts, key, 1, v.window);
+        stint_reset(limiter, debts, key);
+    }
+    assert_int_equal(placed, SEQUENCE - 1);
+    assert_int_equal(outcomes, CHOSEN - placed);
+    leave_only(table, home, PROT_READ | PROT_WRITE);
+
+    /* `kept` is not the one with the fewest tokens. */
+    assert_int_equal(used_of(limiter, id, kept), 9);
+    assert_int_equal(ask(limiter, id, number_key(limiter, regular[1]), 1, 0).flags, 0);
+    assert_int_equal(ask(limiter, id, number_key(limiter, behind), 1, 0).flags, 0);
+    /* When their window is over, so is it all. */
+    test_time = T0 + MINUTE;
+    for (unsigned i = 0; i < SEQUENCE; i++)
+        assert_int_equal(ask(limiter, id, number_key(limiter, names[CHOSEN - 1 - i]), 1, 0).flags,
+                         0);
+    stint_close(limiter);
+}
+
+TEST(test_chosen_keys) {
+    uint64_t page_lines = (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_LINE;
+    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
+        check_chosen((enum stint_on_full)on_full, 0);                        /* first of a page */
+        check_chosen((enum stint_on_full)on_full, page_lines - PROBE_LINES); /* last of a page */
+    }
+}
+
+/* I: against another secret the same names are as good as any: each finds a line of its own. */
+TEST(test_chosen_keys_of_another_secret) {
+    uint64_t names[CHOSEN];
+    choose_names(100, names, CHOSEN, 0);
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = TABLE_KEYS;
+    options.clock = test_clock;
+    test_time = T0;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 1, MINUTE, 0, 0);
+    unsigned apart = 0;
+    for (unsigned i = 0; i < CHOSEN; i++) {
+        stint_key key = number_key(limiter, names[i]);
+        const struct line *home = &limiter->table.lines[table_home(&limiter->table, key)];
+        apart += home->slots[0].tag == 0;
+        assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
+        assert_int_equal(used_of(limiter, id, key), 1);
+    }
+    /* 156 names in 20,000 lines: 0.6 pairs are to be expected; 20 would be 1 in 10^22. */
+    assert_true(apart > CHOSEN - 20);
+    stint_close(limiter);
+}
+
+/* ---- What a decision costs ------------------------------------------------------------------ */
+
+enum { COSTED = 3 }; /* decisions that are stepped through */
+
+static void decide_costed(struct stint_limiter *limiter, const stint_key *keys) {
+    for (unsigned i = 0; i < COSTED; i++)
+        stint_take(limiter, 0, keys[i], 1, T0, NULL);
+}
+
+/* Instructions of one decision, by single steps through a child. 0: not to be had here. */
+static uint64_t instructions_of(struct stint_limiter *limiter, stint_key keys[2][COSTED]) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+            _exit(1);
+        decide_costed(limiter, keys[0]); /* so that no symbol is looked up below */
+        raise(SIGSTOP);
+        decide_costed(limiter, keys[1]);
+        raise(SIGSTOP);
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_true(child > 0);
+    uint64_t counts[2] = {0}; /* with and without the decisions */
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    for (unsigned part = 0; part < 2 && WIFSTOPPED(status); part++)
+        for (;; counts[part]++) {
+            if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 ||
+                waitpid(child, &status, 0) != child || !WIFSTOPPED(status) ||
+                WSTOPSIG(status) == SIGSTOP)
+                break;
+        }
+    if (WIFEXITED(status))
+        return 0;
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return (counts[0] - counts[1]) / COSTED;
+}
+
+/* D: a decision on a key that finds no room costs the same in a large table as in a small one,
+ * and as much whoever's the keys are. How much that is, beside one on a key that is there, is
+ * printed: the search of 24 lines, that of one. */
+TEST(test_flood_costs) {
+#ifdef STINT_THREAD_SANITIZER
+    print_message("skipped: what the thread sanitizer adds is a hundred times the decision\n");
+    skip();
+#endif
+    static const char *const names[] = {"admit", "refuse", "replace"};
+    static const uint64_t sizes[] = {1000, 30000};
+    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
+        uint64_t present[2], flooded[2];
+        for (unsigned size = 0; size < 2; size++) {
+            struct random random = {sizes[size]};
+            stint_key keys[2][COSTED];
+            test_time = T0;
+            struct stint_limiter *limiter = open_limiter(sizes[size], (enum stint_on_full)on_full);
+            add_policy(limiter, "p", 1000000, MINUTE, 0, 0);
+            for (unsigned k = 0; k < COSTED; k++) {
+                keys[0][k] = keys[1][k] = random_next(&random);
+                stint_take(limiter, 0, keys[0][k], 1000, T0, NULL);
+            }
+            present[size] = instructions_of(limiter, keys);
+            if (present[size] == 0) {
+                print_message("skipped: no process can be traced here\n");
+                stint_close(limiter);
+                skip();
+            }
+            for (unsigned full = 0; full < 1000;) { /* so many in a row have found no room */
+                struct stint_verdict v;
+                stint_take(limiter, 0, random_next(&random), 1, T0, &v);
+                full = v.flags != 0 ? full + 1 : 0;
+            }
+            for (unsigned k = 0; k < 2 * COSTED; k++)
+                keys[k / COSTED][k % COSTED] = random_next(&random);
+            flooded[size] = instructions_of(limiter, keys);
+            stint_close(limiter);
+        }
+        print_message("%s: %" PRIu64 " instructions of a key that is there, %" PRIu64
+                      " of one that finds no room (%.1f times), %" PRIu64 " in a larger table\n",
+                      names[on_full], present[0], flooded[0],
+                      (double)flooded[0] / (double)present[0], flooded[1]);
+        assert_true(flooded[1] <= flooded[0] + flooded[0] / 10);
+    }
+}
+
+/* ---- Numbers at their edges ----------------------------------------------------------------- */
+
+static const uint32_t edges[] = {0,
+                                 1,
+                                 2,
+                                 16383,
+                                 16384,
+                                 STINT_LIMIT_MAX / 2,
+                                 STINT_LIMIT_MAX - 1,
+                                 STINT_LIMIT_MAX,
+                                 STINT_LIMIT_MAX + 1,
+                                 UINT32_C(1) << 29,
+                                 UINT32_C(1) << 30,
+                                 UINT32_C(1) << 31,
+                                 UINT32_MAX - 1,
+                                 UINT32_MAX};
+enum { EDGES = sizeof edges / sizeof edges[0] };
+
+/* A, with costs, limits of the request's own and flags in every combination, all of them twice:
+ * what is granted is no more than the cost, and adds up to what is used; that never passes what
+ * 2^28 tokens allow, nor spills into the bits beside it, so the key stays in its window, and its
+ * neighbours in the line keep theirs. */
+TEST(test_cost_edges) {
+    struct stint_policy policies[KINDS];
+    test_time = T0 + 5 * MS;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    add_kinds(limiter, policies);
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        bool counts_refused = (policies[kind].flags & STINT_COUNT_REFUSED) != 0;
+        stint_key key = 1 + kind, beside = key + 1000; /* of its home line */
+        assert_int_equal(ask(limiter, 0, beside, 2, 0).used, 2);
+        uint64_t window = ask(limiter, kind, key, 0, STINT_PEEK).window;
+        for (uint32_t flags = 0; flags < 16; flags++)
+            for (uint32_t limit = 0; limit < EDGES; limit++)
+                for (uint32_t cost = 0; cost < 2 * EDGES; cost++) {
+                    const struct stint_request request = {.key = key,
+                                                          .policy = kind,
+                                                          .cost = edges[cost % EDGES],
+                                                          .limit = edges[limit],
+                                                          .flags = flags};
+                    uint64_t before = used_of(limiter, kind, key);
+                    struct stint_verdict v;
+                    stint_decide(limiter, &request, STINT_NOW, &v);
+                    uint64_t after = used_of(limiter, kind, key);
+                    assert_true(v.granted <= request.cost);
+                    assert_true(v.window == window);
+                    assert_true(after >= before && after <= STINT_LIMIT_MAX);
+                    bool writes = (flags & (STINT_PEEK | STINT_DRAIN)) == STINT_DRAIN ||
+                                  (counts_refused && (flags & STINT_PEEK) == 0);
+                    if (v.granted != 0 || !writes)
+                        assert_int_equal(after, before + v.granted);
+                    if (after > STINT_LIMIT_MAX / 2)
+                        stint_reset(limiter, kind, key);
+                }
+        assert_int_equal(used_of(limiter, 0, beside), 2);
+        stint_reset(limiter, kind, key);
+        assert_int_equal(ask(limiter, kind, key, capacity_of(&policies[kind]), 0).granted,
+                         capacity_of(&policies[kind]));
+    }
+    stint_close(limiter);
+}
+
+/* Refunds of what was never taken give nothing; refunds of more give what was taken; and what
+ * they give back is granted once more, no more than that: whatever is refunded, a key never has
+ * more than its capacity. */
+TEST(test_refunds_never_taken) {
+    struct stint_policy policies[KINDS];
+    test_time = T0 + 5 * MS;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    add_kinds(limiter, policies);
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        uint32_t capacity = capacity_of(&policies[kind]);
+        stint_key key = number_key(limiter, kind);
+        uint64_t end = ask(limiter, kind, key, 0, STINT_PEEK).window,
+                 window = policies[kind].window;
+        const uint64_t windows[] = {0,
+                                    1,
+                                    end - window,
+                                    end + window,
+                                    end - 7 * window,
+                                    T0,
+                                    ~end,
+                                    UINT64_MAX,
+                                    end + (UINT64_C(1) << 32) * STINT_TICK_NS};
+        for (unsigned round = 0; round < 3; round++) {
+            for (unsigned edge = 0; edge < EDGES; edge++) {
+                if (round == 0) /* no slot yet */
+                    assert_int_equal(stint_refund(limiter, kind, key, edges[edge], end), 0);
+                for (unsigned w = 0; w < sizeof windows / sizeof windows[0]; w++)
+                    assert_int_equal(stint_refund(limiter, kind, key, edges[edge], windows[w]), 0);
+                /* Of a key, and a policy, that others have used. */
+                assert_int_equal(stint_refund(limiter, kind, ~key, edges[edge], end), 0);
+                assert_int_equal(stint_refund(limiter, KINDS, key, edges[edge], end), 0);
+            }
+            assert_int_equal(ask(limiter, kind, key, capacity, 0).granted, capacity);
+            assert_int_equal(ask(limiter, kind, key, 1, 0).granted, 0);
+            uint32_t back = round == 0 ? 1 : round == 1 ? UINT32_MAX : capacity + 1;
+            uint32_t given = stint_refund(limiter, kind, key, back, end);
+            assert_int_equal(given, back == 1 ? 1 : capacity);
+            assert_int_equal(stint_refund(limiter, kind, key, back, end),
+                             back == 1 && capacity > 1 ? 1 : 0);
+            stint_refund(limiter, kind, key, UINT32_MAX, end);
+            assert_int_equal(used_of(limiter, kind, key), 0);
+            assert_int_equal(stint_refund(limiter, kind, key, UINT32_MAX, end), 0);
+        }
+    }
+    stint_close(limiter);
+}
+
+/* ---- Memory that is limited ----------------------------------------------------------------- */
+
+/* Bytes that the process has mapped. */
+static uint64_t mapped_now(void) {
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%llu", &pages) != 1)
+        pages = 0;
+    if (file != NULL)
+        fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+enum { RIGHT = 0, NOT_REFUSED, WRONG_ERROR, WRONG_REASON, LEAKED, NEVER_OPENED, NO_PROC };
+
+/* Opens a table under every limit from what the process has to more than the table takes. */
+static int open_under_limits(uint64_t max_keys, uint32_t flags) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.flags = flags;
+    struct stint_limiter *limiter = NULL;
+    if (stint_open(&options, &limiter) != 0) /* without a limit; and the C library has its heap */
+        return NEVER_OPENED;
+    uint64_t memory = get_stats(limiter).memory;
+    stint_close(limiter);
+
+    uint64_t before = mapped_now();
+    unsigned opened = 0, refused = 0;
+    for (uint64_t more = 0; more < 2 * memory + ((uint64_t)4 << 20); more += memory / 40) {
+        struct rlimit limit = {.rlim_cur = before + more, .rlim_max = RLIM_INFINITY};
+        if (before == 0 || setrlimit(RLIMIT_AS, &limit) != 0)
+            return NO_PROC;
+        struct stint_limiter *const untouched = (struct stint_limiter *)(uintptr_t)0x5717;
+        limiter = untouched;
+        int error = stint_open(&options, &limiter);
+        if (error == 0) {
+            opened++;
+            stint_close(limiter);
+        } else {
+            refused++;
+            if (error != -ENOMEM || limiter != untouched)
+                return WRONG_ERROR;
+            if (strstr(stint_reason(), "memory") == NULL)
+                return WRONG_REASON;
+        }
+        if (mapped_now() != before)
+            return LEAKED;
+    }
+    return refused < 10 ? NOT_REFUSED : opened < 10 ? NEVER_OPENED : RIGHT;
+}
+
+/* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back
+ * all that it had got; where it fits, it opens. */
+TEST(test_address_space_limits) {
+#if defined(STINT_BUILTIN_ATOMICS)
+    print_message("skipped: the sanitizers need more address space than there would be\n");
+    skip();
+#endif
+    if (emulated("limits of address space"))
+        skip();
+    static const uint64_t sizes[] = {1000, 300000};
+    for (unsigned i = 0; i < 2; i++)
+        for (uint32_t flags = 0; flags <= STINT_PREFAULT; flags += STINT_PREFAULT) {
+            fflush(NULL);
+            pid_t child = fork();
+            if (child == 0)
+                _exit(open_under_limits(sizes[i], flags));
+            int status;
+            assert_int_equal(waitpid(child, &status, 0), child);
+            assert_true(WIFEXITED(status));
+            if (WEXITSTATUS(status) == NO_PROC) {
+                print_message("skipped: no /proc or no limits here\n");
+                skip();
+            }
+            assert_int_equal(WEXITSTATUS(status), RIGHT);
+        }
+}
+
+/* ---- File systems that are full, files that are cut off ------------------------------------- */
+
+enum { FILE_SYSTEM = 1 << 20 };
+
+/* In a file system of 1 MiB that nobody else sees. */
+static int use_small_file_system(void) {
+    struct statvfs before, after;
+    char name[PATH_MAX + 16], block[4096] = {0};
+    snprintf(name, sizeof name, "%s/filler", directory);
+    if (!small_file_system_mount("size=1m,mode=700"))
+        return NO_MOUNT;
+    CHECK(statvfs(directory, &before) == 0);
+
+    /* Too large for it: refused, and nothing is left behind. */
+    struct stint_options options = shared_options(1000000);
+    struct stint_limiter *limiter = NULL;
+    CHECK(stint_open(&options, &limiter) == -ENOSPC && limiter == NULL);
+    CHECK(strstr(stint_reason(), path) != NULL);
+    CHECK(entries_of_directory() == 0);
+    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
+
+    /* It fits. Then somebody fills the rest, to the last block, before any of the table was
+     * touched. */
+    options.max_keys = 5000;
+    CHECK(stint_open(&options, &limiter) == 0);
+    int filler = open(name, O_WRONLY | O_CREAT, 0600);
+    CHECK(filler >= 0);
+    while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
+        ;
+    CHECK(errno == ENOSPC);
+    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == 0);
+    struct stint_policy policy = make_policy("p", 2, MINUTE, 0, 0);
+    int id = policy_added(limiter, &policy);
+    CHECK(id >= 0);
+    for (uint64_t i = 0; i < 20000; i++) /* no SIGBUS in any part of the table */
+        (void)stint_take(limiter, (uint32_t)id, number_key(limiter, i), 1, STINT_NOW, NULL);
+    CHECK(get_stats(limiter).used == get_stats(limiter).slots);
+    stint_close(limiter);
+
+    /* It is there for the next one, too, while there is no room for another. */
+    CHECK(stint_open(&options, &limiter) == 0);
+    CHECK(get_policy_stats(limiter, (uint32_t)id).allowed == 20000);
+    stint_close(limiter);
+    CHECK(rename(path, name) == 0); /* in place of the filler, whose blocks are free now: nearly */
+    CHECK(close(filler) == 0);
+    return 0;
+}
+
+/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up
+ * later does no harm, as all blocks of a table were reserved when it was made. */
+TEST(test_full_file_system) {
+    test_time = T0;
+    small_file_system_test(use_small_file_system);
+}
+
+/* `ulimit -f`: likewise, without any right to mount. */
+TEST(test_file_size_limit) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {.rlim_cur = 100000, .rlim_max = 100000};
+        struct stint_options options = shared_options(100000);
+        struct stint_limiter *limiter = NULL;
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+            _exit(NO_MOUNT);
+        int error = stint_open(&options, &limiter);
+        _exit(error == -EFBIG && limiter == NULL && strstr(stint_reason(), path) != NULL ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(entries_of_directory(), 0);
+}
+
+/* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as
+ * the header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
+ * removed, all is well. */
+TEST(test_truncated_in_use) {
+    test_time = T0;
+    struct stint_options options = shared_options(100000);
+    struct stint_limiter *limiter = NULL, *other = NULL;
+    limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
+    const uint64_t cuts[] = {get_stats(limiter).memory - 4096, 8192, 4096, 0};
+    for (unsigned i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        assert_int_equal(truncate(path, (off_t)cuts[i]), 0);
+        assert_int_equal(stint_open(&options, &other), -EPROTO);
+        assert_null(other);
+        assert_non_null(strstr(stint_reason(), "cut off"));
+        struct stat about;
+        assert_int_equal(stat(path, &about), 0);
+        assert_int_equal(about.st_size, cuts[i]);
+
+        fflush(NULL);
+        struct sigaction plain = {.sa_handler = SIG_DFL}, old; /* fork itself looks at the table */
+        assert_int_equal(sigaction(SIGBUS, &plain, &old), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            for (uint64_t key = 0; key < 1000000; key++)
+                (void)stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+#if !defined(STINT_BUILTIN_ATOMICS) /* the sanitizers catch it, and abort */
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+#endif
+    }
+    assert_int_equal(unlink(path), 0);
+    other = open_with(&options);
+    assert_int_equal(add_policy(other, "p", 2, MINUTE, 0, 0), 0);
+    assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
+    stint_close(other);
+    stint_close(limiter); /* has decided nothing in this process, so it gives back no lane */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flood_spares_all_kinds),
+        cmocka_unit_test(test_noisy_beside_quiet),
+        cmocka_unit_test(test_chosen_keys),
+        cmocka_unit_test(test_chosen_keys_of_another_secret),
+        cmocka_unit_test(test_flood_costs),
+        cmocka_unit_test(test_cost_edges),
+        cmocka_unit_test(test_refunds_never_taken),
+        cmocka_unit_test(test_address_space_limits),
+        cmocka_unit_test_setup_teardown(test_full_file_system, directory_make, directory_remove),
+        cmocka_unit_test_setup_teardown(test_file_size_limit, directory_make, directory_remove),
+        cmocka_unit_test_setup_teardown(test_truncated_in_use, directory_make, directory_remove),
+    };
+    return cmocka_run_group_tests_name("abuse", tests, NULL, NULL);
+}

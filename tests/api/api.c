@@ -1,0 +1,970 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The calls around the decision: what they refuse, what they say about it, and what they leave
+ * alone. */
+#include "fixture.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The last error was about this argument. */
+#define assert_reason(word)                                                                        \
+    do {                                                                                           \
+        if (!strstr(stint_reason(), word))                                                         \
+            fail_msg("\"%s\" does not name %s", stint_reason(), word);                             \
+    } while (0)
+
+/* ---- Opening ------------------------------------------------------------------------------- */
+
+static struct stint_options good_options(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 1000;
+    options.clock = test_clock;
+    options.secret = test_secret();
+    return options;
+}
+
+static void assert_not_opened(const struct stint_options *options, const char *word) {
+    struct stint_limiter *untouched = (struct stint_limiter *)(uintptr_t)0x5a5a;
+    struct stint_limiter *limiter = untouched;
+    assert_int_equal(stint_open(options, &limiter), -EINVAL);
+    assert_ptr_equal(limiter, untouched);
+    assert_reason(word);
+}
+
+TEST(test_open) {
+    struct stint_options options = good_options();
+    struct stint_limiter *limiter;
+
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 7, 96, 1000, 65537, 3000000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        options.max_keys = sizes[i];
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        struct stint_stats stats = get_stats(limiter);
+        assert_true(stats.slots >= 2 * sizes[i]);
+        assert_true(stats.memory >= 16 * stats.slots);
+        assert_int_equal(stats.used, 0);
+        assert_int_equal(stats.live, 0);
+        assert_int_equal(stats.policies, 0);
+        assert_true(stats.shards >= 1 && (stats.shards & (stats.shards - 1)) == 0);
+        stint_close(limiter);
+    }
+
+    options.max_keys = 100000;
+    for (uint32_t shards = 1; shards <= STINT_SHARDS_MAX; shards *= 2) {
+        options.shards = shards;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        assert_int_equal(get_stats(limiter).shards, shards);
+        stint_close(limiter);
+    }
+    options = good_options();
+    options.max_keys = options.shards = 8;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    stint_close(limiter);
+
+    for (uint32_t flags = 0; flags < 8; flags++) {
+        options = good_options();
+        options.flags = flags;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        stint_close(limiter);
+    }
+    stint_close(NULL);
+}
+
+TEST(test_open_errors) {
+    struct stint_options options = good_options();
+
+    options.max_keys = 0;
+    assert_not_opened(&options, "max_keys");
+    options.max_keys = STINT_KEYS_MAX + 1;
+    assert_not_opened(&options, "max_keys");
+    options.max_keys = UINT64_MAX;
+    assert_not_opened(&options, "max_keys");
+
+    options = good_options();
+    static const uint32_t no_powers[] = {3, 5, 6, 7, 12, 1023, 65535, UINT32_MAX};
+    for (size_t i = 0; i < sizeof no_powers / sizeof no_powers[0]; i++) {
+        options.shards = no_powers[i];
+        assert_not_opened(&options, "shards");
+    }
+    options.max_keys = 10000000;
+    options.shards = 2 * STINT_SHARDS_MAX;
+    assert_not_opened(&options, "shards");
+    options.max_keys = 1000;
+    options.shards = 1024; /* more than max_keys */
+    assert_not_opened(&options, "shards");
+
+    options = good_options();
+    options.max_policies = STINT_POLICIES_MAX + 1;
+    assert_not_opened(&options, "max_policies");
+    options.max_policies = UINT32_MAX;
+    assert_not_opened(&options, "max_policies");
+
+    options = good_options();
+    options.on_full = STINT_FULL_REPLACE + 1;
+    assert_not_opened(&options, "on_full");
+    options.on_full = UINT32_MAX;
+    assert_not_opened(&options, "on_full");
+
+    options = good_options();
+    for (uint32_t bit = 3; bit < 32; bit++) {
+        options.flags = UINT32_C(1) << bit | STINT_SMALL_PAGES;
+        assert_not_opened(&options, "flags");
+    }
+
+    static const size_t sizes[] = {0, 1, offsetof(struct stint_options, mode) - 1, 4097, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        options = good_options();
+        options.size = sizes[i];
+        assert_not_opened(&options, "size");
+    }
+
+    options = good_options();
+    assert_not_opened(NULL, "options");
+    assert_int_equal(stint_open(&options, NULL), -EINVAL);
+    assert_reason("limiter");
+}
+
+/* Structs of a later version: what this one does not know must be 0, and is left alone. */
+TEST(test_larger_structs) {
+    enum { LATER = 40 };
+    static const unsigned char zeros[LATER];
+    static const size_t places[] = {0, 1, 8, LATER - 1};
+    struct {
+        struct stint_options known;
+        unsigned char later[LATER];
+    } options = {good_options(), {0}};
+    struct {
+        struct stint_policy known;
+        unsigned char later[LATER];
+    } policy = {make_policy("p", 5, MINUTE, 0, 0), {0}};
+    struct {
+        struct stint_stats known;
+        unsigned char later[LATER];
+    } stats = {STINT_STATS_INIT, {0}};
+    struct {
+        struct stint_policy_stats known;
+        unsigned char later[LATER];
+    } counts = {STINT_POLICY_STATS_INIT, {0}};
+    options.known.size = sizeof options;
+    policy.known.size = sizeof policy;
+    stats.known.size = sizeof stats;
+    counts.known.size = sizeof counts;
+
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        options.later[places[i]] = 1;
+        assert_not_opened(&options.known, "size");
+        options.later[places[i]] = 0;
+    }
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open(&options.known, &limiter), 0);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        policy.later[places[i]] = 1;
+        assert_int_equal(policy_added(limiter, &policy.known), -EINVAL);
+        assert_reason("size");
+        assert_int_equal(stint_policy_parse("1/s", &policy.known, NULL), -EINVAL);
+        assert_int_equal(policy.later[places[i]], 1);
+        policy.later[places[i]] = 0;
+    }
+    assert_int_equal(policy_added(limiter, &policy.known), 0);
+    policy.known.limit = 6;
+    assert_int_equal(stint_policy_change(limiter, 0, &policy.known), 0);
+    assert_int_equal(stint_policy_parse("7/hour", &policy.known, NULL), 0);
+    assert_int_equal(policy.known.limit, 7);
+    assert_int_equal(stint_policy_get(limiter, 0, &policy.known), 0);
+    assert_int_equal(policy.known.limit, 6);
+    assert_int_equal(policy.known.size, sizeof policy);
+    assert_memory_equal(policy.later, zeros, LATER);
+
+    assert_true(stint_take(limiter, 0, 5, 1, T0, NULL));
+    assert_int_equal(stint_stats_get(limiter, &stats.known), 0);
+    assert_int_equal(stats.known.placed, 1);
+    assert_int_equal(stats.known.size, sizeof stats);
+    assert_memory_equal(stats.later, zeros, LATER);
+    assert_int_equal(stint_policy_stats_get(limiter, 0, &counts.known), 0);
+    assert_int_equal(counts.known.allowed, 1);
+    assert_int_equal(counts.known.size, sizeof counts);
+    assert_memory_equal(counts.later, zeros, LATER);
+    stint_close(limiter);
+}
+
+/* [the copy, its end) of a struct, with nothing after it that can be read or written. */
+static void *cut_off(const void *whole, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    return memcpy(pages + page - size, whole, size);
+}
+
+static void cut_off_free(void *copy, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    assert_int_equal(munmap((char *)copy + size - page, 2 * page), 0);
+}
+
+/* Structs as they began: what they lack is 0, and neither read nor written. */
+TEST(test_smaller_structs) {
+    struct stint_options whole_options = good_options();
+    struct stint_policy whole_policy = STINT_POLICY_INIT;
+    struct stint_stats whole_stats = STINT_STATS_INIT;
+    struct stint_policy_stats whole_counts = STINT_POLICY_STATS_INIT;
+    const size_t options_size = whole_options.size = offsetof(struct stint_options, mode);
+    const size_t policy_size = whole_policy.size = offsetof(struct stint_policy, offset);
+    const size_t stats_size = whole_stats.size = offsetof(struct stint_stats, processes);
+    const size_t counts_size = whole_counts.size = offsetof(struct stint_policy_stats, bans);
+    struct stint_options *options = cut_off(&whole_options, options_size);
+    struct stint_policy *policy = cut_off(&whole_policy, policy_size);
+    struct stint_stats *stats = cut_off(&whole_stats, stats_size);
+    struct stint_policy_stats *counts = cut_off(&whole_counts, counts_size);
+    struct stint_limiter *limiter, *other;
+    const char *wrong = NULL;
+    char text[100];
+
+    assert_int_equal(stint_open(options, &limiter), 0);
+    const size_t memory = stint_memory_size(options);
+    assert_int_not_equal(memory, 0);
+    void *room = aligned_alloc(64, memory);
+    assert_non_null(room);
+    memset(room, 0, memory);
+    assert_int_equal(stint_open_in(options, room, memory, &other), 0);
+    stint_close(other);
+    free(room);
+
+    assert_int_equal(stint_policy_parse("7/hour name=p overrides", policy, &wrong), 0);
+    assert_int_equal(policy->size, policy_size);
+    assert_int_equal(policy->limit, 7);
+    const char *text_too_new = "8/hour name=p ban=1h";
+    assert_int_equal(stint_policy_parse(text_too_new, policy, &wrong), -EINVAL);
+    assert_reason("policy.size");
+    assert_ptr_equal(wrong, text_too_new);
+    assert_int_equal(policy->limit, 7);
+    assert_int_equal(stint_policy_format(policy, text, sizeof text), 25);
+    assert_string_equal(text, "7/hour name=\"p\" overrides");
+    uint32_t id = UINT32_MAX;
+    assert_int_equal(stint_policy_add(limiter, policy, &id), 0);
+    struct stint_policy known = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &known), 0);
+    assert_int_equal(known.offset, 0);
+    assert_int_equal(known.ban, 0);
+    known.ban = HOUR; /* by a newer program */
+    assert_int_equal(stint_policy_change(limiter, id, &known), 0);
+    policy->limit = 1;
+    assert_int_equal(stint_policy_get(limiter, id, policy), 0);
+    assert_int_equal(policy->limit, 7);
+    assert_int_equal(policy->size, policy_size);
+    assert_int_equal(stint_policy_change_check(limiter, id, policy), 0);
+    assert_int_equal(stint_policy_change(limiter, id, policy), 0);
+    assert_int_equal(stint_policy_get(limiter, id, &known), 0);
+    assert_int_equal(known.ban, 0);
+
+    assert_true(stint_take(limiter, id, 5, 1, T0, NULL));
+    assert_int_equal(stint_stats_get(limiter, stats), 0);
+    assert_int_equal(stats->size, stats_size);
+    assert_int_equal(stats->placed, 1);
+    assert_int_equal(stint_policy_stats_get(limiter, id, counts), 0);
+    assert_int_equal(counts->size, counts_size);
+    assert_int_equal(counts->allowed, 1);
+
+    /* A page is no struct: it is not even looked at. */
+    options->size = policy->size = stats->size = counts->size = 4097;
+    assert_not_opened(options, "size");
+    assert_int_equal(stint_resize("/nowhere", options), -EINVAL);
+    assert_reason("size");
+    assert_int_equal(stint_policy_add(limiter, policy, &id), -EINVAL);
+    assert_reason("size");
+    assert_int_equal(stint_policy_get(limiter, id, policy), -EINVAL);
+    assert_int_equal(stint_policy_parse("1/s", policy, NULL), -EINVAL);
+    assert_int_equal(stint_policy_format(policy, text, sizeof text), -EINVAL);
+    assert_int_equal(stint_stats_get(limiter, stats), -EINVAL);
+    assert_int_equal(stint_policy_stats_get(limiter, id, counts), -EINVAL);
+    stint_close(limiter);
+    cut_off_free(options, options_size);
+    cut_off_free(policy, policy_size);
+    cut_off_free(stats, stats_size);
+    cut_off_free(counts, counts_size);
+}
+
+TEST(test_no_memory) {
+    /* 2^45 bytes of slots cannot be had under this limit; the sanitizers' own needs can. */
+    struct rlimit old, low;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    low = old;
+    low.rlim_cur = (rlim_t)1 << 45;
+    assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+    struct stint_options options = good_options();
+    options.max_keys = STINT_KEYS_MAX;
+    struct stint_limiter *untouched = (struct stint_limiter *)(uintptr_t)0x5a5a;
+    struct stint_limiter *limiter = untouched;
+    int error = stint_open(&options, &limiter);
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    assert_int_equal(error, -ENOMEM);
+    assert_ptr_equal(limiter, untouched);
+    assert_true(stint_reason()[0] != '\0');
+}
+
+TEST(test_clocks) {
+    struct stint_options options = good_options();
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open(&options, &limiter), 0);
+    test_time = T0 + 12345;
+    assert_true(stint_now(limiter) == T0 + 12345);
+    test_time = T0 + 12346;
+    assert_true(stint_now(limiter) == T0 + 12346);
+    stint_close(limiter);
+
+    /* Without one, it is the machine's. */
+    for (int precise = 0; precise < 2; precise++) {
+        clockid_t id = precise ? CLOCK_REALTIME : CLOCK_REALTIME_COARSE;
+        options.clock = NULL;
+        options.flags = precise ? STINT_PRECISE_CLOCK : 0;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        struct timespec before, after;
+        clock_gettime(id, &before);
+        uint64_t now = stint_now(limiter);
+        clock_gettime(id, &after);
+        assert_true(now >= (uint64_t)before.tv_sec * SECOND + (uint64_t)before.tv_nsec);
+        assert_true(now <= (uint64_t)after.tv_sec * SECOND + (uint64_t)after.tv_nsec);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Policies ------------------------------------------------------------------------------ */
+
+static void assert_not_added(struct stint_limiter *limiter, const struct stint_policy *policy,
+                             const char *word) {
+    uint32_t policies = get_stats(limiter).policies;
+    assert_int_equal(policy_added(limiter, policy), -EINVAL);
+    assert_reason(word);
+    assert_int_equal(get_stats(limiter).policies, policies);
+    char text[200];
+    assert_int_equal(stint_policy_format(policy, text, sizeof text), -EINVAL);
+}
+
+TEST(test_policy_errors) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const struct stint_policy good = make_policy("good", 10, MINUTE, 0, 0);
+    struct stint_policy policy = good;
+
+    static const uint32_t limits[] = {0, STINT_LIMIT_MAX + 1, UINT32_MAX};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        policy = good;
+        policy.limit = limits[i];
+        assert_not_added(limiter, &policy, "limit");
+    }
+    static const uint64_t windows[] = {0,
+                                       1,
+                                       5 * MS,
+                                       10 * MS - 1,
+                                       10 * MS + 1,
+                                       15 * MS,
+                                       MINUTE + 1,
+                                       STINT_WINDOW_MAX + 1,
+                                       STINT_WINDOW_MAX + 10 * MS,
+                                       UINT64_MAX};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        policy = good;
+        policy.window = windows[i];
+        assert_not_added(limiter, &policy, "window");
+    }
+    static const int64_t starts[] = {1,        -1,        5 * 1000000, -5 * 1000000,
+                                     10000001, -10000001, INT64_MAX,   INT64_MIN};
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        policy = good;
+        policy.start = starts[i];
+        assert_not_added(limiter, &policy, "start");
+    }
+    for (uint32_t bit = 6; bit < 32; bit++) {
+        policy = good;
+        policy.flags = UINT32_C(1) << bit;
+        if (policy.flags == STINT_OVERRIDES)
+            continue;
+        assert_not_added(limiter, &policy, "flags");
+    }
+    static const size_t sizes[] = {0, 8, offsetof(struct stint_policy, offset) - 1, 4097, SIZE_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        policy = good;
+        policy.size = sizes[i];
+        assert_not_added(limiter, &policy, "size");
+    }
+    /* Every character that is not printable ASCII, first and last. */
+    for (int c = 1; c < 256; c++) {
+        if (c >= 0x20 && c <= 0x7e)
+            continue;
+        policy = good;
+        policy.name[0] = (char)c;
+        assert_not_added(limiter, &policy, "name");
+        policy = good;
+        policy.name[3] = (char)c;
+        assert_not_added(limiter, &policy, "name");
+    }
+    policy = good;
+    memset(policy.name, 'x', sizeof policy.name); /* no NUL */
+    assert_not_added(limiter, &policy, "name");
+
+    assert_int_equal(policy_added(limiter, NULL), -EINVAL);
+    assert_reason("policy");
+    assert_int_equal(policy_added(NULL, &good), -EINVAL);
+    assert_reason("limiter");
+    assert_int_equal(get_stats(limiter).policies, 0);
+
+    /* What is just inside. */
+    policy = make_policy("least", 1, STINT_WINDOW_MIN, -10000000, 0);
+    assert_int_equal(policy_added(limiter, &policy), 0);
+    policy = make_policy("most", STINT_LIMIT_MAX, STINT_WINDOW_MAX, INT64_MAX / 10000000 * 10000000,
+                         STINT_COUNT_REFUSED | STINT_SHADOW);
+    assert_int_equal(policy_added(limiter, &policy), 1);
+    policy = good;
+    memset(policy.name, 'x', sizeof policy.name - 1);
+    assert_int_equal(policy_added(limiter, &policy), 2);
+    assert_int_equal(policy_found(limiter, policy.name), 2);
+    policy = good;
+    for (int c = 0x20; c <= 0x7e; c++) {
+        policy.name[0] = (char)c;
+        policy.name[1] = '\0';
+        assert_int_equal(policy_added(limiter, &policy) >= 0, c < 0x20 + 61);
+    }
+    stint_close(limiter);
+}
+
+TEST(test_policy_add_find_get) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    assert_int_equal(policy_found(limiter, "api"), -ENOENT);
+    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
+    assert_int_equal(policy_found(NULL, "api"), -EINVAL);
+
+    struct stint_policy api = make_policy("api", 100, MINUTE, -(int64_t)(20 * MS), STINT_SHADOW);
+    struct stint_policy login = make_policy("login \"x\\", 5, HOUR, 0, STINT_COUNT_REFUSED);
+    assert_int_equal(policy_added(limiter, &api), 0);
+    assert_int_equal(policy_added(limiter, &login), 1);
+    assert_int_equal(policy_found(limiter, "api"), 0);
+    assert_int_equal(policy_found(limiter, "login \"x\\"), 1);
+    assert_int_equal(policy_found(limiter, "ap"), -ENOENT);
+    assert_int_equal(policy_found(limiter, "apis"), -ENOENT);
+    assert_int_equal(policy_found(limiter, "API"), -ENOENT);
+
+    struct stint_policy got = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, 0, &got), 0);
+    assert_memory_equal(&got, &api, sizeof got);
+    assert_int_equal(stint_policy_get(limiter, 1, &got), 0);
+    assert_memory_equal(&got, &login, sizeof got);
+    static const uint32_t unknown[] = {2, 63, 64, 65535, 65536, UINT32_MAX};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        assert_int_equal(stint_policy_get(limiter, unknown[i], &got), -ENOENT);
+        assert_memory_equal(&got, &login, sizeof got);
+        assert_int_equal(stint_policy_change(limiter, unknown[i], &login), -ENOENT);
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        assert_int_equal(stint_policy_stats_get(limiter, unknown[i], &stats), -ENOENT);
+    }
+    assert_int_equal(stint_policy_get(limiter, 0, NULL), -EINVAL);
+    assert_int_equal(stint_policy_get(NULL, 0, &got), -EINVAL);
+    got.size = 3;
+    assert_int_equal(stint_policy_get(limiter, 0, &got), -EINVAL);
+    assert_reason("size");
+
+    /* A name is taken whatever else differs, and the second try is no policy. */
+    struct stint_policy again = make_policy("api", 7, DAY, 0, 0);
+    assert_int_equal(policy_added(limiter, &again), -EEXIST);
+    assert_reason("named api");
+    assert_reason("another limit");
+    assert_int_equal(get_stats(limiter).policies, 2);
+    stint_close(limiter);
+}
+
+/* A change that is refused, as the look before it is, for the same reason. */
+static void assert_no_change(struct stint_limiter *limiter, uint32_t id,
+                             const struct stint_policy *policy) {
+    char reason[512];
+
+    assert_int_equal(stint_policy_change_check(limiter, id, policy), -EINVAL);
+    snprintf(reason, sizeof(reason), "%s", stint_reason());
+    assert_int_equal(stint_policy_change(limiter, id, policy), -EINVAL);
+    assert_string_equal(stint_reason(), reason);
+}
+
+TEST(test_policy_change) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    const struct stint_policy old = make_policy("api", 100, MINUTE, 0, 0);
+    uint32_t id = add_policy(limiter, "api", 100, MINUTE, 0, 0);
+    struct stint_policy policy, got = STINT_POLICY_INIT;
+
+    policy = old, policy.window = HOUR;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("window");
+    policy = old, policy.start = 10000000;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("start");
+    policy = old, strcpy(policy.name, "apj");
+    assert_no_change(limiter, id, &policy);
+    assert_reason("name");
+    policy = old, policy.limit = 0;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("limit");
+    policy = old, policy.limit = STINT_LIMIT_MAX + 1;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("limit");
+    policy = old, policy.flags = 1 << 13;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("flags");
+    policy = old, policy.size = 8;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("size");
+    assert_no_change(limiter, id, NULL);
+    assert_no_change(NULL, id, &old);
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_memory_equal(&got, &old, sizeof got);
+
+    policy = old, policy.limit = 7, policy.flags = STINT_SHADOW;
+    assert_int_equal(stint_policy_change_check(limiter, id, &policy), 0);
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_memory_equal(&got, &old, sizeof got); /* it only looked */
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_memory_equal(&got, &policy, sizeof got);
+    /* An empty name leaves the name. */
+    policy.name[0] = '\0', policy.limit = 8;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_string_equal(got.name, "api");
+    assert_int_equal(got.limit, 8);
+    stint_close(limiter);
+}
+
+/* What a policy once did counts, too: here that it has counted refusals. */
+TEST(test_policy_change_check_knows_the_past) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "api", 100, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("api", 100, MINUTE, 0, 0);
+
+    policy.capacity = 300;
+    assert_int_equal(stint_policy_change_check(limiter, id, &policy), 0);
+    policy.capacity = 0, policy.flags = STINT_COUNT_REFUSED;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    policy.flags = 0;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+    policy.capacity = 300;
+    assert_no_change(limiter, id, &policy);
+    assert_reason("ever counted refusals");
+    assert_int_equal(stint_policy_change_check(limiter, id + 1, &policy), -ENOENT);
+    stint_close(limiter);
+}
+
+/* A policy without a name gets its rate for one. */
+TEST(test_policy_default_name) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "", 100, MINUTE, 0, 0);
+    struct stint_policy got = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_string_equal(got.name, "100/minute");
+    assert_int_equal(policy_found(limiter, "100/minute"), id);
+    struct stint_policy again = make_policy("", 100, MINUTE, 0, 0);
+    assert_int_equal(policy_added(limiter, &again), id); /* it is that one */
+
+    static const uint64_t windows[] = {10 * MS, SECOND,    15 * MINUTE,     HOUR, 36 * HOUR, DAY,
+                                       7 * DAY, 366 * DAY, SECOND + 10 * MS};
+    static const uint32_t limits[] = {1, 1000, 1500, 1000000, 1000001, STINT_LIMIT_MAX};
+    for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
+        for (size_t l = 0; l < sizeof limits / sizeof limits[0]; l++) {
+            id = add_policy(limiter, "", limits[l], windows[w], 0, 0);
+            assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+            struct stint_policy parsed = STINT_POLICY_INIT;
+            assert_int_equal(stint_policy_parse(got.name, &parsed, NULL), 0);
+            assert_int_equal(parsed.limit, limits[l]);
+            assert_true(parsed.window == windows[w]);
+        }
+    }
+    stint_close(limiter);
+}
+
+/* Names that are alike, found by two handles of one table, whoever added them. */
+TEST(test_many_names) {
+    struct stint_options options = good_options();
+    options.max_policies = 3000;
+    const size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    struct stint_limiter *handles[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(stint_open_in(&options, memory, size, &handles[i]), 0);
+    char name[STINT_NAME_SIZE];
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        assert_int_equal(policy_found(handles[p % 3 == 0], name), -ENOENT);
+        assert_int_equal(add_policy(handles[p % 2], name, p + 1, MINUTE, 0, 0), p);
+        assert_int_equal(add_policy(handles[p % 5 < 2], name, p + 1, MINUTE, 0, 0), p);
+    }
+    for (uint32_t p = 0; p < 3000; p++) {
+        snprintf(name, sizeof name, "%060" PRIu32, p);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(policy_found(handles[i], name), p);
+    }
+    for (int i = 0; i < 2; i++)
+        stint_close(handles[i]);
+    munmap(memory, size);
+}
+
+/* Tables of many sizes, filled: of 65,535 policies, too, in well under a second. */
+TEST(test_policy_table) {
+    static const uint32_t sizes[] = {0, 1, 2, 65, 1000, STINT_POLICIES_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct stint_options options = good_options();
+        options.max_policies = sizes[i];
+        struct stint_limiter *limiter;
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        uint32_t most = sizes[i] ? sizes[i] : 64;
+        char name[24];
+        for (uint32_t p = 0; p < most; p++) {
+            snprintf(name, sizeof name, "policy %" PRIu32, p);
+            assert_int_equal(add_policy(limiter, name, p % 1000 + 1, MINUTE, 0, 0), p);
+        }
+        struct stint_policy more = make_policy("one more", 1, MINUTE, 0, 0);
+        assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+        assert_reason("max_policies");
+        assert_int_equal(get_stats(limiter).policies, most);
+        /* The first and the last decide by their own limits. */
+        assert_int_equal(policy_found(limiter, name), most - 1);
+        struct stint_verdict v;
+        assert_true(stint_take(limiter, 0, 5, 1, T0, &v));
+        assert_int_equal(v.capacity, 1);
+        assert_int_equal(stint_take(limiter, most - 1, 5, 1, T0, &v), most > 1);
+        assert_int_equal(v.capacity, (most - 1) % 1000 + 1);
+        assert_false(stint_take(limiter, most, 5, 1, T0, &v));
+        assert_int_equal(v.flags, STINT_UNKNOWN_POLICY);
+        stint_close(limiter);
+    }
+}
+
+TEST(test_unknown_policy) {
+    test_time = T0;
+    static const uint32_t unknown[] = {1, 2, 63, 64, 65534, 65535, 65536, 65537, UINT32_MAX};
+    const struct stint_verdict expected = {.flags = STINT_UNKNOWN_POLICY,
+                                           .retry_after = STINT_NEVER};
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+    stint_key key = number_key(limiter, 1);
+    assert_true(stint_take(limiter, id, key, 2, T0, NULL));
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        struct stint_verdict v[3];
+        memset(v, 0xa5, sizeof v);
+        assert_false(stint_take(limiter, unknown[i], key, 1, T0, &v[0]));
+        assert_true(same_verdict(&v[0], &expected));
+        assert_false(stint_take(limiter, unknown[i], key, 1, STINT_NOW, NULL));
+        struct stint_request requests[3] = {{key, unknown[i], 1, 0, 0, 0},
+                                            {key, id, 0, 0, 0, 0},
+                                            {key, unknown[i], 1, 9, STINT_DRAIN, 0}};
+        memset(v, 0xa5, sizeof v);
+        assert_false(stint_decide(limiter, &requests[0], T0, &v[0]));
+        assert_true(same_verdict(&v[0], &expected));
+        assert_false(stint_decide(limiter, &requests[2], T0, NULL));
+        memset(v, 0xa5, sizeof v);
+        assert_int_equal(stint_decide_batch(limiter, requests, 3, T0, v), 1);
+        assert_true(same_verdict(&v[0], &expected));
+        assert_int_equal(v[1].used, 2);
+        assert_true(same_verdict(&v[2], &expected));
+        assert_int_equal(stint_refund(limiter, unknown[i], key, 1, T0 + MINUTE), 0);
+        stint_reset(limiter, unknown[i], key);
+        assert_int_equal(get_stats(limiter).unknown_policy, 6 * (i + 1));
+    }
+    assert_int_equal(get_stats(limiter).live, 1);
+    stint_close(limiter);
+}
+
+/* verdict may be NULL everywhere, and the counting is the same. */
+TEST(test_no_verdict) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
+    stint_key key = number_key(limiter, 1);
+    struct stint_request request = {key, id, 1, 0, 0, 0};
+    assert_true(stint_take(limiter, id, key, 1, T0, NULL));
+    assert_true(stint_decide(limiter, &request, T0, NULL));
+    struct stint_request requests[4] = {request, request, request, request};
+    assert_int_equal(stint_decide_batch(limiter, requests, 4, T0, NULL), 2);
+    assert_false(stint_take(limiter, id, key, 1, T0, NULL));
+    stint_prefetch(limiter, key);
+    stint_prefetch(limiter, STINT_KEY_GLOBAL);
+    stint_prefetch(limiter, UINT64_MAX);
+    stint_close(limiter);
+}
+
+TEST(test_label_errors) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT); /* without any */
+    assert_int_equal(stint_label(limiter, 1, "name", 4), -ENOENT);
+    assert_reason("options.labels");
+    assert_int_equal(stint_label(NULL, 1, "name", 4), -EINVAL);
+    assert_int_equal(stint_label(limiter, 1, NULL, 4), -EINVAL);
+    stint_close(limiter);
+}
+
+TEST(test_stats_errors) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 4, MINUTE, 0, 0);
+    struct stint_stats stats;
+    memset(&stats, 0x5a, sizeof stats);
+    stats.size = offsetof(struct stint_stats, processes) - 1;
+    struct stint_stats before = stats;
+    assert_int_equal(stint_stats_get(limiter, &stats), -EINVAL); /* wrong size */
+    assert_reason("size");
+    assert_memory_equal(&stats, &before, sizeof stats);
+    assert_int_equal(stint_stats_get(limiter, NULL), -EINVAL);
+    assert_int_equal(stint_stats_get(NULL, &stats), -EINVAL);
+    struct stint_policy_stats policy_stats = STINT_POLICY_STATS_INIT;
+    policy_stats.size = 1;
+    assert_int_equal(stint_policy_stats_get(limiter, id, &policy_stats), -EINVAL);
+    assert_reason("size");
+    assert_int_equal(stint_policy_stats_get(limiter, id, NULL), -EINVAL);
+    assert_int_equal(stint_policy_stats_get(NULL, id, &policy_stats), -EINVAL);
+    stint_close(limiter);
+}
+
+/* ---- Keys ---------------------------------------------------------------------------------- */
+
+static int compare_keys(const void *a, const void *b) {
+    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
+    return (x > y) - (x < y);
+}
+
+TEST(test_keys) {
+    enum { N = 200000 };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    stint_key empty = stint_key_of(limiter, NULL, 0);
+    assert_true(empty == stint_key_of(limiter, "x", 0));
+    assert_true(empty != STINT_KEY_GLOBAL);
+
+    /* Every length up to 300, of zeros: NULs count. */
+    static unsigned char zeros[300];
+    stint_key *keys = malloc(N * sizeof *keys);
+    assert_non_null(keys);
+    for (size_t length = 0; length < sizeof zeros; length++)
+        keys[length] = stint_key_of(limiter, zeros, length);
+    qsort(keys, sizeof zeros, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < sizeof zeros; i++)
+        assert_true(keys[i] != keys[i - 1]);
+
+    /* A key of 1 MiB: each byte counts. */
+    size_t large = 1 << 20;
+    unsigned char *bytes = calloc(1, large);
+    assert_non_null(bytes);
+    stint_key whole = stint_key_of(limiter, bytes, large);
+    static const size_t places[] = {0, 1, 1 << 10, 1 << 19, (1 << 20) - 1};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        bytes[places[i]] = 1;
+        assert_true(stint_key_of(limiter, bytes, large) != whole);
+        bytes[places[i]] = 0;
+    }
+    assert_true(stint_key_of(limiter, bytes, large) == whole);
+    assert_true(stint_key_of(limiter, bytes, large - 1) != whole);
+    assert_true(stint_key_join(limiter, whole, bytes, large) != whole);
+    free(bytes);
+
+    /* Promise I: no two of many keys are the same, none is the global one. */
+    for (uint64_t i = 0; i < N; i++)
+        keys[i] = number_key(limiter, i);
+    qsort(keys, N, sizeof *keys, compare_keys);
+    assert_true(keys[0] != STINT_KEY_GLOBAL);
+    for (size_t i = 1; i < N; i++)
+        assert_true(keys[i] != keys[i - 1]);
+    free(keys);
+    stint_close(limiter);
+}
+
+/* Keys stay what they are: a table in a file outlives the process that made it, and servers of
+ * several versions may share it. */
+TEST(test_keys_stay) {
+    static const struct {
+        size_t length;
+        uint64_t key, joined;
+    } expected[] = {
+        {0, UINT64_C(0x4866204368c88f08), UINT64_C(0x27bb041adc5c5aab)},
+        {1, UINT64_C(0xade488664ea4918a), UINT64_C(0xed548c4171f1e210)},
+        {3, UINT64_C(0x6abfa65f68f7e0b8), UINT64_C(0x0e68b860abd630da)},
+        {4, UINT64_C(0xeaa6fd4c3ff660fb), UINT64_C(0x438f6a61eb450469)},
+        {8, UINT64_C(0xd0e28e8f90f64c63), UINT64_C(0xb57ecbc9ad8206de)},
+        {9, UINT64_C(0x59e34e151af18f30), UINT64_C(0x6daa6ecbb35c6eba)},
+        {16, UINT64_C(0x6e8e1ddb1b849126), UINT64_C(0x26a674f6dd603dec)},
+        {17, UINT64_C(0xdbdb006c9543ab40), UINT64_C(0xabce9f87e187e6d2)},
+        {128, UINT64_C(0xa97fb2e70440ef47), UINT64_C(0x29f509df03ae14e2)},
+        {129, UINT64_C(0xa8fce9bfb5e92776), UINT64_C(0x913f0025aad8470c)},
+        {240, UINT64_C(0x039b90b8629165ed), UINT64_C(0x36ae496d413b6122)},
+        {241, UINT64_C(0x16fb862b398bb9f5), UINT64_C(0x65e55334c941ff33)},
+        {512, UINT64_C(0x16d0e7d2b300930b), UINT64_C(0x5a3d9158592499a1)},
+        {1024, UINT64_C(0x56f4cc2d1d456395), UINT64_C(0x5739cde6b2f8c7a3)},
+        {1025, UINT64_C(0x2508759e40ce2dc1), UINT64_C(0x447982c55ee3cd3e)},
+        {5000, UINT64_C(0xc3f18f3f92417e71), UINT64_C(0x8a7aa39daf656bfc)},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    unsigned char bytes[5000];
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256);
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        stint_key key = stint_key_of(limiter, bytes, expected[i].length);
+        assert_int_equal(key, expected[i].key);
+        assert_int_equal(stint_key_join(limiter, key, bytes, expected[i].length),
+                         expected[i].joined);
+    }
+    stint_close(limiter);
+}
+
+/* Promise I, in a batch: keys that only their home lines tell apart have the same tag, so each is
+ * to be looked for at its own line. */
+TEST(test_same_tags_in_a_batch) {
+    enum { N = 60 };
+    struct stint_limiter *limiter = open_limiter(10000, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "", 1, MINUTE, 0, 0);
+    struct stint_request requests[N];
+
+    for (uint64_t i = 0; i < N; i++)
+        requests[i] = (struct stint_request){.key = i << 58 | 12345, .policy = id, .cost = 1};
+    assert_int_equal(stint_decide_batch(limiter, requests, 1, T0, NULL), 1);
+    assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), N - 1);
+    assert_int_equal(stint_decide_batch(limiter, requests, N, T0, NULL), 0);
+    assert_int_equal(get_stats(limiter).live, N);
+    stint_close(limiter);
+}
+
+static stint_key join2(struct stint_limiter *limiter, const char *a, const char *b) {
+    return stint_key_join(limiter, stint_key_of(limiter, a, strlen(a)), b, strlen(b));
+}
+
+TEST(test_key_join) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    stint_key keys[] = {
+        join2(limiter, "ab", "c"),
+        join2(limiter, "a", "bc"),
+        join2(limiter, "", "abc"),
+        join2(limiter, "abc", ""),
+        join2(limiter, "c", "ab"),
+        join2(limiter, "bc", "a"),
+        join2(limiter, "", ""),
+        stint_key_of(limiter, "abc", 3),
+        stint_key_of(limiter, "", 0),
+        stint_key_join(limiter, join2(limiter, "a", "b"), "c", 1),
+        stint_key_join(limiter, join2(limiter, "a", "c"), "b", 1),
+        stint_key_join(limiter, join2(limiter, "", ""), "abc", 3),
+        stint_key_join(limiter, STINT_KEY_GLOBAL, "abc", 3),
+        stint_key_join(limiter, STINT_KEY_GLOBAL, NULL, 0),
+        STINT_KEY_GLOBAL,
+    };
+    size_t n = sizeof keys / sizeof keys[0];
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (keys[i] == keys[j])
+                fail_msg("keys %zu and %zu are the same", i, j);
+    assert_true(join2(limiter, "ab", "c") == keys[0]);
+    for (uint64_t i = 0; i < 100000; i++)
+        assert_true(stint_key_join(limiter, i, &i, sizeof i) != STINT_KEY_GLOBAL);
+    stint_close(limiter);
+}
+
+TEST(test_secrets) {
+    unsigned char secret[STINT_SECRET_SIZE];
+    memcpy(secret, test_secret(), sizeof secret);
+    struct stint_options options = good_options();
+    options.secret = secret;
+    struct stint_limiter *same, *other, *random_one, *random_two;
+    struct stint_limiter *first = open_limiter(100, STINT_FULL_ADMIT);
+    assert_int_equal(stint_open(&options, &same), 0);
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] = (unsigned char)(i * i * 31 + 7 * i); /* it was copied */
+    assert_int_equal(stint_open(&options, &other), 0);
+    options.secret = NULL;
+    assert_int_equal(stint_open(&options, &random_one), 0);
+    assert_int_equal(stint_open(&options, &random_two), 0);
+    for (size_t length = 0; length <= 300; length++) {
+        unsigned char bytes[300];
+        memset(bytes, 'k', sizeof bytes);
+        stint_key key = stint_key_of(first, bytes, length);
+        assert_true(stint_key_of(same, bytes, length) == key);
+        assert_true(stint_key_of(other, bytes, length) != key);
+        assert_true(stint_key_of(random_one, bytes, length) != key);
+        assert_true(stint_key_of(random_two, bytes, length) !=
+                    stint_key_of(random_one, bytes, length));
+        stint_key joined = stint_key_join(first, key, bytes, length);
+        assert_true(stint_key_join(same, key, bytes, length) == joined);
+        assert_true(stint_key_join(other, key, bytes, length) != joined);
+        assert_true(stint_key_join(random_one, key, bytes, length) != joined);
+    }
+    stint_close(first);
+    stint_close(same);
+    stint_close(other);
+    stint_close(random_one);
+    stint_close(random_two);
+}
+
+/* ---- Messages ------------------------------------------------------------------------------ */
+
+TEST(test_messages) {
+    static const int errors[] = {EINVAL, ENOMEM, EEXIST, ENOSPC,     ENOENT,
+                                 EAGAIN, EPROTO, EBUSY,  EOPNOTSUPP, EACCES};
+    size_t n = sizeof errors / sizeof errors[0];
+    for (size_t i = 0; i < n; i++) {
+        const char *text = stint_strerror(errors[i]);
+        assert_non_null(text);
+        assert_true(strlen(text) > 5);
+        assert_string_equal(text, stint_strerror(-errors[i]));
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(text, stint_strerror(errors[j]));
+    }
+    static const int others[] = {0, 1, -1, 9999, INT32_MAX, INT32_MIN};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_non_null(stint_strerror(others[i]));
+        assert_true(strlen(stint_strerror(others[i])) > 0);
+    }
+
+    unsigned major, minor, patch;
+    char version[64];
+    assert_int_equal(sscanf(stint_version(), "%u.%u.%u", &major, &minor, &patch), 3);
+    snprintf(version, sizeof version, "%u.%u.%u", major, minor, patch);
+    assert_string_equal(stint_version(), version);
+}
+
+/* Runs first: nothing has failed in this thread yet. */
+TEST(test_no_reason_yet) {
+    assert_string_equal(stint_reason(), "");
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    add_policy(limiter, "p", 1, MINUTE, 0, 0);
+    assert_string_equal(stint_reason(), "");
+    /* It stays until the next call that fails. */
+    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
+    char reason[200];
+    snprintf(reason, sizeof reason, "%s", stint_reason());
+    assert_true(strlen(reason) > 0);
+    add_policy(limiter, "q", 1, MINUTE, 0, 0);
+    assert_string_equal(stint_reason(), reason);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_reason_yet),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_open_errors),
+        cmocka_unit_test(test_larger_structs),
+        cmocka_unit_test(test_smaller_structs),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_clocks),
+        cmocka_unit_test(test_policy_errors),
+        cmocka_unit_test(test_policy_add_find_get),
+        cmocka_unit_test(test_policy_change),
+        cmocka_unit_test(test_policy_change_check_knows_the_past),
+        cmocka_unit_test(test_policy_default_name),
+        cmocka_unit_test(test_many_names),
+        cmocka_unit_test(test_unknown_policy),
+        cmocka_unit_test(test_policy_table),
+        cmocka_unit_test(test_unknown_policy),
+        cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_label_errors),
+        cmocka_unit_test(test_stats_errors),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_keys_stay),
+        cmocka_unit_test(test_same_tags_in_a_batch),
+        cmocka_unit_test(test_key_join),
+        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_messages),
+    };
+    return cmocka_run_group_tests_name("api", tests, NULL, NULL);
+}

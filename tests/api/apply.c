@@ -1,0 +1,854 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
+ * the id of a policy that was. */
+#include "fixture.h"
+
+#include <unistd.h>
+
+#include "limiter.h"
+#include "policy.h"
+#include "slot.h"
+
+#define assert_reason(part)                                                                        \
+    do {                                                                                           \
+        if (strstr(stint_reason(), part) == NULL)                                                  \
+            fail_msg("\"%s\" does not say \"%s\"", stint_reason(), part);                          \
+    } while (0)
+
+/* ---- What is told ---------------------------------------------------------------------------- */
+
+static char told_text[4096];
+
+static void tell(void *context, const struct stint_change *change) {
+    static const char *const kinds[] = {"=", "+", "~", "!", "-"};
+    const char *format = context == NULL ? "%s %s %" PRIu32 " [%s] [%s] %" PRIu64 "\n" : context;
+    size_t length = strlen(told_text);
+    assert_int_equal(change->size, sizeof *change);
+    snprintf(told_text + length, sizeof told_text - length, format, kinds[change->kind],
+             change->name, change->id, change->text == NULL ? "" : change->text,
+             change->was == NULL ? "" : change->was, change->decided);
+}
+
+static void apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
+                  const char *expected) {
+    const char *wrong = text;
+    told_text[0] = '\0';
+    if (stint_policies_apply(limiter, text, flags, &wrong, tell, NULL) != 0)
+        fail_msg("%s", stint_reason());
+    assert_ptr_equal(wrong, text); /* only written where something is */
+    if (expected != NULL)
+        assert_string_equal(told_text, expected);
+}
+
+static bool take(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+    return stint_take(limiter, id, key, 1, STINT_NOW, NULL);
+}
+
+/* Slots that have a tag of this policy. */
+static unsigned slots_of(const struct stint_limiter *limiter, uint32_t id) {
+    const struct table *table = &limiter->table;
+    unsigned count = 0;
+    for (uint64_t line = 0; line < table->line_count; line++)
+        for (unsigned i = 0; i < LINE_SLOTS; i++) {
+            uint64_t tag = table->lines[line].slots[i].tag;
+            count += tag != 0 && tag != table_tombstone(table) && tag_policy(table, tag) == id;
+        }
+    return count;
+}
+
+TEST(test_kinds) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    apply(limiter, "# the limits of the API\n\n10/minute name=api\n5/s # bursts\n", 0,
+          "+ api 0 [10/minute name=\"api\"] [] 0\n"
+          "+ 5/second 1 [5/second] [] 0\n");
+    assert_true(take(limiter, 0, 1) && take(limiter, 0, 1));
+    /* Nothing is different. A limit may change. A window may not. */
+    apply(limiter, "5/s\n10/minute name=api", 0,
+          "= 5/second 1 [5/second] [5/second] 0\n"
+          "= api 0 [10/minute name=\"api\"] [10/minute name=\"api\"] 2\n");
+    apply(limiter, "3/minute name=api", STINT_DRY_RUN,
+          "~ api 0 [3/minute name=\"api\"] [10/minute name=\"api\"] 2\n");
+    assert_int_equal(used_of(limiter, 0, 1), 2);
+    assert_int_equal(ask(limiter, 0, 1, 0, STINT_PEEK).capacity, 10);
+    apply(limiter, "3/minute name=api", 0,
+          "~ api 0 [3/minute name=\"api\"] [10/minute name=\"api\"] 2\n");
+    assert_int_equal(used_of(limiter, 0, 1), 2);
+    assert_int_equal(ask(limiter, 0, 1, 0, STINT_PEEK).capacity, 3);
+    apply(limiter, "3/h name=api", STINT_DRY_RUN,
+          "! api 4294967295 [3/hour name=\"api\"] [3/minute name=\"api\"] 2\n");
+    apply(limiter, "7/day name=new\n3/h name=api\n", 0,
+          "+ new 2 [7/day name=\"new\"] [] 0\n"
+          "! api 3 [3/hour name=\"api\"] [3/minute name=\"api\"] 2\n");
+    assert_int_equal(policy_found(limiter, "api"), 3);
+    /* A policy that no line names stays, unless it is pruned. */
+    apply(limiter, "3/h name=api", STINT_DRY_RUN | STINT_PRUNE,
+          "= api 3 [3/hour name=\"api\"] [3/hour name=\"api\"] 0\n"
+          "- 5/second 1 [] [5/second] 0\n"
+          "- new 2 [] [7/day name=\"new\"] 0\n");
+    assert_int_equal(policy_found(limiter, "new"), 2);
+    apply(limiter, "\t3/h name=api\r\n", STINT_PRUNE, NULL);
+    assert_int_equal(policy_found(limiter, "new"), -ENOENT);
+    assert_int_equal(policy_found(limiter, "5/second"), -ENOENT);
+    assert_int_equal(get_stats(limiter).policies, 1);
+    /* A file that was cut to nothing takes no policy away, and is no success. */
+    static const char *const empty[] = {"", "\n", " # nothing", "\t\r\n\n# 1/s"};
+    for (uint32_t i = 0; i < 4 * sizeof empty / sizeof *empty; i++) {
+        const char *wrong = "";
+        told_text[0] = '\0';
+        assert_int_equal(stint_policies_apply(limiter, empty[i / 4], i % 4, &wrong, tell, NULL),
+                         -EINVAL);
+        assert_string_equal(told_text, "");
+        assert_reason("the text has no policy");
+        assert_null(wrong);
+        assert_int_equal(policy_found(limiter, "api"), 3);
+    }
+    apply(limiter, "1/s", STINT_PRUNE, NULL);
+    assert_int_equal(get_stats(limiter).policies, 1);
+    stint_close(limiter);
+}
+
+/* What makes a policy another one. */
+TEST(test_replaced) {
+    static const struct {
+        const char *from, *to;
+        bool replaced;
+    } rows[] = {
+        {"10/minute", "10/h", true},
+        {"10/minute", "10/minute start=2024-01-01T00:00:30Z", true},
+        {"10/minute", "10/minute start=per-key", true},
+        {"10/minute", "10/minute smooth", true},
+        {"10/minute smooth", "10/minute", true},
+        {"10/minute", "10/minute stripes=2", true},
+        {"10/minute stripes=2", "10/minute stripes=4", true},
+        {"10/minute count-refused", "10/minute capacity=20", true},
+        {"10/minute", "10/minute capacity=20", false},
+        {"10/minute", "9/minute reserve=3 near=80% jitter=10% shadow", false},
+        {"10/minute", "10/minute count-refused", false},
+        {"10/month", "10/year", true},
+        {"10/month", "10/31d", true},
+        {"10/31d", "10/month", true},
+        {"10/month", "10/month start=2024-01-02", true},
+        {"10/month", "10/month start=2024-01-01T00:00:00+01:00", true},
+        {"10/month", "20/month jitter=5% shadow", false},
+        {"10/h", "10/h start=first", true},
+        {"10/h start=first", "10/h", true},
+        {"10/h start=first", "10/2h start=first", true},
+        {"10/h start=per-key", "10/h start=first", true},
+        {"10/h start=first", "20/h start=first", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        char text[100];
+        snprintf(text, sizeof text, "%s name=x", rows[i].from);
+        apply(limiter, text, 0, NULL);
+        assert_true(take(limiter, 0, 7));
+        snprintf(text, sizeof text, "%s name=x", rows[i].to);
+        apply(limiter, text, 0, NULL);
+        assert_int_equal(told_text[0], rows[i].replaced ? '!' : '~');
+        assert_int_equal(policy_found(limiter, "x"), rows[i].replaced);
+        assert_int_equal(used_of(limiter, 0, 7), !rows[i].replaced);
+        apply(limiter, text, 0, NULL);
+        assert_int_equal(told_text[0], '=');
+        stint_close(limiter);
+    }
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+TEST(test_wrong_text) {
+    static const struct {
+        const char *text, *at, *reason;
+    } rows[] = {
+        {"5/s name=a\n10/fortnight name=b\n", "fortnight", "line 2: "},
+        {"5/s name=a\n\n#\n10/s stripes=3", "stripes=3", "line 4: stripes="},
+        {"0/s", "0/s", "line 1: "},
+        {"5/s name=a\n6/s name=b\n7/s name=a\n", "7/s", "line 3: line 1 has"},
+        {"7/s name=\"5/second\"\n5/s #", "5/s #", "line 2: line 1 has"},
+        {"5/s name=\"a # b\" x", "x", "line 1: "},
+        {"5/s name=\"a \\\" # b\" x", "x", "line 1: "},
+        {"5/s name=a#b x", "x", "line 1: "},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *wrong = NULL;
+        told_text[0] = '\0';
+        assert_int_equal(
+            stint_policies_apply(limiter, rows[i].text, STINT_PRUNE, &wrong, tell, NULL), -EINVAL);
+        assert_ptr_equal(wrong, strstr(rows[i].text, rows[i].at));
+        assert_reason(rows[i].reason);
+        assert_string_equal(told_text, "");
+        assert_int_equal(stint_policies_apply(limiter, rows[i].text, 0, NULL, NULL, NULL), -EINVAL);
+        assert_int_equal(get_stats(limiter).policies, 0);
+    }
+    assert_int_equal(stint_policies_apply(NULL, "", 0, NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(stint_policies_apply(limiter, NULL, 0, NULL, NULL, NULL), -EINVAL);
+    assert_int_equal(stint_policies_apply(limiter, "", 4, NULL, NULL, NULL), -EINVAL);
+    assert_reason("flags");
+    assert_int_equal(stint_policy_remove(NULL, 0), -EINVAL);
+    static const uint32_t unknown[] = {0, 63, 64, UINT32_MAX};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        assert_int_equal(stint_policy_remove(limiter, unknown[i]), -ENOENT);
+    stint_close(limiter);
+}
+
+static struct stint_limiter *open_few(uint32_t max_policies, const char *path) {
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    options.max_policies = max_policies;
+    options.path = path;
+    return open_with(&options);
+}
+
+TEST(test_no_room) {
+    struct stint_limiter *limiter = open_few(3, NULL);
+    const char *text = "1/s name=a\n1/m name=b\n1/s name=c\n1/s name=d\n", *wrong = NULL;
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        assert_int_equal(stint_policies_apply(limiter, text, flags, &wrong, NULL, NULL), -ENOSPC);
+        assert_ptr_equal(wrong, strstr(text, "1/s name=d"));
+        assert_reason("line 4: options.max_policies");
+        assert_int_equal(get_stats(limiter).policies, 0);
+    }
+    text =
+        "1/s name=a\n1/m name=b\n1/s name=c overrides\n"; /* there is one left, and it takes two */
+    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
+    assert_reason("line 3: STINT_OVERRIDES");
+    apply(limiter, "1/s name=a\n1/m name=b", 0, NULL);
+    /* A replacement takes an id. What is removed gives none back for now. */
+    text = "1/m name=a\n1/s name=b\n";
+    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
+    assert_ptr_equal(wrong, strstr(text, "1/s"));
+    assert_int_equal(stint_policy_remove(limiter, 1), 0);
+    text = "1/m name=a\n1/s name=b\n";
+    assert_int_equal(stint_policies_apply(limiter, text, 0, &wrong, NULL, NULL), -ENOSPC);
+    apply(limiter, "2/m name=b", 0, NULL);
+    assert_int_equal(policy_found(limiter, "b"), 2);
+    struct stint_policy more = make_policy("more", 1, MINUTE, 0, 0);
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    stint_close(limiter);
+}
+
+/* ---- A policy that was removed --------------------------------------------------------------- */
+
+static void assert_unknown(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+    const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 1},
+                                             {.key = key, .policy = id, .cost = 1}};
+    struct stint_verdict unknown = {.flags = STINT_UNKNOWN_POLICY, .retry_after = STINT_NEVER};
+    struct stint_verdict got[2];
+    static const uint32_t flags[] = {0,           STINT_PEEK,    STINT_PARTIAL,
+                                     STINT_DRAIN, STINT_RESERVE, STINT_CHARGE};
+    uint64_t before = get_stats(limiter).unknown_policy;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        for (uint32_t cost = 0; cost < 3; cost++) {
+            got[0] = ask(limiter, id, key, cost, flags[i]);
+            assert_verdict(&got[0], &unknown, __LINE__);
+        }
+    assert_int_equal(stint_decide_batch(limiter, requests, 2, STINT_NOW, got), 0);
+    assert_verdict(&got[1], &unknown, __LINE__);
+    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, got));
+    assert_verdict(&got[0], &unknown, __LINE__);
+    assert_verdict(&got[1], &unknown, __LINE__);
+    assert_int_equal(get_stats(limiter).unknown_policy - before, 18 + 2 + 2);
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &policy), -ENOENT);
+    assert_int_equal(stint_policy_stats_get(limiter, id, &stats), -ENOENT);
+    assert_int_equal(stint_headers(limiter, 0, &id, got, 1, NULL, 0), -ENOENT);
+    assert_int_equal(stint_policy_remove(limiter, id), -ENOENT);
+    stint_reset(limiter, id, key);
+    assert_int_equal(stint_refund(limiter, id, key, 1, T0 + MINUTE), 0);
+}
+
+TEST(test_remove) {
+    static const char *const texts[] = {"3/minute name=x", "8/minute name=x stripes=4",
+                                        "3/minute name=x smooth", "3/day name=x capacity=9",
+                                        "3/366d name=x start=per-key near=50%"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct stint_limiter *limiter = open_limiter(200, STINT_FULL_REFUSE);
+        apply(limiter, texts[i], 0, NULL);
+        apply(limiter, "4/minute name=other", 0, NULL);
+        for (uint64_t key = 1; key <= 50; key++)
+            assert_true(take(limiter, 0, number_key(limiter, key)));
+        assert_true(take(limiter, 1, 1));
+        assert_true(slots_of(limiter, 0) >= 50);
+        assert_int_equal(stint_policy_remove(limiter, 0), 0);
+        assert_int_equal(slots_of(limiter, 0), 0);
+        assert_int_equal(slots_of(limiter, 1), 1);
+        assert_int_equal(get_stats(limiter).live, 1);
+        assert_int_equal(policy_found(limiter, "x"), -ENOENT);
+        assert_unknown(limiter, 0, number_key(limiter, 1));
+        assert_int_equal(used_of(limiter, 1, 1), 1);
+        /* The name is free for another policy, with another id. */
+        apply(limiter, texts[i], 0, NULL);
+        uint32_t id = (uint32_t)policy_found(limiter, "x");
+        assert_int_equal(id, 2);
+        assert_int_equal(used_of(limiter, id, number_key(limiter, 1)), 0);
+        assert_true(take(limiter, id, number_key(limiter, 1)));
+        assert_unknown(limiter, 0, number_key(limiter, 1));
+        stint_close(limiter);
+    }
+}
+
+/* Who is about to tell of a policy when it is removed tells what it was. */
+TEST(test_told_when_removed) {
+    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
+    apply(limiter, "3/minute", 0, NULL);
+    apply(limiter, "4/hour name=other", 0, NULL);
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    struct stint_policy told = stint_policy_told(limiter, 0);
+    assert_int_equal(told.limit, 3);
+    assert_int_equal(told.window, MINUTE);
+    stint_close(limiter);
+}
+
+/* The slots of a removed policy are free in the next tick, though their windows last for a year;
+ * and no step of the clock is seen in that. */
+TEST(test_room_after_remove) {
+    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REFUSE);
+    apply(limiter, "3/366d name=long\n3/minute name=short", 0, NULL);
+    uint64_t key = 0;
+    while (ask(limiter, 0, number_key(limiter, ++key), 1, 0).allowed)
+        continue;
+    assert_false(ask(limiter, 1, 7, 1, 0).allowed);
+    uint64_t slots = get_stats(limiter).live;
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    test_time += 10 * MS;
+    for (uint64_t i = 0; i < slots; i++)
+        assert_true(take(limiter, 1, number_key(limiter, 1000 + i)));
+    assert_false(take(limiter, 1, number_key(limiter, 1000 + slots)));
+    assert_int_equal(get_stats(limiter).clock_steps, 0);
+    assert_int_equal(get_stats(limiter).live, slots);
+    test_time = T0;
+    stint_close(limiter);
+}
+
+/* What is left of a policy that is gone, if somebody died before he swept: the first to be
+ * replaced, and free when its window is over. */
+TEST(test_slots_that_stayed) {
+    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
+    apply(limiter, "9/minute name=x smooth\n9/minute name=y", 0, NULL);
+    stint_key key = number_key(limiter, 1);
+    assert_true(take(limiter, 0, key));
+    struct slot *slot = slot_near(&limiter->table, key, table_tag(&limiter->table, key, 0));
+    const struct slot kept = *slot;
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    *slot = kept;
+    uint64_t slots = get_stats(limiter).slots, replaced = get_stats(limiter).replaced;
+    for (uint64_t i = 0; i < slots; i++)
+        assert_int_equal(stint_take(limiter, 1, number_key(limiter, 100 + i), 5, STINT_NOW, NULL),
+                         true);
+    assert_int_equal(get_stats(limiter).replaced, replaced + 1);
+    assert_int_equal(slots_of(limiter, 0), 0);
+    /* The next removal finds what the last has left. */
+    *slot = kept;
+    assert_int_equal(stint_policy_remove(limiter, 1), 0);
+    assert_int_equal(slots_of(limiter, 0) + slots_of(limiter, 1), 0);
+    stint_close(limiter);
+}
+
+/* ---- Who holds the id of a policy that was replaced ------------------------------------------ */
+
+/* Each kind of call by the old id is one by the new. */
+TEST(test_old_id) {
+    static const char *const texts[] = {"6/h name=x",           "8/h name=x stripes=4",
+                                        "6/h name=x smooth",    "6/h name=x capacity=9 reserve=3",
+                                        "6/h name=x near=50%",  "6/h name=x start=per-key",
+                                        "6/h name=x jitter=5%", "6/h name=x shadow",
+                                        "6/month name=x",       "6/h name=x start=first"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        apply(limiter, "2/minute name=x", 0, NULL);
+        assert_true(take(limiter, 0, 7) && take(limiter, 0, 7));
+        assert_false(take(limiter, 0, 7));
+        apply(limiter, "2/s name=x", 0, NULL); /* twice */
+        apply(limiter, texts[i], 0, NULL);
+        const uint32_t id = (uint32_t)policy_found(limiter, "x");
+        assert_int_equal(id, 2);
+        assert_int_equal(slots_of(limiter, 0), 0);
+        struct stint_policy one = STINT_POLICY_INIT, other = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_get(limiter, 0, &one), 0);
+        assert_int_equal(stint_policy_get(limiter, id, &other), 0);
+        assert_memory_equal(&one, &other, sizeof one);
+        /* The same verdicts as by the new id, for another key, in a limiter of its own. */
+        struct stint_limiter *twin = open_limiter(100, STINT_FULL_REFUSE);
+        apply(twin, texts[i], 0, NULL);
+        for (unsigned n = 0; n < 24; n++) {
+            static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
+                                             STINT_DRAIN, STINT_CHARGE, STINT_RESERVE};
+            struct stint_request request = {.key = 7,
+                                            .policy = n % 2 != 0   ? 0
+                                                      : n % 3 != 0 ? id
+                                                                   : 1,
+                                            .cost = n % 3,
+                                            .flags = n < 12 ? 0 : flags[n % 6]};
+            struct stint_request same = request;
+            struct stint_verdict got, expected;
+            same.policy = 0;
+            stint_decide(limiter, &request, STINT_NOW, &got);
+            stint_decide(twin, &same, STINT_NOW, &expected);
+            assert_verdict(&got, &expected, __LINE__);
+            if (n % 5 == 1)
+                assert_int_equal(stint_refund(limiter, request.policy, 7, got.granted, got.window),
+                                 stint_refund(twin, 0, 7, expected.granted, expected.window));
+            if (n == 17) {
+                stint_reset(limiter, 0, 7);
+                stint_reset(twin, 0, 7);
+            }
+        }
+        struct stint_policy_stats stats = get_policy_stats(limiter, 0);
+        struct stint_policy_stats twins = get_policy_stats(twin, 0);
+        assert_memory_equal(&stats, &twins, sizeof stats);
+        stats = get_policy_stats(limiter, id);
+        assert_memory_equal(&stats, &twins, sizeof stats);
+        char text[2][400];
+        uint32_t old = 0;
+        struct stint_verdict look = ask(limiter, 0, 7, 1, STINT_PEEK);
+        assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &old, &look, 1, text[0], 400) > 0);
+        assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT, &id, &look, 1, text[1], 400) > 0);
+        assert_string_equal(text[0], text[1]);
+        /* A change by the old id is one of the policy that is there; removed by it, it is gone. */
+        assert_int_equal(stint_policy_get(limiter, 0, &one), 0);
+        one.limit = 100;
+        one.capacity = 0;
+        assert_int_equal(stint_policy_change(limiter, 0, &one), 0);
+        assert_int_equal(ask(limiter, id, 8, 1, 0).capacity, 100);
+        assert_int_equal(stint_policy_remove(limiter, 0), 0);
+        assert_unknown(limiter, id, 7);
+        assert_unknown(limiter, 0, 7);
+        assert_unknown(limiter, 1, 7);
+        stint_close(twin);
+        stint_close(limiter);
+    }
+}
+
+/* Parts of a group by both ids share one count. */
+TEST(test_group_by_both_ids) {
+    static const char *const texts[] = {"3/h name=x", "4/h name=x stripes=2", "3/h name=x smooth",
+                                        "3/h name=x capacity=3 reserve=1"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        const uint32_t limit = (uint32_t)(texts[i][0] - '0');
+        struct stint_verdict verdicts[4];
+        apply(limiter, "9/minute name=x\n50/minute name=y", 0, NULL);
+        apply(limiter, texts[i], 0, NULL);
+        const struct stint_request requests[] = {
+            {.key = 7, .policy = 0, .cost = 1},
+            {.key = 7, .policy = 2, .cost = 1},
+            {.key = 7, .policy = 1, .cost = 1},
+            {.key = 7, .policy = 0, .cost = limit - 1},
+        };
+        assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts));
+        assert_false(verdicts[3].allowed);
+        assert_true(verdicts[0].allowed && verdicts[1].allowed && verdicts[2].allowed);
+        assert_int_equal(used_of(limiter, 0, 7), 0);
+        assert_true(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));
+        assert_int_equal(used_of(limiter, 2, 7), 2);
+        assert_int_equal(used_of(limiter, 1, 7), 1);
+        assert_int_equal(get_policy_stats(limiter, 0).allowed, 2);
+        assert_int_equal(stint_refund_all(limiter, requests, verdicts, 3), 3);
+        assert_int_equal(used_of(limiter, 2, 7), 0);
+        assert_int_equal(stint_decide_batch(limiter, requests, 4, STINT_NOW, verdicts),
+                         limit > 3 ? 4 - 1 : 3);
+        stint_close(limiter);
+    }
+}
+
+/* Tokens of the old policy are not given back to the new one, though its window ends at the same
+ * end; tokens of the new one are, by either id, where the end tells. */
+TEST(test_refund_of_replaced) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    test_time = T0 + 59 * MINUTE + 30 * SECOND;
+    apply(limiter, "3/minute name=x", 0, NULL);
+    struct stint_verdict old = ask(limiter, 0, 7, 3, 0);
+    apply(limiter, "3/h name=x", 0, NULL);
+    struct stint_verdict new = ask(limiter, 1, 7, 3, 0);
+    assert_int_equal(old.window, new.window);
+    assert_int_equal(stint_refund(limiter, 0, 7, 3, old.window), 0);
+    assert_int_equal(ask(limiter, 0, 7, 1, 0).allowed, false);
+    assert_int_equal(stint_refund(limiter, 1, 7, 1, new.window), 1);
+    assert_int_equal(get_policy_stats(limiter, 0).refunded, 1);
+    /* The next hour's end was none that the old policy can have told. */
+    test_time += MINUTE;
+    new = ask(limiter, 0, 7, 3, 0);
+    assert_true(new.allowed);
+    assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
+    /* Nor is an end of the new one that was none of the old one's. */
+    apply(limiter, "3/10s name=x", 0, NULL);
+    new = ask(limiter, 0, 7, 3, 0);
+    assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
+    assert_int_equal(stint_refund(limiter, 1, 7, 3, new.window), 0);
+    /* Each key's own windows. */
+    apply(limiter, "3/minute name=x start=per-key", 0, NULL);
+    old = ask(limiter, 0, 7, 3, 0);
+    apply(limiter, "3/minute name=x start=per-key stripes=1 smooth", 0, NULL);
+    new = ask(limiter, 0, 7, 3, 0);
+    assert_int_equal(old.window, new.window);
+    assert_int_equal(stint_refund(limiter, 3, 7, 3, old.window), 0);
+    assert_int_equal(stint_refund(limiter, 4, 7, 3, new.window), 3);
+    test_time = T0;
+    stint_close(limiter);
+}
+
+/* Months and years end at no multiples of one length; windows that begin with first requests, at
+ * any tick. */
+TEST(test_refund_of_replaced_windows) {
+    static const struct {
+        const char *old;
+        uint64_t before; /* the end of an hour at which a window of `old` ends, ns */
+        uint64_t now;    /* ns */
+    } rows[] = {
+        {"3/month name=x", T0 + 31 * DAY, T0 + 31 * DAY - 30 * SECOND},
+        {"3/year name=x", T0 + 366 * DAY, T0 + 366 * DAY - 30 * SECOND},
+        {"3/month name=x start=2024-01-15T09:00:00+05:30", T0 + 14 * DAY + 210 * MINUTE,
+         T0 + 14 * DAY + 200 * MINUTE},
+        {"3/7m name=x start=first", T0 + HOUR, T0 + 53 * MINUTE},
+        {"3/day name=x start=first", T0 + DAY, T0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        test_time = rows[i].now;
+        apply(limiter, rows[i].old, 0, NULL);
+        struct stint_verdict old = ask(limiter, 0, 7, 3, 0);
+        assert_int_equal(old.window, rows[i].before);
+        /* One that has the end in common, a token before it: nobody can tell whose it was. */
+        test_time = rows[i].before - 10 * SECOND;
+        apply(limiter, i == 2 ? "3/30m name=x" : "3/h name=x", 0, NULL);
+        struct stint_verdict new = ask(limiter, 0, 7, 3, 0);
+        assert_true(new.allowed);
+        assert_int_equal(old.window, new.window);
+        assert_int_equal(stint_refund(limiter, 0, 7, 3, old.window), 0);
+        assert_int_equal(ask(limiter, 0, 7, 1, 0).allowed, false);
+        assert_int_equal(stint_refund(limiter, 1, 7, 3, new.window), 3);
+        /* Later ones of the new policy are given back by the old id, where the end tells: the next
+         * is none of a month. One that began with a first request might still have ended then. */
+        const bool first = strstr(rows[i].old, "first") != NULL, day = strstr(rows[i].old, "/day");
+        test_time = rows[i].before + SECOND;
+        new = ask(limiter, 0, 7, 3, 0);
+        assert_true(new.allowed);
+        assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), first && day ? 0 : 3);
+        test_time = rows[i].before + DAY + HOUR + SECOND;
+        new = ask(limiter, 0, 7, 3, 0);
+        assert_int_equal(stint_refund(limiter, 0, 7, 3, new.window), 3);
+        /* The windows of now are the new policy's, whatever the old one's were. */
+        apply(limiter, rows[i].old, 0, NULL);
+        new = ask(limiter, 0, 7, 3, 0);
+        assert_true(new.allowed);
+        assert_int_equal(used_of(limiter, 1, 7), 3);
+        assert_int_equal(new.window, ask(limiter, 1, 7, 1, STINT_PEEK).window);
+        assert_int_equal(stint_refund(limiter, 2, 7, 3, new.window), 3);
+        stint_close(limiter);
+    }
+    test_time = T0;
+}
+
+/* ---- Who only reads -------------------------------------------------------------------------- */
+
+static bool count_entries(void *context, const struct stint_entry *entry) {
+    unsigned *counts = context;
+    counts[entry->policy]++;
+    return true;
+}
+
+/* A handle that only reads applies nothing, and is led to the policies of now as all are. */
+TEST(test_reader) {
+    char path[] = "/dev/shm/stint-apply-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    struct stint_limiter *writer = open_few(8, path), *reader = NULL;
+    apply(writer, "3/m name=a\n3/m name=b", 0, NULL);
+    struct stint_options options = fixture_options(0, STINT_FULL_REFUSE);
+    options.path = path;
+    options.flags = STINT_READ_ONLY;
+    assert_int_equal(stint_attach(&options, &reader), 0);
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        told_text[0] = '\0';
+        assert_int_equal(stint_policies_apply(reader, "3/m name=a", flags, NULL, tell, NULL),
+                         -EROFS);
+        assert_reason("STINT_READ_ONLY");
+        assert_string_equal(told_text, "");
+    }
+    assert_int_equal(stint_policy_remove(reader, 0), -EROFS);
+    assert_int_equal(get_stats(writer).policies, 2);
+    /* What it has for ids stays good. */
+    assert_true(take(writer, 0, 7) && take(writer, 1, 7));
+    apply(writer, "5/h name=a start=first", 0, NULL);
+    apply(writer, "6/month name=a", 0, NULL);
+    assert_true(take(writer, 0, 7) && take(writer, 2, 7));
+    assert_int_equal(policy_found(reader, "a"), 3);
+    for (uint32_t id = 0; id < 4; id++) {
+        const struct stint_request look = {.key = 7, .policy = id, .cost = 1, .flags = STINT_PEEK};
+        struct stint_verdict expected, got, gots[2];
+        stint_decide(writer, &look, STINT_NOW, &expected);
+        stint_decide(reader, &look, STINT_NOW, &got);
+        assert_verdict(&got, &expected, __LINE__);
+        assert_int_equal(got.capacity, id == 1 ? 3 : 6);
+        assert_int_equal(got.used, id == 1 ? 1 : 2);
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_get(reader, id, &policy), 0);
+        assert_string_equal(policy.name, id == 1 ? "b" : "a");
+        assert_int_equal(get_policy_stats(reader, id).allowed, id == 1 ? 1 : 2);
+        /* All else is refused by whatever id, and comes to an end. */
+        const struct stint_request pair[2] = {{.key = 7, .policy = id, .cost = 1}, look};
+        assert_false(take(reader, id, 7));
+        assert_false(stint_decide_all(reader, pair, 2, STINT_NOW, gots));
+        assert_int_equal(gots[0].flags & STINT_BAD_REQUEST, STINT_BAD_REQUEST);
+        assert_int_equal(stint_decide_batch(reader, pair, 2, STINT_NOW, gots), 1);
+        assert_int_equal(stint_refund(reader, id, 7, 1, expected.window), 0);
+        stint_reset(reader, id, 7);
+        assert_int_equal(used_of(writer, id, 7), id == 1 ? 1 : 2);
+    }
+    unsigned counts[8] = {0};
+    assert_int_equal(stint_each(reader, count_entries, counts), 0);
+    assert_int_equal(counts[0] + counts[2], 0);
+    assert_true(counts[1] == 1 && counts[3] == 1);
+    /* One that is gone is unknown to it, too. */
+    assert_int_equal(stint_policy_remove(writer, 0), 0);
+    assert_int_equal(ask(reader, 0, 7, 1, STINT_PEEK).flags, STINT_UNKNOWN_POLICY);
+    assert_int_equal(ask(reader, 3, 7, 1, STINT_PEEK).flags, STINT_UNKNOWN_POLICY);
+    assert_false(take(reader, 3, 7));
+    assert_int_equal(policy_found(reader, "a"), -ENOENT);
+    assert_int_equal(get_stats(reader).policies, 1);
+    stint_close(reader);
+    /* One that comes now finds the table whole. */
+    assert_int_equal(stint_attach(&options, &reader), 0);
+    assert_int_equal(policy_found(reader, "b"), 1);
+    /* Ids are free once no server has the table: a reader does not keep them. It asks by name. */
+    stint_close(writer);
+    writer = open_few(8, path);
+    apply(writer, "9/m name=c", 0, NULL);
+    assert_int_equal(policy_found(writer, "c"), 0);
+    assert_int_equal(policy_found(reader, "c"), 0);
+    assert_int_equal(policy_found(reader, "b"), 1);
+    stint_close(reader);
+    stint_close(writer);
+    unlink(path);
+}
+
+/* A slot that its sweeper has left, or that was claimed behind him, is nobody's. */
+TEST(test_each) {
+    static const char *const texts[] = {"9/minute name=x", "9/minute name=x stripes=4",
+                                        "9/month name=x", "9/minute name=x start=first"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
+        apply(limiter, texts[i], 0, NULL);
+        const size_t size = limiter->table.line_count * sizeof(struct line);
+        struct line *kept = aligned_alloc(CACHE_LINE, size);
+        assert_non_null(kept);
+        assert_true(take(limiter, 0, 7));
+        memcpy(kept, limiter->table.lines, size);
+        apply(limiter, "9/h name=x", 0, NULL);
+        assert_int_equal(slots_of(limiter, 0), 0);
+        memcpy(limiter->table.lines, kept, size);
+        assert_int_equal(slots_of(limiter, 0), 1);
+        unsigned counts[STINT_POLICIES_MAX] = {0};
+        assert_int_equal(stint_each(limiter, count_entries, counts), 0);
+        assert_int_equal(counts[0] + counts[1], 0);
+        assert_true(take(limiter, 0, 7));
+        assert_int_equal(stint_each(limiter, count_entries, counts), 0);
+        assert_int_equal(counts[0], 0);
+        assert_int_equal(counts[1], 1);
+        free(kept);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Ids that are free again ----------------------------------------------------------------- */
+
+TEST(test_free_ids) {
+    char path[] = "/dev/shm/stint-apply-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    struct stint_limiter *one = open_few(4, path), *two = open_few(4, path);
+    apply(one, "3/366d name=a\n3/m name=b\n3/m name=c", 0, NULL);
+    for (uint64_t key = 0; key < 20; key++)
+        assert_true(take(one, 0, number_key(one, key)));
+    apply(one, "3/h name=b\n3/m name=c", STINT_PRUNE, NULL);
+    assert_int_equal(policy_found(two, "b"), 3);
+    assert_int_equal(policy_found(two, "a"), -ENOENT);
+    struct stint_policy more = make_policy("d", 5, HOUR, 0, 0);
+    assert_int_equal(policy_added(two, &more), -ENOSPC);
+    /* Not as long as anybody has it open. */
+    stint_close(one);
+    one = open_few(4, path);
+    assert_int_equal(policy_added(one, &more), -ENOSPC);
+    assert_true(take(two, 1, 7) && take(two, 3, 7));
+    stint_close(one);
+    stint_close(two);
+    one = open_few(4, path);
+    assert_int_equal(used_of(one, 3, 7), 2);
+    assert_unknown(one, 0, 7);
+    assert_unknown(one, 1, 7);
+    assert_int_equal(policy_found(one, "b"), 3);
+    two = open_few(4, path);
+    assert_int_equal(policy_found(two, "b"), 3);
+    assert_int_equal(policy_added(one, &more), 0);
+    assert_int_equal(policy_found(two, "d"), 0);
+    assert_int_equal(policy_found(one, "d"), 0);
+    assert_int_equal(get_policy_stats(one, 0).allowed, 0);
+    for (uint64_t key = 0; key < 20; key++)
+        assert_int_equal(used_of(one, 0, number_key(one, key)), 0);
+    apply(two, "3/m name=e", 0, NULL);
+    assert_int_equal(policy_found(one, "e"), 1);
+    assert_int_equal(policy_found(one, "c"), 2);
+    assert_int_equal(policy_added(one, &more), 0);
+    strcpy(more.name, "f");
+    assert_int_equal(policy_added(one, &more), -ENOSPC);
+    stint_close(one);
+    stint_close(two);
+    unlink(path);
+}
+
+/* What the table has counted stays, though the policy and its id are gone; in a larger table, too.
+ */
+TEST(test_counted_by_free_ids) {
+    char path[] = "/dev/shm/stint-apply-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    struct stint_limiter *limiter = open_few(4, path);
+    const uint32_t id = add_policy(limiter, "a", 1, HOUR, 0, 0);
+    add_policy(limiter, "b", 1, HOUR, 0, 0);
+    uint64_t untracked = 0;
+
+    for (stint_key key = 1; untracked < 5; key++) {
+        struct stint_verdict verdict;
+        (void)stint_take(limiter, id, key, 1, STINT_NOW, &verdict);
+        untracked += (verdict.flags & STINT_UNTRACKED) != 0;
+    }
+    for (int opened = 0; opened < 4; opened++) {
+        assert_int_equal(get_stats(limiter).untracked, untracked);
+        if (opened == 0)
+            assert_int_equal(stint_policy_remove(limiter, id), 0);
+        assert_int_equal(get_stats(limiter).untracked, untracked);
+        stint_close(limiter);
+        if (opened == 2) {
+            struct stint_options options = STINT_OPTIONS_INIT;
+            options.max_policies = 8;
+            options.clock = test_clock;
+            assert_int_equal(stint_resize(path, &options), 0);
+        }
+        limiter = open_few(opened < 2 ? 4 : 8, path);
+        if (opened == 0) /* the id, and its counters, are another's */
+            assert_int_equal(add_policy(limiter, "c", 1, HOUR, 0, 0), id);
+    }
+    assert_int_equal(get_policy_stats(limiter, id).untracked, 0);
+    stint_close(limiter);
+    unlink(path);
+}
+
+/* Free ids are none of a policy's, in any call. */
+TEST(test_holes) {
+    char path[] = "/dev/shm/stint-apply-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    struct stint_limiter *limiter = open_few(4, path);
+    apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    stint_close(limiter);
+    limiter = open_few(4, path);
+    assert_unknown(limiter, 0, 7);
+    /* A clock that was far ahead, and the hints that it left. */
+    test_time += 10 * DAY;
+    assert_true(take(limiter, 1, 7));
+    test_time = T0;
+    stint_close(limiter);
+    limiter = open_few(4, path);
+    assert_true(take(limiter, 1, 7));
+    char text[20000];
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "policy=\"b\""));
+    assert_null(strstr(text, "policy=\"a\""));
+    assert_null(strstr(text, "policy=\"\""));
+    assert_int_equal(get_stats(limiter).policies, 1);
+    stint_close(limiter);
+    unlink(path);
+}
+
+TEST(test_metrics) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    char text[20000];
+    apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);
+    assert_true(take(limiter, 0, 7) && take(limiter, 0, 7));
+    apply(limiter, "3/h name=a", STINT_PRUNE, NULL);
+    assert_true(take(limiter, 0, 7));
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
+    char *window = strstr(text, "stint_policy_window_seconds{policy=\"a\"} 3600\n");
+    assert_non_null(window);
+    assert_null(strstr(window + 1, "stint_policy_window_seconds{"));
+    assert_non_null(strstr(text, "stint_decisions_total{policy=\"a\",outcome=\"allowed\"} 1\n"));
+    assert_null(strstr(text, "policy=\"b\""));
+    stint_close(limiter);
+}
+
+/* As many as there can be, and a chain of replacements as long. */
+TEST(test_many) {
+    struct stint_limiter *limiter = open_few(STINT_POLICIES_MAX, NULL);
+    size_t size = (size_t)STINT_POLICIES_MAX * 40, length = 0;
+    char *text = malloc(size);
+    assert_non_null(text);
+    for (uint32_t i = 0; i + 100 < STINT_POLICIES_MAX; i++)
+        length += (size_t)snprintf(text + length, size - length,
+                                   "%" PRIu32 "/m name=n%" PRIu32 "\n", i + 1, i);
+    assert_int_equal(stint_policies_apply(limiter, text, 0, NULL, NULL, NULL), 0);
+    assert_int_equal(get_stats(limiter).policies, STINT_POLICIES_MAX - 100);
+    assert_int_equal(stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL), 0);
+    for (uint32_t i = 0; i < 100; i++) {
+        char line[40];
+        snprintf(line, sizeof line, "1/%" PRIu32 "s name=n0", i + 1);
+        assert_int_equal(stint_policies_apply(limiter, line, 0, NULL, NULL, NULL), 0);
+    }
+    assert_int_equal(policy_found(limiter, "n0"), STINT_POLICIES_MAX - 1);
+    struct stint_verdict verdict = ask(limiter, 0, 7, 1, 0);
+    assert_true(verdict.allowed);
+    assert_int_equal(verdict.reset_after, 100 * SECOND - T0 % (100 * SECOND));
+    free(text);
+    stint_close(limiter);
+}
+
+/* Ids that lead round, in a table that somebody has written over. */
+TEST(test_round_trip) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);
+    assert_int_equal(stint_policy_remove(limiter, 0), 0);
+    assert_int_equal(stint_policy_remove(limiter, 1), 0);
+    limiter->records[0].alias = 2;
+    limiter->records[1].alias = 1;
+    assert_unknown(limiter, 0, 7);
+    limiter->records[1].alias = UINT32_MAX;
+    assert_unknown(limiter, 0, 7);
+    assert_int_equal(policy_found(limiter, "a"), -ENOENT);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_wrong_text),
+        cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_told_when_removed),
+        cmocka_unit_test(test_room_after_remove),
+        cmocka_unit_test(test_slots_that_stayed),
+        cmocka_unit_test(test_old_id),
+        cmocka_unit_test(test_group_by_both_ids),
+        cmocka_unit_test(test_refund_of_replaced),
+        cmocka_unit_test(test_refund_of_replaced_windows),
+        cmocka_unit_test(test_reader),
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_free_ids),
+        cmocka_unit_test(test_counted_by_free_ids),
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_round_trip),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,860 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Attacks by who can write a table's file, before it is opened or while it is used, or its
+ * directory; and by who chooses keys and does not know the secret. All that is tried, here and
+ * elsewhere, is listed in tests/README.md (Attacks). */
+#include "limiter.h"
+
+#include "directory.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "random.h"
+#include "testing.h"
+
+enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
+
+/* ---- A lock that says that somebody has it: time just passes --------------------------------- */
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    (void)clock, (void)flags, (void)until, (void)rest;
+    return 0;
+}
+
+/* ---- What is attacked ------------------------------------------------------------------------ */
+
+static const char *const kinds[] = {
+    "3/minute name=a",
+    "5/s name=b capacity=9 reserve=4",
+    "4/10s name=c smooth",
+    "8/minute stripes=4",
+    "3/h name=f start=first",
+    "2/day name=e start=per-key shadow jitter=5% near=50%",
+    "3/h name=g ban=10m after=2",
+    "9/month start=2024-01-15T09:00:00+05:30",
+    "4/min in-flight name=i",
+    "7/minute name=j count-refused overrides",
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static struct stint_options table_options(bool file) {
+    struct stint_options options = shared_options(800);
+    options.path = file ? path : NULL;
+    options.secret = test_secret();
+    options.shards = 2;
+    options.max_policies = MAX_POLICIES;
+    options.labels = LABELS;
+    return options;
+}
+
+static stint_key key_at(const struct stint_limiter *limiter, uint64_t number) {
+    return number == 0 ? STINT_KEY_GLOBAL : number_key(limiter, number);
+}
+
+/* A policy of each kind, keys that have used them, names. One policy was replaced, one removed. */
+static void table_fill(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < KINDS; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(kinds[id], &policy, NULL), 0);
+        const uint32_t made = add_made(limiter, &policy);
+        for (uint64_t key = 0; key < 20; key++)
+            (void)stint_take(limiter, made, key_at(limiter, key % 5 + id), 1, STINT_NOW, NULL);
+        if ((policy.flags & STINT_OVERRIDES) != 0)
+            assert_int_equal(stint_override(limiter, made, 5, 2, test_time + DAY), 0);
+    }
+    for (uint64_t key = 0; key < LABELS + 2; key++)
+        assert_int_equal(stint_label(limiter, key_at(limiter, key), "\033[31m\r\n", 7), 0);
+    assert_int_equal(stint_policies_apply(limiter, "3/h name=a", 0, NULL, NULL, NULL), 0);
+    assert_int_equal(stint_policy_remove(limiter, (uint32_t)policy_found(limiter, "f")), 0);
+}
+
+/* ---- Every call that is given a limiter ------------------------------------------------------ */
+
+struct attack {
+    struct stint_limiter *limiter;
+    struct random random;
+    struct stint_request requests[GROUP];
+    struct stint_verdict verdicts[GROUP];
+    uint64_t calls, good;
+};
+
+static uint32_t any_number(struct random *random) {
+    static const uint32_t edges[] = {0,         1, 2, 3, 9, STINT_LIMIT_MAX, STINT_LIMIT_MAX + 1,
+                                     UINT32_MAX};
+    return edges[random_below(random, sizeof edges / sizeof edges[0])];
+}
+
+static void draw(struct attack *attack) {
+    struct random *random = &attack->random;
+    for (uint32_t i = 0; i < GROUP; i++)
+        attack->requests[i] = (struct stint_request){
+            .key = key_at(attack->limiter, random_below(random, KEYS)),
+            .policy = (uint32_t)random_below(random, MAX_POLICIES + 1),
+            .cost = random_below(random, 2) == 0 ? 1 : any_number(random),
+            .limit = random_below(random, 4) != 0 ? 0 : any_number(random),
+            .flags = random_below(random, 2) == 0 ? 0 : (uint32_t)random_below(random, 32)};
+}
+
+/* Text for others has no byte that they would take for something else. */
+static void assert_printable(const char *text, const char *besides) {
+    for (; *text != '\0'; text++)
+        assert_true((*text >= ' ' && *text <= '~') || strchr(besides, *text) != NULL);
+}
+
+static bool on_entry(void *context, const struct stint_entry *entry) {
+    uint64_t *left = context;
+    unsigned sum = 0;
+    assert_true((*left)-- != 0 && entry->label_length <= STINT_LABEL_SIZE);
+    for (uint32_t i = 0; i < entry->label_length; i++)
+        sum += (unsigned char)entry->label[i];
+    return sum != 1; /* so that all are read */
+}
+
+static void on_change(void *context, const struct stint_change *change) {
+    *(size_t *)context += strlen(change->name);
+    assert_printable(change->text == NULL ? "" : change->text, "");
+    assert_printable(change->was == NULL ? "" : change->was, "");
+}
+
+static void call_decisions(struct attack *attack) {
+    struct stint_limiter *limiter = attack->limiter;
+    const struct stint_request *requests = attack->requests;
+    struct stint_verdict *verdicts = attack->verdicts;
+    static const size_t ends[] = {1, 4, GROUP};
+    const uint64_t now =
+        random_below(&attack->random, 4) == 0 ? test_time - 30 * SECOND : STINT_NOW;
+
+    stint_prefetch(limiter, requests[0].key);
+    attack->good += stint_take(limiter, requests[0].policy, requests[0].key, requests[0].cost, now,
+                               &verdicts[0]);
+    (void)stint_decide(limiter, &requests[1], now, &verdicts[1]);
+    (void)stint_decide_batch(limiter, requests, GROUP, now, verdicts);
+    stint_refund(limiter, requests[2].policy, requests[2].key, verdicts[2].granted,
+                 verdicts[2].window);
+    (void)stint_decide_groups(limiter, requests, ends, 3, now, verdicts);
+    (void)stint_decide_all(limiter, requests, GROUP, now, verdicts);
+    (void)stint_refund_all(limiter, requests, verdicts, GROUP);
+    for (uint32_t i = 0; i < GROUP; i++)
+        assert_true(verdicts[i].granted <= requests[i].cost);
+    if (random_below(&attack->random, 8) == 0)
+        stint_reset(limiter, requests[3].policy, requests[3].key);
+}
+
+static void call_overrides(struct attack *attack) {
+    struct stint_limiter *limiter = attack->limiter;
+    const struct stint_request *asked = &attack->requests[0];
+    uint32_t limit;
+    uint64_t until;
+    int error = stint_override(limiter, asked->policy, asked->key, asked->limit,
+                               stint_now(limiter) + random_below(&attack->random, DAY));
+    assert_true(error <= 0 && error >= -4095);
+    error = stint_override_get(limiter, asked->policy, asked->key, &limit, &until);
+    assert_true(error == 0 || error == -ENOENT || error == -EINVAL);
+    if (random_below(&attack->random, 2) == 0)
+        (void)stint_override_clear(limiter, asked->policy, asked->key);
+}
+
+static void call_keys(struct attack *attack) {
+    const struct sockaddr_in address = {.sin_family = AF_INET};
+    stint_key key = stint_key_address(attack->limiter, (const struct sockaddr *)&address, 24, 64);
+    key = stint_key_join(attack->limiter, key, "x", 1);
+    int error = stint_label(attack->limiter, attack->requests[0].key ^ (key & 1), "a\033[2J\n", 6);
+    assert_true(error == 0 || error == -EROFS);
+    assert_true(stint_key_of(attack->limiter, "x", 1) != 0);
+}
+
+static void call_watching(struct attack *attack) {
+    struct stint_limiter *limiter = attack->limiter;
+    struct stint_stats stats = STINT_STATS_INIT;
+    static char text[1 << 16];
+
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
+    assert_true(stats.used <= stats.slots && stats.policies <= MAX_POLICIES);
+    uint64_t left = stats.slots;
+    assert_int_equal(stint_each(limiter, on_entry, &left), 0);
+    int length = stint_metrics(limiter, NULL, text, sizeof text);
+    assert_true(length > 0 && (size_t)length < sizeof text && strlen(text) == (size_t)length);
+    assert_printable(text, "\n");
+    for (uint32_t id = 0; id <= MAX_POLICIES; id++) {
+        struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
+        struct stint_policy policy = STINT_POLICY_INIT;
+        (void)stint_policy_stats_get(limiter, id, &counts);
+        if (stint_policy_get(limiter, id, &policy) == 0) {
+            assert_non_null(memchr(policy.name, '\0', sizeof policy.name));
+            (void)stint_policy_find(limiter, policy.name, NULL);
+            assert_true(stint_policy_format(&policy, text, sizeof text) != 0);
+        }
+        length = stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id,
+                               attack->verdicts, 1, text, sizeof text);
+        if (length <= 0)
+            continue;
+        assert_printable(text, "\r\n");
+        unsigned lines = 0; /* a field each, and no more than there can be */
+        for (char *line = strtok(text, "\r\n"); line != NULL; line = strtok(NULL, "\r\n"), lines++)
+            assert_true(strncmp(line, "RateLimit", 9) == 0 || strncmp(line, "X-Rate", 6) == 0 ||
+                        strncmp(line, "Retry-After: ", 13) == 0);
+        assert_in_range(lines, 1, 6);
+    }
+}
+
+static void call_policies(struct attack *attack) {
+    struct stint_limiter *limiter = attack->limiter;
+    struct random *random = &attack->random;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    const uint32_t id = (uint32_t)random_below(random, MAX_POLICIES + 1);
+    const char *wrong;
+    size_t told = 0;
+    int error = 0;
+
+    if (stint_policy_get(limiter, id, &policy) == 0) {
+        policy.limit = 1 + (uint32_t)random_below(random, 9);
+        (void)stint_policy_change_check(limiter, id, &policy);
+        (void)stint_policy_change(limiter, id, &policy);
+    }
+    assert_int_equal(stint_policy_parse(kinds[random_below(random, KINDS)], &policy, NULL), 0);
+    error = stint_policy_add(limiter, &policy, NULL);
+    assert_true(error <= 0 && error > -4096);
+    error = stint_policies_apply(limiter, "2/h name=a\n5/s name=b\n8/min name=k stripes=8",
+                                 (uint32_t)random_below(random, 4) & (STINT_DRY_RUN | STINT_PRUNE),
+                                 &wrong, on_change, &told);
+    assert_true(error <= 0 && error > -4096);
+    if (random_below(random, 4) == 0)
+        (void)stint_policy_remove(limiter, id);
+}
+
+static void call_all(struct attack *attack, unsigned rounds, bool set_up) {
+    static void (*const calls[])(struct attack *) = {call_decisions, call_decisions, call_overrides,
+                                                     call_keys,      call_watching,  call_policies};
+    for (unsigned i = 0; i < rounds; i++) {
+        draw(attack);
+        calls[random_below(&attack->random, sizeof calls / sizeof calls[0] - !set_up)](attack);
+        attack->calls++;
+        test_time +=
+            random_below(&attack->random, 4) == 0 ? random_below(&attack->random, HOUR) : 0;
+    }
+}
+
+/* ---- Damage ---------------------------------------------------------------------------------- */
+
+enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, NAMES, PARTS };
+
+struct layout {
+    size_t at[PARTS + 1]; /* bytes */
+};
+
+static struct layout layout_of(const struct stint_limiter *limiter) {
+    const void *const parts[PARTS] = {
+        limiter->header,       limiter->policies,    limiter->records, limiter->counters,
+        limiter->table.shards, limiter->table.lines, limiter->labels};
+    struct layout layout = {.at = {[PARTS] = limiter->memory.size}};
+    for (int part = 0; part < PARTS; part++)
+        layout.at[part] = (size_t)((const char *)parts[part] - (const char *)limiter->header);
+    return layout;
+}
+
+/* A word of a part: where it is, and what may stand there instead. */
+static size_t any_word(struct random *random, const struct layout *layout) {
+    const uint64_t part = random_below(random, PARTS);
+    return (layout->at[part] + random_below(random, layout->at[part + 1] - layout->at[part])) &
+           ~7ul;
+}
+
+static uint64_t any_value(struct random *random, const uint64_t *words, const struct layout *layout,
+                          uint64_t was) {
+    switch (random_below(random, 7)) {
+    case 0:
+        return 0;
+    case 1:
+        return UINT64_MAX;
+    case 2:
+        return was ^ UINT64_C(1) << random_below(random, 64);
+    case 3:
+        return random_next(random);
+    case 4:
+        return random_below(random, 70);
+    case 5:
+        return UINT64_C(0x0A0D0A0D0A0D0A0D); /* CR LF: no NUL */
+    default:
+        return words[any_word(random, layout) / 8];
+    }
+}
+
+static void damage(struct random *random, uint64_t *words, const struct layout *layout) {
+    for (uint64_t n = 1 + random_below(random, 12); n > 0; n--) {
+        const size_t at = any_word(random, layout) / 8;
+        words[at] = any_value(random, words, layout, words[at]);
+    }
+}
+
+/* ---- Hostile bytes --------------------------------------------------------------------------- */
+
+/* A table between two pages that nobody may touch, which others may share. */
+static uint64_t *guarded_memory(size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    char *start = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(start != MAP_FAILED);
+    assert_int_equal(mprotect(start + page, whole, PROT_READ | PROT_WRITE), 0);
+    return (uint64_t *)(void *)(start + page + (whole - size) / 64 * 64);
+}
+
+static void guarded_free(uint64_t *words, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    assert_int_equal(munmap((char *)words - (whole - size) / 64 * 64 - page, whole + 2 * page), 0);
+}
+
+static void write_table(void *bytes, size_t size) {
+    file_write(path, (struct bytes){bytes, size});
+}
+
+/* The bytes of a good table. */
+static uint64_t *good_table(struct layout *layout, size_t *size) {
+    struct stint_options options = table_options(true);
+    test_time = T0;
+    struct stint_limiter *limiter = open_with(&options);
+    table_fill(limiter);
+    *layout = layout_of(limiter);
+    *size = limiter->memory.size;
+    uint64_t *bytes = malloc(*size);
+    memcpy(bytes, limiter->header, *size);
+    stint_close(limiter);
+    assert_int_equal(unlink(path), 0);
+    return bytes;
+}
+
+enum way { OPEN, ATTACH, READ, MEMORY, RESIZE, WAYS };
+
+static int open_some_way(enum way way, uint64_t *memory, size_t size,
+                         struct stint_limiter **opened) {
+    struct stint_options options = table_options(way != MEMORY);
+    if (way == OPEN)
+        return stint_open(&options, opened);
+    if (way == MEMORY)
+        return stint_open_in(&options, memory, size, opened);
+    struct stint_options shape = STINT_OPTIONS_INIT;
+    shape.clock = test_clock;
+    if (way == RESIZE) {
+        shape.max_keys = 5000;
+        int error = stint_resize(path, &shape);
+        if (error != 0)
+            return error;
+    }
+    shape.max_keys = 0;
+    shape.path = path;
+    shape.flags = way == READ ? STINT_READ_ONLY : 0;
+    return stint_attach(&shape, opened);
+}
+
+/* Whatever a table's bytes are, however it is opened: it is refused with a reason, or every call
+ * returns, stays within its memory and says nothing that is a command to who reads it. */
+TEST(test_hostile_bytes) {
+    struct attack attack = {.random = {test_seed()}};
+    struct layout layout;
+    size_t size;
+    uint64_t *good = good_table(&layout, &size), *bad = malloc(size),
+             *memory = guarded_memory(size);
+    uint64_t opened[WAYS] = {0}, refused[WAYS] = {0};
+
+    for (uint64_t round = 0; round < test_rounds(2000); round++) {
+        const enum way way = (enum way)(round % WAYS);
+        test_time = T0 + random_below(&attack.random, 2) * random_below(&attack.random, 40 * DAY);
+        memcpy(bad, good, size);
+        if (round >= WAYS) /* the first ones are good */
+            damage(&attack.random, bad, &layout);
+        if (way == MEMORY)
+            memcpy(memory, bad, size);
+        else
+            write_table(bad, random_below(&attack.random, 50) == 0
+                                 ? random_below(&attack.random, size)
+                                 : size);
+        attack.limiter = NULL;
+        int error = open_some_way(way, memory, size, &attack.limiter);
+        if (error != 0) {
+            assert_null(attack.limiter);
+            assert_true(stint_reason()[0] != '\0');
+            assert_true(error == -EPROTO || error == -EBUSY || error == -EINVAL ||
+                        (way == RESIZE && (error == -ENOSPC || error == -ENOMEM)));
+            refused[way]++;
+            continue;
+        }
+        opened[way]++;
+        call_all(&attack, 30, true);
+        stint_close(attack.limiter);
+    }
+    for (int way = 0; way < WAYS; way++) {
+        assert_true(opened[way] != 0);
+        print_message("way %d: %" PRIu64 " opened, %" PRIu64 " refused\n", way, opened[way],
+                      refused[way]);
+    }
+    (void)unlink(path);
+    guarded_free(memory, size);
+    free(good);
+    free(bad);
+}
+
+/* ---- A writer while the table is used -------------------------------------------------------- */
+
+/* Changes words at random, each for an instant. Not those of the lock: who writes there can do what
+ * he likes with who is in a set-up call (SECURITY.md), so none is made here. */
+static void write_on(uint64_t *words, const uint64_t *good, const struct layout *layout,
+                     struct random *random) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+    const size_t lock = offsetof(struct header, lock);
+    for (;;) {
+        size_t at = any_word(random, layout);
+        if (at >= lock && at < lock + sizeof(pthread_mutex_t))
+            continue;
+#if defined(STINT_BUILTIN_ATOMICS)
+        /* A sanitizer would not have it that sums of times overflow. */
+        if (at < layout->at[COUNTERS])
+            continue;
+#endif
+        const bool endless = random_below(random, 8) == 0;
+        if (endless) /* a name without an end */
+            at = layout->at[RECORDS] +
+                 random_below(random, MAX_POLICIES) * sizeof(struct policy_record);
+        volatile uint64_t *word = &words[at / 8];
+        const uint64_t was = *word, value = any_value(random, good, layout, was);
+        if (endless)
+            memset(&words[at / 8], '\n', STINT_NAME_SIZE);
+        else
+            *word = value;
+        for (uint64_t i = random_below(random, 4000); i > 0; i--)
+            __asm__ volatile("");
+        if (endless)
+            memcpy(&words[at / 8], &good[at / 8], STINT_NAME_SIZE);
+        else
+            *word = random_below(random, 2) == 0 ? was : good[at / 8];
+    }
+}
+
+/* Every call that is no set-up, in a process of its own. Who is kept busy by what is written, which
+ * is not promised against, is given up after a while. */
+TEST(test_written_while_used) {
+    struct attack attack = {.random = {test_seed()}};
+    struct layout layout;
+    size_t size;
+    int status;
+    uint64_t *good = good_table(&layout, &size), *memory = guarded_memory(size);
+    memcpy(memory, good, size);
+    assert_int_equal(open_some_way(MEMORY, memory, size, &attack.limiter), 0);
+    fflush(NULL);
+    pid_t writer = fork();
+    if (writer == 0)
+        write_on(memory, good, &layout, &(struct random){random_next(&attack.random)});
+    pid_t user = fork();
+    if (user == 0) {
+        alarm(10);
+        for (uint64_t round = 0; round < test_rounds(300); round++) {
+            call_all(&attack, 100, false);
+            test_time = T0 + round * MS;
+        }
+        printf("%" PRIu64 " calls, %" PRIu64 " took a token\n", attack.calls, attack.good);
+        fflush(NULL);
+        _exit(0);
+    }
+    assert_true(writer > 0 && user > 0);
+    assert_int_equal(waitpid(user, &status, 0), user);
+    assert_int_equal(kill(writer, SIGKILL), 0);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM));
+    stint_close(attack.limiter);
+    guarded_free(memory, size);
+    free(good);
+}
+
+/* One word of the table, which is written over at one step of a call: so a call that reads it twice
+ * finds it good, and then not. */
+static struct {
+    uint64_t *word, value;
+    uint64_t left, after; /* steps before it, and behind it */
+    bool written;
+    jmp_buf busy;
+} writing;
+
+static void write_at_step(const void *word) {
+    (void)word;
+    if (writing.written && ++writing.after > 2000)
+        longjmp(writing.busy, 1); /* kept busy, which is not promised against */
+    if (writing.written || writing.left-- != 0)
+        return;
+    writing.written = true;
+    *writing.word = writing.value;
+}
+
+/* Those that are no set-up, and look at no more than a few slots. `number`: which. */
+enum { ONES = 16 };
+
+static void call_one(struct stint_limiter *limiter, unsigned number, uint32_t id, stint_key key) {
+    static const uint32_t flags[] = {0,           STINT_PEEK,   STINT_PARTIAL,
+                                     STINT_DRAIN, STINT_CHARGE, STINT_RESERVE};
+    enum { FLAGS = sizeof flags / sizeof flags[0] };
+    const struct stint_request requests[] = {
+        {.key = key, .policy = id, .cost = 2, .flags = number < FLAGS ? flags[number] : 0},
+        {.key = key, .policy = id, .cost = 1, .limit = 4}};
+    struct stint_verdict verdicts[2];
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char text[4096];
+
+    memset(verdicts, 0, sizeof verdicts);
+    if (number < FLAGS) {
+        (void)stint_decide(limiter, requests, STINT_NOW, verdicts);
+        return;
+    }
+    switch (number - FLAGS) {
+    case 0:
+        (void)stint_take(limiter, id, key, 1, STINT_NOW, verdicts);
+        return;
+    case 1:
+        (void)stint_decide_batch(limiter, requests, 2, STINT_NOW, verdicts);
+        return;
+    case 2:
+        (void)stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
+        return;
+    case 3:
+        (void)stint_refund(limiter, id, key, 1, test_time / MINUTE * MINUTE + MINUTE);
+        return;
+    case 4:
+        stint_reset(limiter, id, key);
+        return;
+    case 5:
+        assert_true(stint_override(limiter, id, key, 3, test_time + HOUR) <= 0);
+        return;
+    case 6:
+        (void)stint_override_get(limiter, id, key, NULL, NULL);
+        return;
+    case 7:
+        (void)stint_override_clear(limiter, id, key);
+        return;
+    case 8:
+        if (stint_policy_get(limiter, id, &policy) != 0)
+            return;
+        assert_true(policy.calendar <= STINT_CALENDAR_YEAR && policy.window <= STINT_WINDOW_MAX &&
+                    policy.window % STINT_TICK_NS == 0);
+        (void)stint_policy_format(&policy, text, sizeof text);
+        return;
+    case 9:
+        if (stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, verdicts, 1,
+                          text, sizeof text) > 0)
+            assert_printable(text, "\r\n");
+        return;
+    default:
+        fail();
+    }
+}
+
+/* Makes a call. Returns whether it was given up. */
+static bool kept_busy(struct stint_limiter *limiter, unsigned number, uint32_t id, stint_key key) {
+    if (setjmp(writing.busy) != 0)
+        return true;
+    call_one(limiter, number, id, key);
+    return false;
+}
+
+/* What may stand in a word that holds one number, or two. */
+static uint64_t value_of(unsigned number, uint64_t was) {
+    const uint64_t values[] = {0,
+                               UINT64_MAX,
+                               was >> 32 << 32,
+                               (uint32_t)was,
+                               (was >> 32 << 32) + 77,
+                               UINT64_C(77) << 32 | (uint32_t)was};
+    return values[number % 6];
+}
+
+/* Each word of a policy and of its record is written over at each step of each call. */
+TEST(test_each_word_at_each_step) {
+    enum { WORDS = (sizeof(struct policy) + sizeof(struct policy_record)) / 8, PLAYS = 40 };
+    struct random random = {test_seed()};
+    struct stint_options options = fixture_options(200, STINT_FULL_REFUSE);
+    options.max_policies = MAX_POLICIES;
+    options.labels = LABELS;
+    const size_t size = stint_memory_size(&options);
+    uint64_t *memory = guarded_memory(size), *good = malloc(size), plays = 0, busy = 0;
+    struct stint_limiter *limiter;
+
+    test_time = T0;
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    table_fill(limiter);
+    const struct layout layout = layout_of(limiter);
+    /* Counters stay as they are: nobody trusts them. */
+    const size_t front = layout.at[COUNTERS], rest = layout.at[SHARDS];
+    memcpy(good, memory, size);
+    alarm(120);
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        for (unsigned place = 0; place < WORDS * test_rounds(6); place++) {
+            const unsigned number = place % WORDS, of_policy = sizeof(struct policy) / 8;
+            uint64_t *const word = number < of_policy
+                                       ? (uint64_t *)&limiter->policies[id] + number
+                                       : (uint64_t *)&limiter->records[id] + number - of_policy;
+            const uint64_t value = value_of(place / WORDS, *word);
+            const stint_key key = key_at(limiter, id + random_below(&random, 7));
+            test_time = T0 + (random_below(&random, 2) == 0 ? 0 : random_below(&random, 3 * HOUR));
+            for (unsigned call = 0; call < ONES; call++) {
+                uint64_t step = 0;
+                do {
+                    memcpy(memory, good, front);
+                    memcpy((char *)memory + rest, (char *)good + rest, size - rest);
+                    writing.word = word;
+                    writing.value = value;
+                    writing.left = step++;
+                    writing.written = false;
+                    writing.after = 0;
+                    stint_test_step = write_at_step;
+                    busy += kept_busy(limiter, call, id, key);
+                    stint_test_step = NULL;
+                    plays++;
+                } while (writing.written && step < PLAYS);
+            }
+            memcpy(memory, good, front);
+        }
+    }
+    alarm(0);
+    print_message("%" PRIu64 " plays, %" PRIu64 " of them were kept busy\n", plays, busy);
+    stint_close(limiter);
+    guarded_free(memory, size);
+    free(good);
+}
+
+/* Whoever looks through the slots because some window is far ahead (search.c, latest_sweep) ends
+ * with the last line, behind which nobody may look. */
+TEST(test_sweep_ends_with_the_table) {
+    struct stint_options options = fixture_options(8192, STINT_FULL_REFUSE);
+    const size_t size = stint_memory_size(&options);
+    uint64_t *memory = guarded_memory(size);
+    struct header *header = (struct header *)(void *)memory;
+    struct stint_limiter *limiter;
+
+    test_time = T0;
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    const struct line *end = limiter->table.lines + limiter->table.line_count;
+    assert_ptr_equal(end, (char *)memory + size);
+    const uint32_t id = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
+    for (uint64_t key = 0; key < 100; key++) {
+        header->latest_begin = (uint64_t)tick_of(T0 + 10 * HOUR);
+        header->swept = limiter->table.line_count - 1;
+        assert_true(stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL));
+        assert_int_equal(header->swept, 0);
+    }
+    stint_close(limiter);
+    guarded_free(memory, size);
+}
+
+/* A shard says that no key is as far from its home as some are (I6). */
+TEST(test_reach_lowered) {
+    enum { MANY = 400 };
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(MANY, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("p", 1, MINUTE, 0, STINT_OVERRIDES);
+    policy.ban = HOUR;
+    const uint32_t id = add_made(limiter, &policy);
+    for (uint64_t key = 0; key < MANY; key++)
+        assert_int_equal(stint_override(limiter, id, number_key(limiter, key), 2, test_time + DAY),
+                         0);
+    assert_true(limiter->table.shards[0].reach > 0);
+    alarm(60);
+    for (uint64_t key = 0; key < MANY; key++) {
+        limiter->table.shards[0].reach = 0;
+        assert_int_equal(stint_override(limiter, id, number_key(limiter, key), 3, test_time + DAY),
+                         0);
+    }
+    alarm(0);
+    stint_close(limiter);
+}
+
+/* ---- The directory, by who may write to it --------------------------------------------------- */
+
+/* What may stand where the table is looked for: one of these takes its place at any instant. */
+static const char *const swapped[] = {"link", "outside",   "pipe", "text",
+                                      "cut",  "directory", "other"};
+enum { SWAPPED = sizeof swapped / sizeof swapped[0] };
+
+static const char *in_directory(const char *name) {
+    static char whole[PATH_MAX + 32];
+    snprintf(whole, sizeof whole, "%s/%s", directory, name);
+    return whole;
+}
+
+static void swap_on(struct random *random) {
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        (void)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD,
+                      in_directory(swapped[random_below(random, SWAPPED)]),
+                      2 /* RENAME_EXCHANGE */);
+}
+
+static unsigned open_files(void) {
+    unsigned count = 0;
+    for (int file = 0; file < 256; file++)
+        count += fcntl(file, F_GETFD) >= 0;
+    return count;
+}
+
+/* Somebody puts other things in the place of the table while it is opened: links, pipes, other
+ * files. Each is refused with what is the matter, or the table is one of those that were there;
+ * what is no table is never written to, and what a link leads to neither. */
+TEST(test_swapped_while_opened) {
+    struct random random = {test_seed()};
+    struct layout layout;
+    size_t size;
+    uint64_t *good = good_table(&layout, &size), refused = 0, opened = 0;
+    static const char victim[] = "no table, but long enough: ";
+    char bytes[2][8192] = {"", ""};
+    struct stat about, now;
+
+    for (size_t i = 0; i + sizeof victim < sizeof bytes[0]; i += sizeof victim)
+        memcpy(bytes[0] + i, victim, sizeof victim);
+    write_table(bytes[0], sizeof bytes[0]);
+    assert_int_equal(link(path, in_directory("victim")), 0); /* by another name, out of his reach */
+    assert_int_equal(rename(path, in_directory("text")), 0);
+    write_table(good, size / 2);
+    assert_int_equal(rename(path, in_directory("cut")), 0);
+    write_table(good, size);
+    assert_int_equal(rename(path, in_directory("other")), 0);
+    assert_int_equal(symlink("other", in_directory("link")), 0);
+    assert_int_equal(symlink("text", in_directory("outside")), 0);
+    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0);
+    assert_int_equal(mkdir(in_directory("directory"), 0700), 0);
+    write_table(good, size);
+    assert_int_equal(stat(in_directory("victim"), &about), 0);
+
+    const unsigned files = open_files();
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        swap_on(&(struct random){random_next(&random)});
+    for (uint64_t round = 0; round < test_rounds(2000); round++) {
+        struct stint_limiter *limiter = NULL;
+        int error = open_some_way((enum way)random_below(&random, MEMORY), NULL, size, &limiter);
+        if (error == 0) {
+            opened++;
+            assert_true(fstat(limiter->memory.file, &now) == 0 && now.st_ino != about.st_ino);
+            stint_close(limiter);
+            continue;
+        }
+        refused++;
+        assert_true(error == -ELOOP || error == -EPROTO || error == -EISDIR || error == -ENXIO);
+        assert_null(limiter);
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    print_message("%" PRIu64 " opened, %" PRIu64 " refused\n", opened, refused);
+    assert_true(opened + refused != 0);
+    assert_int_equal(open_files(), files);
+    int file = open(in_directory("victim"), O_RDONLY);
+    assert_int_equal(read(file, bytes[1], sizeof bytes[1]), sizeof bytes[1]);
+    assert_memory_equal(bytes[0], bytes[1], sizeof bytes[0]);
+    assert_true(fstat(file, &now) == 0 && now.st_size == about.st_size);
+    close(file);
+    for (int i = 0; i < SWAPPED; i++) /* all are there, and nothing else (directory_remove) */
+        assert_true(unlink(in_directory(swapped[i])) == 0 || rmdir(in_directory(swapped[i])) == 0);
+    assert_int_equal(unlink(in_directory("victim")), 0);
+    (void)(unlink(path) == 0 || rmdir(path) == 0);
+    free(good);
+}
+
+/* ---- Keys that are alike, by who does not know the secret ------------------------------------ */
+
+enum { FLOOD = 4000, FLOOD_KEYS = 16000 };
+
+/* Key `i` of a family: what somebody would try who knows the hash, but not the secret. */
+static stint_key family_key(const struct stint_limiter *limiter, int family, uint32_t i) {
+    static _Alignas(8) char bytes[4096];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(0x0A000000 + i)}};
+    uint64_t *words = (uint64_t *)(void *)bytes;
+
+    memset(bytes, 0, sizeof bytes);
+    switch (family) {
+    case 0: /* numbers, of all widths up to 8 */
+        words[0] = i;
+        return stint_key_of(limiter, bytes, 3 + i % 6);
+    case 1:
+        return stint_key_of(limiter, bytes, (size_t)snprintf(bytes, 32, "%u", i));
+    case 2: /* nothing but their length */
+        return stint_key_of(limiter, bytes, i);
+    case 3: /* two bits of 9 to 16 bytes, of 128, of 240, and of what is hashed by stripes */
+    case 4:
+    case 5:
+    case 6: {
+        static const uint32_t lengths[] = {16, 128, 240, 1100};
+        const uint32_t bits = lengths[family - 3] * 8, first = i % bits,
+                       second = (first + 1 + i / bits) % bits;
+        bytes[first / 8] ^= (char)(1 << first % 8);
+        bytes[second / 8] ^= (char)(1 << second % 8);
+        return stint_key_of(limiter, bytes, bits / 8);
+    }
+    case 7: /* the same words in other places of one block, whose sums have no order */
+        words[i % 128] = 1;
+        words[(i % 128 + 1 + i / 128) % 128] = UINT64_C(1) << 63;
+        return stint_key_of(limiter, bytes, 1024);
+    case 8: /* of other lanes and stripes: the products of 0 and of all ones */
+        memset(bytes, 0xFF, sizeof bytes);
+        words[i % 512] = 0;
+        words[(i % 512 + 1 + i / 512) % 512] = 0;
+        return stint_key_of(limiter, bytes, sizeof bytes);
+    case 9:
+        return stint_key_address(limiter, (const struct sockaddr *)&address, 32, 64);
+    default: /* pairs, both ways round */
+        words[0] = i / 2;
+        return i % 2 == 0 ? stint_key_join(limiter, key_at(limiter, i / 2 + 1), "a", 1)
+                          : stint_key_join(limiter, number_key(limiter, 0), bytes, 8);
+    }
+}
+
+static int compare_keys(const void *a, const void *b) {
+    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
+    return (x > y) - (x < y);
+}
+
+/* I: no family of keys is worse for any secret than random ones: all are different, and no home
+ * line has more of them than chance gives it. (Of 4,000 keys in 8,000 lines 20 have one home with a
+ * probability of 1 in 10^21; two are one key with 1 in 10^12.) */
+TEST(test_alike_without_the_secret) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    static stint_key keys[FLOOD];
+    options.max_keys = FLOOD_KEYS;
+    options.shards = 1;
+    for (uint64_t table = 0; table < test_rounds(8); table++) {
+        struct stint_limiter *limiter = open_with(&options); /* its secret is random */
+        for (int family = 0; family < 11; family++) {
+            static uint8_t homes[FLOOD_KEYS];
+            memset(homes, 0, sizeof homes);
+            for (uint32_t i = 0; i < FLOOD; i++) {
+                keys[i] = family_key(limiter, family, i);
+                assert_true(++homes[table_home(&limiter->table, keys[i])] < 20);
+            }
+            qsort(keys, FLOOD, sizeof keys[0], compare_keys);
+            for (uint32_t i = 1; i < FLOOD; i++)
+                assert_true(keys[i] != keys[i - 1]);
+        }
+        stint_close(limiter);
+    }
+}
+
+int main(void) {
+#define IN_DIRECTORY(function)                                                                     \
+    cmocka_unit_test_setup_teardown(function, directory_make, directory_remove)
+    const struct CMUnitTest tests[] = {
+        IN_DIRECTORY(test_hostile_bytes),
+        IN_DIRECTORY(test_written_while_used),
+        cmocka_unit_test(test_each_word_at_each_step),
+        cmocka_unit_test(test_sweep_ends_with_the_table),
+        cmocka_unit_test(test_reach_lowered),
+        IN_DIRECTORY(test_swapped_while_opened),
+        cmocka_unit_test(test_alike_without_the_secret),
+    };
+    return cmocka_run_group_tests_name("attacks", tests, NULL, NULL);
+}

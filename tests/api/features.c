@@ -1,0 +1,1810 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What roll-over, reservations, smooth windows, windows per key, jitter, the near limit, stripes
+ * and all-or-nothing decisions mean, case by case. */
+#include "kinds.h"
+#include "limiter.h"
+#include "random.h"
+#include "script.h"
+
+#include <unistd.h>
+
+/* ---- A policy, and steps with what each must say ------------------------------------------- */
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"smooth: no burst of twice the limit at a boundary",
+     policy(W, .limit = 5, .flags = STINT_SMOOTH), {
+        ok(T0 + 58 * SECOND, 1, 0, 0, 0, 5, 1, 1, E),
+        ok(T0 + 58 * SECOND, 4, 0, 0, 0, 5, 5, 4, E),
+        no(T0 + 58 * SECOND, 1, 0, 0, FIRST, 5, 5, E, 14 * SECOND),
+        no(E + 2 * SECOND, 1, 0, 0, FIRST, 5, 5, E2, 10 * SECOND),
+        no(E + 2 * SECOND, 2, 0, 0, 0, 5, 5, E2, 22 * SECOND),
+        no(E + 12 * SECOND - 1, 1, 0, 0, 0, 5, 5, E2, 1),
+        ok(E + 12 * SECOND, 1, 0, 0, 0, 5, 5, 1, E2),
+        no(E + 12 * SECOND, 1, 0, 0, 0, 5, 5, E2, 12 * SECOND),
+        ok(E + 24 * SECOND, 1, 0, 0, 0, 5, 5, 1, E2),
+        ok(E2, 3, 0, 0, 0, 5, 5, 3, E2 + W),
+        no(E2, 1, 0, 0, FIRST, 5, 5, E2 + W, 30 * SECOND),
+        no(E2, 5, 0, 0, 0, 5, 5, E2 + W, 2 * W),
+        no(E2, 6, 0, 0, 0, 5, 5, E2 + W, STINT_NEVER),
+        no(E2 + 30 * SECOND - 1, 1, 0, 0, 0, 5, 5, E2 + W, 1),
+        ok(E2 + 30 * SECOND, 0, 0, 0, 0, 5, 4, 0, E2 + W),
+        ok(E2 + 2 * W, 5, 0, 0, 0, 5, 5, 5, E2 + 3 * W)}},
+    {"smooth: a window without requests is forgotten after the next",
+     policy(W, .limit = 7, .flags = STINT_SMOOTH), {
+        ok(T0, 7, 0, 0, 0, 7, 7, 7, E),
+        ok(E, 0, 0, PEEK, 0, 7, 7, 0, E2),
+        ok(E + 1, 0, 0, PEEK, 0, 7, 7, 0, E2),
+        ok(E2 - 1, 0, 0, PEEK, 0, 7, 1, 0, E2),
+        ok(E2, 0, 0, PEEK, 0, 7, 0, 0, E2 + W),
+        ok(E2, 7, 0, 0, 0, 7, 7, 7, E2 + W)}},
+    {"smooth: PARTIAL and refunds to both windows",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        refund(4, E, 4),
+        refund(1, E2, 0),
+        ok(E, 9, 0, PARTIAL, 0, 10, 10, 4, E2),
+        no(E, 9, 0, PARTIAL, FIRST, 10, 10, E2, 110 * SECOND - 5 * SECOND),
+        refund(3, E, 3),
+        ok(E, 0, 0, PEEK, 0, 10, 7, 0, E2),
+        refund(9, E, 3),
+        refund(1, E, 0),
+        refund(1, T0, 0),
+        ok(E, 0, 0, PEEK, 0, 10, 4, 0, E2),
+        refund(9, E2, 4),
+        ok(E, 10, 0, 0, 0, 10, 10, 10, E2)}},
+    {"smooth: DRAIN leaves nothing",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
+        no(E + 30 * SECOND, 8, 0, PEEK | DRAIN, 0, 10, 3, E2, 10 * SECOND),
+        no(E + 30 * SECOND, 8, 0, DRAIN, FIRST, 10, 10, E2, UINT64_C(72857142858)),
+        no(E + 30 * SECOND, 1, 0, DRAIN, 0, 10, 10, E2, 10 * SECOND),
+        ok(E + 40 * SECOND, 1, 0, 0, 0, 10, 10, 1, E2)}},
+    {"smooth: reset forgets both windows",
+     policy(W, .limit = 4, .flags = STINT_SMOOTH), {
+        ok(T0, 4, 0, 0, 0, 4, 4, 4, E),
+        no(E, 1, 0, 0, FIRST, 4, 4, E2, 15 * SECOND),
+        ok(E + 15 * SECOND, 1, 0, 0, 0, 4, 4, 1, E2),
+        reset(),
+        ok(E + 15 * SECOND, 0, 0, PEEK, 0, 4, 0, 0, E2),
+        ok(E + 15 * SECOND, 4, 0, 0, 0, 4, 4, 4, E2),
+        no(E + 15 * SECOND, 1, 0, 0, 0, 4, 4, E2, 60 * SECOND)}},
+    {"smooth: a late caller counts the whole window before",
+     policy(W, .limit = 8, .flags = STINT_SMOOTH), {
+        ok(T0, 4, 0, 0, 0, 8, 4, 4, E),
+        ok(E, 1, 0, 0, 0, 8, 5, 1, E2),
+        ok(E - 10 * SECOND, 1, 0, 0, 0, 8, 6, 1, E2),
+        ok(E + 30 * SECOND, 0, 0, PEEK, 0, 8, 4, 0, E2),
+        no(E - 10 * SECOND, 3, 0, 0, FIRST, 8, 6, E2, 25 * SECOND)}},
+    {"smooth: a limit of this call's own, and a changed one",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 2, 0, 0, 0, 10, 2, 2, E),
+        no(T0, 2, 3, 0, FIRST, 3, 2, E, 90 * SECOND),
+        ok(T0, 10, 20, 0, 0, 20, 12, 10, E),
+        no(T0, 0, 0, PEEK, 0, 10, 12, E, 70 * SECOND),
+        change(12, 0, 0),
+        ok(T0, 0, 0, PEEK, 0, 12, 12, 0, E),
+        no(T0, 1, 0, 0, 0, 12, 12, E, 65 * SECOND),
+        change(6, 0, 0),
+        no(E, 1, 0, 0, FIRST, 6, 12, E2, 35 * SECOND),
+        ok(E + 35 * SECOND, 1, 0, 0, 0, 6, 6, 1, E2)}},
+    {"smooth: SHADOW",
+     policy(W, .limit = 2, .flags = STINT_SMOOTH | STINT_SHADOW), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        wait(T0, 1, 0, FIRST | SHADOWED, 2, 2, 0, E, 90 * SECOND),
+        wait(E, 1, 0, FIRST | SHADOWED, 2, 2, 0, E2, 30 * SECOND),
+        ok(E + 30 * SECOND, 1, 0, 0, 0, 2, 2, 1, E2)}},
+    {"smooth: the largest limit",
+     policy(366 * DAY, .limit = 16383, .start = (int64_t)T0, .flags = STINT_SMOOTH), {
+        ok(T0, 16383, 0, 0, 0, 16383, 16383, 16383, T0 + 366 * DAY),
+        no(T0, 1, 0, 0, FIRST, 16383, 16383, T0 + 366 * DAY,
+           732 * DAY - (uint64_t)(16382.0L * (366 * DAY) / 16383)),
+        no(T0 + 366 * DAY, 1, 0, 0, FIRST, 16383, 16383, T0 + 732 * DAY,
+           366 * DAY - (uint64_t)(16382.0L * (366 * DAY) / 16383)),
+        ok(T0 + 549 * DAY, 0, 0, PEEK, 0, 16383, 8192, 0, T0 + 732 * DAY),
+        ok(T0 + 549 * DAY, 8191, 0, 0, 0, 16383, 16383, 8191, T0 + 732 * DAY)}},
+    {"roll-over: PARTIAL, RESERVE, DRAIN together",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 5), {
+        ok(T0, 30, 0, PARTIAL, 0, 20, 20, 20, E),
+        wait(T0, 30, PEEK | PARTIAL | RESERVE, 0, 20, 20, 0, E, W),
+        wait(T0, 30, PARTIAL | RESERVE, 0, 20, 25, 5, E, W),
+        no(T0, 1, 0, PARTIAL | RESERVE, FIRST, 20, 25, E, W),
+        no(T0, 1, 0, DRAIN, 0, 20, 25, E, W),
+        no(T0, 6, 0, 0, 0, 20, 25, E, 2 * W),
+        no(E, 6, 0, DRAIN, FIRST, 20, 20, E2, W),
+        no(E, 6, 0, DRAIN | RESERVE, 0, 20, 20, E2, W),
+        wait(E, 5, RESERVE, 0, 20, 25, 5, E2, W),
+        ok(E + 3 * W, 20, 0, DRAIN, 0, 20, 20, 20, E + 4 * W)}},
+    {"roll-over: a limit of this call's own replaces the capacity, not the refill",
+     policy(W, .limit = 10, .capacity = 20), {
+        ok(T0, 15, 0, 0, 0, 20, 15, 15, E),
+        no(T0, 0, 12, PEEK, 0, 12, 15, E, W),
+        no(T0, 12, 12, 0, FIRST, 12, 15, E, 2 * W),
+        no(T0, 13, 12, 0, 0, 12, 15, E, STINT_NEVER),
+        ok(T0, 25, 40, 0, 0, 40, 40, 25, E),
+        no(T0, 1, 0, 0, 0, 20, 40, E, 3 * W),
+        no(E, 1, 30, 0, FIRST, 30, 30, E2, W),
+        ok(E + 3 * W, 20, 0, 0, 0, 20, 20, 20, E + 4 * W)}},
+    {"roll-over: a refund lowers a debt",
+     policy(W, .limit = 10, .max_reserved = 15), {
+        wait(T0, 25, RESERVE, 0, 10, 25, 25, E, 2 * W),
+        refund(3, E, 3),
+        no(T0, 0, 0, PEEK, 0, 10, 22, E, 2 * W),
+        no(E, 1, 0, 0, FIRST, 10, 12, E2, W),
+        refund(3, E, 0),
+        refund(UINT32_MAX, E2, 12),
+        ok(E, 10, 0, 0, 0, 10, 10, 10, E2)}},
+    {"roll-over: a refund after the capacity was lowered keeps the rest of what is used",
+     policy(W, .limit = 5, .capacity = 30), {
+        ok(T0, 30, 0, 0, 0, 30, 30, 30, E),
+        change(5, 10, 0),
+        refund(4, E, 4),
+        no(T0, 0, 0, PEEK, 0, 10, 26, E, 4 * W),
+        reset(),
+        ok(T0, 0, 0, PEEK, 0, 10, 0, 0, E)}},
+    {"roll-over: begun and ended by a change",
+     policy(W, .limit = 10), {
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        change(4, 5, 0),
+        no(T0, 1, 0, 0, FIRST, 5, 10, E, 2 * W),
+        no(E, 1, 0, 0, FIRST, 5, 6, E2, W),
+        change(4, 0, 0),
+        ok(E2, 4, 0, 0, 0, 4, 4, 4, E2 + W),
+        change(3, 0, 1),
+        no(E2, 1, 0, RESERVE, FIRST, 3, 4, E2 + W, W),
+        ok(E2 + W, 2, 0, 0, 0, 3, 3, 2, E2 + 2 * W)}},
+    {"RESERVE of a policy without reservations is nothing",
+     policy(W, .limit = 3, .capacity = 4), {
+        ok(T0, 4, 0, RESERVE, 0, 4, 4, 4, E),
+        no(T0, 1, 0, RESERVE, FIRST, 4, 4, E, W),
+        no(T0, 5, 0, RESERVE, 0, 4, 4, E, STINT_NEVER)}},
+    {"a capacity below the limit caps a plain policy",
+     policy(W, .limit = 10, .capacity = 3), {
+        ok(T0, 3, 0, 0, 0, 3, 3, 3, E),
+        no(T0, 1, 0, 0, FIRST, 3, 3, E, W),
+        no(T0, 4, 0, 0, 0, 3, 3, E, STINT_NEVER),
+        refund(2, E, 2),
+        ok(T0, 1, 0, 0, 0, 3, 2, 1, E),
+        ok(E, 1, 0, 0, 0, 3, 1, 1, E2)}},
+    {"near limit: more than so many percent of the capacity",
+     policy(W, .limit = 10, .near_limit = 80), {
+        ok(T0, 8, 0, 0, 0, 10, 8, 8, E),
+        ok(T0, 1, 0, PEEK, 0, 10, 8, 0, E),
+        ok(T0, 1, 0, 0, NEAR, 10, 9, 1, E),
+        ok(T0, 0, 0, PEEK, NEAR, 10, 9, 0, E),
+        no(T0, 2, 0, 0, FIRST | NEAR, 10, 9, E, W),
+        no(T0, 2, 0, PEEK, NEAR, 10, 9, E, W),
+        ok(T0, 1, 0, 0, NEAR, 10, 10, 1, E),
+        refund(2, E, 2),
+        ok(T0, 0, 0, PEEK, 0, 10, 8, 0, E),
+        no(T0, 3, 0, 0, 0, 10, 8, E, W),
+        ok(T0, 1, 20, 0, 0, 20, 9, 1, E),
+        ok(T0, 0, 9, PEEK, NEAR, 9, 9, 0, E),
+        ok(E, 1, 0, 0, 0, 10, 1, 1, E2)}},
+    {"near limit: of the first request, one token at a time",
+     policy(W, .limit = 3, .near_limit = 50), {
+        ok(T0, 1, 0, 0, 0, 3, 1, 1, E),
+        ok(T0, 1, 0, 0, NEAR, 3, 2, 1, E),
+        ok(T0, 1, 0, 0, NEAR, 3, 3, 1, E),
+        no(T0, 1, 0, 0, FIRST | NEAR, 3, 3, E, W),
+        no(T0, 1, 0, 0, NEAR, 3, 3, E, W),
+        ok(E, 1, 0, 0, 0, 3, 1, 1, E2),
+        ok(E2, 2, 0, 0, NEAR, 3, 2, 2, E2 + W)}},
+    {"near limit: 1 percent of 1 token",
+     policy(W, .limit = 1, .near_limit = 1), {
+        ok(T0, 0, 0, 0, 0, 1, 0, 0, E),
+        ok(T0, 1, 0, 0, NEAR, 1, 1, 1, E),
+        ok(E, 1, 0, 0, NEAR, 1, 1, 1, E2)}},
+    {"near limit: at 100 percent only what is beyond the capacity",
+     policy(W, .limit = 4, .capacity = 6, .max_reserved = 2, .near_limit = 100), {
+        ok(T0, 6, 0, 0, 0, 6, 6, 6, E),
+        wait(T0, 1, RESERVE, NEAR, 6, 7, 1, E, W),
+        no(T0, 1, 0, 0, FIRST | NEAR, 6, 7, E, W),
+        ok(E, 1, 0, 0, 0, 6, 4, 1, E2)}},
+    {"near limit: counted refusals",
+     policy(W, .limit = 2, .near_limit = 100, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        no(T0, 1, 0, 0, FIRST | NEAR, 2, 3, E, W)}},
+    {"near limit: of a large limit without overflow",
+     policy(W, .limit = MOST, .near_limit = 99), {
+        ok(T0, 265751101, 0, 0, 0, MOST, 265751101, 265751101, E),
+        ok(T0, 1, 0, 0, NEAR, MOST, 265751102, 1, E)}},
+    {"charge: all of it, whatever is left; the next window begins with nothing",
+     policy(W, .limit = 10), {
+        ok(T0, 4, 0, CHARGE, 0, 10, 4, 4, E),
+        ok(T0, 9, 0, CHARGE, 0, 10, 13, 9, E),
+        no(T0, 1, 0, 0, FIRST, 10, 13, E, W),
+        no(T0, 0, 0, 0, 0, 10, 13, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 10, 14, 1, E),
+        ok(T0, 0, 0, CHARGE, 0, 10, 14, 0, E),
+        no(T0, 3, 0, PARTIAL, 0, 10, 14, E, W),
+        ok(T0, 2, 20, 0, 0, 20, 16, 2, E),
+        refund(7, E, 7),
+        ok(T0, 1, 0, 0, 0, 10, 10, 1, E),
+        ok(E - 1, 90, 0, CHARGE, 0, 10, 100, 90, E),
+        ok(E, 0, 0, PEEK, 0, 10, 0, 0, E2),
+        ok(E, 3, 0, CHARGE, 0, 10, 3, 3, E2),
+        ok(E, 7, 0, 0, 0, 10, 10, 7, E2),
+        ok(E, 1, 0, CHARGE, 0, 10, 11, 1, E2),
+        refund(5, E, 0),
+        reset(),
+        ok(E, 10, 0, 0, 0, 10, 10, 10, E2)}},
+    {"charge: a count holds 2^28",
+     policy(W, .limit = 10, .capacity = 5), {
+        ok(T0, MOST - 1, 0, CHARGE, 0, 5, MOST - 1, MOST - 1, E),
+        ok(T0, 5, 0, CHARGE, 0, 5, MOST, 1, E),
+        ok(T0, 1, 0, CHARGE, 0, 5, MOST, 0, E),
+        no(T0, 1, 0, 0, FIRST, 5, MOST, E, W),
+        no(T0, 1, MOST, 0, 0, MOST, MOST, E, W),
+        refund(UINT32_MAX, E, MOST),
+        ok(T0, UINT32_MAX, 0, CHARGE, 0, 5, MOST, MOST, E),
+        refund(MOST - 4, E, MOST - 4),
+        ok(T0, 1, 0, 0, 0, 5, 5, 1, E),
+        ok(E, UINT32_MAX, 0, CHARGE, 0, 5, MOST, MOST, E2),
+        ok(E2, 5, 0, 0, 0, 5, 5, 5, E2 + W)}},
+    {"charge: a count that carries holds what a key can hold, and what may be reserved",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 15), {
+        ok(T0, 30, 0, CHARGE, 0, 20, 30, 30, E),
+        no(T0, 1, 0, 0, FIRST, 20, 30, E, 2 * W),
+        ok(T0, 10, 0, CHARGE, 0, 20, 35, 5, E),
+        ok(T0, 1, 0, CHARGE, 0, 20, 35, 0, E),
+        no(T0, 1, 0, RESERVE, 0, 20, 35, E, W),
+        ok(E, 0, 0, CHARGE, 0, 20, 25, 0, E2),
+        wait(E, 10, RESERVE, 0, 20, 35, 10, E2, 2 * W),
+        ok(E, 3, 0, CHARGE, 0, 20, 35, 0, E2),
+        refund(4, E2, 4),
+        ok(E, 3, 0, CHARGE, 0, 20, 34, 3, E2),
+        ok(E + 2 * W, 1, 0, 0, 0, 20, 15, 1, E + 3 * W),
+        ok(E + 2 * W, 100, 0, CHARGE, 0, 20, 35, 20, E + 3 * W),
+        ok(E + 5 * W, 0, 0, PEEK, 0, 20, 5, 0, E + 6 * W)}},
+    {"charge: roll-over alone",
+     policy(W, .limit = 10, .capacity = 20), {
+        ok(T0, 15, 0, CHARGE, 0, 20, 15, 15, E),
+        ok(T0, 15, 0, CHARGE, 0, 20, 20, 5, E),
+        no(T0, 1, 0, 0, FIRST, 20, 20, E, W),
+        change(10, 12, 0),
+        ok(T0, 1, 0, CHARGE, 0, 12, 20, 0, E),
+        ok(E, 5, 0, CHARGE, 0, 12, 12, 2, E2),
+        change(10, 0, 0),
+        ok(E, 50, 0, CHARGE, 0, 10, 62, 50, E2),
+        ok(E2, 10, 0, 0, 0, 10, 10, 10, E2 + W)}},
+    {"charge: a smooth count holds 16,383 of each window",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 16000, 0, CHARGE, 0, 10, 16000, 16000, E),
+        ok(T0, 1000, 0, CHARGE, 0, 10, 16383, 383, E),
+        no(T0, 1, 0, 0, FIRST, 10, 16383, E, 2 * W - 9 * W / 16383),
+        ok(E, 5, 0, CHARGE, 0, 10, 16388, 5, E2),
+        ok(E, UINT32_MAX, 0, CHARGE, 0, 10, 32766, 16378, E2),
+        refund(16000, E, 16000),
+        refund(16380, E2, 16380),
+        no(E + 30 * SECOND, 0, 0, PEEK, 0, 10, 195, E2, 30 * SECOND - 7 * W / 383),
+        ok(E2, 1, 0, 0, 0, 10, 4, 1, E2 + W),
+        ok(E2 + W, 2, 0, CHARGE, 0, 10, 3, 2, E2 + 2 * W)}},
+    {"charge: by a shadow, and the look",
+     policy(W, .limit = 2, .flags = STINT_SHADOW), {
+        ok(T0, 5, 0, CHARGE, 0, 2, 5, 5, E),
+        wait(T0, 1, LOOK, FIRST | SHADOWED, 2, 5, 0, E, W),
+        wait(T0, 1, LOOK, SHADOWED, 2, 5, 0, E, W),
+        wait(T0, 1, 0, SHADOWED, 2, 5, 0, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 2, 6, 1, E),
+        ok(E, 2, 0, LOOK, 0, 2, 0, 0, E2)}},
+    {"charge: where refusals count, but not those of looks",
+     policy(W, .limit = 3, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 5, 0, CHARGE, 0, 3, 5, 5, E),
+        no(T0, 2, 0, 0, FIRST, 3, 7, E, W),
+        no(T0, 2, 0, LOOK, 0, 3, 7, E, W),
+        ok(T0, MOST, 0, CHARGE, 0, 3, MOST, MOST - 7, E),
+        no(E, 4, 0, LOOK, FIRST, 3, 0, E2, STINT_NEVER),
+        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
+    {"charge: near the limit",
+     policy(W, .limit = 10, .near_limit = 80), {
+        ok(T0, 8, 0, CHARGE, 0, 10, 8, 8, E),
+        ok(T0, 1, 0, CHARGE, NEAR, 10, 9, 1, E),
+        ok(T0, 1, 0, LOOK, NEAR, 10, 9, 0, E),
+        ok(T0, 20, 0, CHARGE, NEAR, 10, 29, 20, E),
+        no(T0, 1, 0, LOOK, FIRST | NEAR, 10, 29, E, W)}},
+    {"look before a charge: a decision that takes nothing",
+     policy(W, .limit = 3), {
+        ok(T0, 3, 0, LOOK, 0, 3, 0, 0, E),
+        no(T0, 4, 0, LOOK, FIRST, 3, 0, E, STINT_NEVER),
+        no(T0, 4, 0, LOOK, 0, 3, 0, E, STINT_NEVER),
+        ok(T0, 2, 0, CHARGE, 0, 3, 2, 2, E),
+        ok(T0, 1, 0, LOOK, 0, 3, 2, 0, E),
+        no(T0, 2, 0, LOOK, 0, 3, 2, E, W),
+        ok(T0, 1, 0, CHARGE, 0, 3, 3, 1, E),
+        ok(T0, 0, 0, LOOK, 0, 3, 3, 0, E),
+        no(T0, 1, 0, LOOK, 0, 3, 3, E, W),
+        no(T0, 1, 0, 0, 0, 3, 3, E, W),
+        ok(E, 1, 0, LOOK, 0, 3, 0, 0, E2),
+        ok(E, 5, 0, CHARGE, 0, 3, 5, 5, E2),
+        no(E, 0, 0, LOOK, FIRST, 3, 5, E2, W),
+        no(E, 1, 0, 0, 0, 3, 5, E2, W)}},
+    {"look before a charge: roll-over",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 15), {
+        ok(T0, 33, 0, CHARGE, 0, 20, 33, 33, E),
+        no(T0, 5, 0, LOOK, FIRST, 20, 33, E, 2 * W),
+        no(E, 5, 0, LOOK, FIRST, 20, 23, E2, W),
+        no(E, 1, 0, 0, 0, 20, 23, E2, W),
+        ok(E2, 7, 0, LOOK, 0, 20, 13, 0, E2 + W)}},
+    {"look before a charge: smooth",
+     policy(W, .limit = 10, .flags = STINT_SMOOTH), {
+        ok(T0, 20, 0, CHARGE, 0, 10, 20, 20, E),
+        no(E, 1, 0, LOOK, FIRST, 10, 20, E2, 33 * SECOND),
+        ok(E + 33 * SECOND, 1, 0, LOOK, 0, 10, 9, 0, E2),
+        ok(E + 33 * SECOND, 1, 0, 0, 0, 10, 10, 1, E2)}},
+    {"near limit: the smooth sum",
+     policy(W, .limit = 10, .near_limit = 50, .flags = STINT_SMOOTH), {
+        ok(T0, 8, 0, 0, NEAR, 10, 8, 8, E),
+        ok(E + 30 * SECOND, 1, 0, 0, 0, 10, 5, 1, E2),
+        ok(E + 30 * SECOND, 1, 0, 0, NEAR, 10, 6, 1, E2)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+    print_message("%zu verdicts\n", verdicts);
+}
+
+/* ---- retry_after is exact ------------------------------------------------------------------- */
+
+/* Of policies of all kinds: a refused request is refused until the very nanosecond, and fits at
+ * it, if nobody else takes. */
+TEST(test_retry_after_is_exact) {
+    struct random random = {test_seed()};
+    static const uint64_t windows[] = {10 * MS, 70 * MS, SECOND, MINUTE, DAY};
+    uint64_t tried = 0;
+
+    for (uint64_t round = 0; round < test_rounds(1500); round++) {
+        uint32_t limit = 1 + (uint32_t)random_below(&random, 40);
+        struct stint_policy policy =
+            make_policy("p", limit, windows[random_below(&random, 5)],
+                        (int64_t)(random_below(&random, 500) * 10 * MS), 0);
+        switch (random_below(&random, 4)) {
+        case 0:
+            policy.flags = STINT_SMOOTH;
+            break;
+        case 1:
+            policy.capacity = limit + (uint32_t)random_below(&random, 3 * limit);
+            policy.max_reserved = (uint32_t)random_below(&random, 60);
+            break;
+        case 2:
+            policy.stripes = limit >= 4 ? 4 : 1;
+            break;
+        }
+        if (policy.stripes <= 1 && random_below(&random, 2) == 0)
+            policy.flags |= STINT_START_PER_KEY, policy.start = 0;
+        struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+        uint32_t id = add_made(limiter, &policy);
+        stint_key key = number_key(limiter, round);
+        test_time = T0 + random_below(&random, DAY);
+        for (unsigned i = 0; i < 60; i++) {
+            uint32_t cost = (uint32_t)random_below(&random, limit + limit / 2) + 1;
+            uint32_t flags = random_below(&random, 2) == 0 ? RESERVE : 0;
+            if (random_below(&random, 8) == 0)
+                flags |= DRAIN;
+            struct stint_verdict v = ask(limiter, id, key, cost, flags);
+            if (!v.allowed && v.retry_after != STINT_NEVER) {
+                assert_true(v.retry_after > 0);
+                test_time += v.retry_after - 1;
+                struct stint_verdict before = ask(limiter, id, key, cost, flags | PEEK);
+                test_time++;
+                struct stint_verdict at = ask(limiter, id, key, cost, flags | PEEK);
+                if (before.allowed || !at.allowed) {
+                    print_verdict("refused   ", &v);
+                    print_verdict("before it ", &before);
+                    print_verdict("at it     ", &at);
+                    fail_msg("round %" PRIu64 ": limit %" PRIu32 ", capacity %" PRIu32
+                             ", max_reserved %" PRIu32 ", flags %#" PRIx32 ", cost %" PRIu32
+                             ", request %#" PRIx32,
+                             round, limit, policy.capacity, policy.max_reserved, policy.flags, cost,
+                             flags);
+                }
+                assert_true(before.retry_after == 1);
+                tried++;
+            }
+            if (random_below(&random, 3) == 0)
+                test_time += random_below(&random, policy.window);
+        }
+        stint_close(limiter);
+    }
+    print_message("%" PRIu64 " refusals\n", tried);
+    assert_true(tried > 1000 / environment_number("STINT_TEST_DIVISOR", 1));
+}
+
+/* Waits beyond what 64 bits of ns can say do not wrap. */
+TEST(test_waits_do_not_wrap) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("p", 1, DAY, 0, 0);
+    policy.capacity = MOST / 2;
+    policy.max_reserved = MOST / 2;
+    policy.jitter = 100;
+    uint32_t id = add_made(limiter, &policy);
+    struct stint_verdict v = ask(limiter, id, 5, MOST, RESERVE);
+    assert_true(v.allowed);
+    assert_true(v.retry_after > UINT64_MAX / 2);
+    v = ask(limiter, id, 5, MOST / 2, 0);
+    assert_false(v.allowed);
+    assert_true(v.retry_after > UINT64_MAX / 2);
+    assert_int_equal(v.used, MOST);
+    stint_close(limiter);
+}
+
+/* This call's own limit cannot make a count larger than its slot holds. */
+TEST(test_own_limits_stay_in_their_slot) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("reserve", 10, MINUTE, 0, 0);
+    policy.max_reserved = MOST - 10;
+    uint32_t reserve = add_made(limiter, &policy);
+    uint32_t smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH);
+    uint32_t ids[2] = {reserve, smooth};
+    for (int i = 0; i < 2; i++) {
+        uint32_t most = i == 0 ? MOST : 16383, used = 0;
+        for (int n = 0; n < 40; n++) {
+            struct stint_request request = {
+                7, ids[i], n % 2 ? 5000 : MOST, MOST, RESERVE | (n % 3 == 0 ? PARTIAL : 0), 0};
+            struct stint_verdict v;
+            stint_decide(limiter, &request, STINT_NOW, &v);
+            used += v.granted;
+            assert_true(used <= most);
+            assert_true(v.window == T0 + MINUTE);
+            assert_int_equal(used_of(limiter, ids[i], 7), used);
+        }
+        assert_true(used > 0);
+        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN, 0};
+        stint_decide(limiter, &drain, STINT_NOW, NULL);
+        struct stint_verdict v = ask(limiter, ids[i], 7, 1, 0);
+        assert_false(v.allowed);
+        assert_true(v.used >= used && v.used <= most);
+        assert_true(v.window == T0 + MINUTE);
+    }
+    stint_close(limiter);
+}
+
+/* ---- Windows per key ------------------------------------------------------------------------ */
+
+/* How far counts are from all being alike. */
+static double chi_square(const unsigned *counts, size_t bins) {
+    double sum = 0, chi = 0;
+    for (size_t i = 0; i < bins; i++)
+        sum += counts[i];
+    for (size_t i = 0; i < bins; i++) {
+        double off = counts[i] - sum / (double)bins;
+        chi += off * off / (sum / (double)bins);
+    }
+    return chi;
+}
+
+static struct stint_limiter *open_with_secret(unsigned char filler) {
+    unsigned char secret[STINT_SECRET_SIZE];
+    memcpy(secret, test_secret(), sizeof secret);
+    for (size_t i = 0; i < sizeof secret; i++)
+        secret[i] ^= (unsigned char)(filler * i); /* not alike: XXH3 xors parts of it */
+    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
+    options.secret = secret;
+    return open_with(&options);
+}
+
+TEST(test_windows_per_key) {
+    enum { KEYS = 10000, BINS = 100 };
+    static const uint64_t windows[] = {10 * MS, 100 * MS, MINUTE, HOUR, 366 * DAY};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        uint64_t window = windows[i],
+                 bins = window / STINT_TICK_NS < BINS ? window / STINT_TICK_NS : BINS;
+        unsigned counts[BINS] = {0}, same_elsewhere = 0;
+        struct stint_limiter *limiter = open_with_secret(0), *twin = open_with_secret(0),
+                             *other = open_with_secret(1);
+        uint32_t id = add_policy(limiter, "p", 2, window, 0, STINT_START_PER_KEY);
+        add_policy(twin, "p", 2, window, 0, STINT_START_PER_KEY);
+        add_policy(other, "p", 2, window, 0, STINT_START_PER_KEY);
+        for (uint64_t k = 0; k < KEYS; k++) {
+            stint_key key = number_key(limiter, k);
+            test_time = T0 + 12345;
+            struct stint_verdict v = ask(limiter, id, key, 1, 0);
+            assert_true(v.allowed);
+            assert_int_equal(v.window % STINT_TICK_NS, 0);
+            assert_true(v.window > test_time && v.window <= test_time + window);
+            assert_true(v.reset_after == v.window - test_time);
+            uint64_t phase = v.window % window;
+            counts[phase / (window / bins) < bins ? phase / (window / bins) : bins - 1]++;
+            assert_true(ask(twin, id, number_key(twin, k), 1, PEEK).window == v.window);
+            same_elsewhere += ask(other, id, number_key(other, k), 1, PEEK).window == v.window;
+
+            /* Its window ends then, and the next ones where it says. */
+            uint64_t end = v.window;
+            test_time = end - 1;
+            v = ask(limiter, id, key, 2, 0);
+            assert_false(v.allowed);
+            assert_true(v.window == end && v.reset_after == 1 && v.retry_after == 1);
+            test_time = end;
+            v = ask(limiter, id, key, 2, 0);
+            assert_true(v.allowed && v.window == end + window && v.reset_after == window);
+            test_time = end + 7 * window + window / 2;
+            v = ask(limiter, id, key, 2, 0);
+            assert_true(v.allowed && v.window == end + 8 * window);
+        }
+        if (bins > 1) {
+            /* 99 or 9 degrees of freedom: beyond these bounds once in 10,000 secrets. */
+            double chi = chi_square(counts, bins);
+            print_message("window %" PRIu64 " ms: chi-square %.1f of %" PRIu64 " bins\n",
+                          window / MS, chi, bins);
+            assert_true(chi < (bins == 100 ? 161 : 34));
+            if (bins == 100)
+                assert_true(chi > 53);
+            assert_true(same_elsewhere < KEYS / bins * 2);
+        }
+        stint_close(limiter);
+        stint_close(twin);
+        stint_close(other);
+    }
+}
+
+/* ---- Jitter --------------------------------------------------------------------------------- */
+
+TEST(test_jitter) {
+    enum { KEYS = 5000, BINS = 20 };
+    static const uint32_t percents[] = {1, 10, 50, 100};
+    for (size_t i = 0; i < sizeof percents / sizeof percents[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(KEYS, STINT_FULL_REFUSE);
+        struct stint_policy policy = make_policy("p", 1, 100 * SECOND, (int64_t)T0, 0);
+        policy.jitter = percents[i];
+        uint32_t id = add_made(limiter, &policy);
+        policy = make_policy("exact", 1, 100 * SECOND, (int64_t)T0, 0);
+        uint32_t exact = add_made(limiter, &policy);
+        uint64_t most = percents[i] * SECOND;
+        unsigned counts[BINS] = {0}, same = 0;
+        for (uint64_t k = 0; k < KEYS; k++) {
+            stint_key key = number_key(limiter, k);
+            test_time = T0 + 30 * SECOND;
+            ask(limiter, exact, key, 1, 0);
+            assert_true(ask(limiter, exact, key, 1, 0).retry_after == 70 * SECOND);
+            struct stint_verdict v = ask(limiter, id, key, 1, 0);
+            assert_true(v.allowed && v.retry_after == 0);
+            v = ask(limiter, id, key, 1, 0);
+            assert_false(v.allowed);
+            assert_true(v.reset_after == 70 * SECOND);
+            uint64_t jitter = v.retry_after - 70 * SECOND;
+            assert_true(v.retry_after >= 70 * SECOND && jitter < most);
+            counts[jitter * BINS / most]++;
+            assert_true(ask(limiter, id, key, 1, PEEK).retry_after == v.retry_after);
+            assert_true(ask(limiter, id, key, 2, 0).retry_after == STINT_NEVER);
+            test_time = T0 + 100 * SECOND - 1;
+            assert_true(ask(limiter, id, key, 1, 0).retry_after == jitter + 1);
+
+            test_time = T0 + 100 * SECOND;
+            ask(limiter, id, key, 1, 0);
+            v = ask(limiter, id, key, 1, 0);
+            assert_true(v.retry_after >= 100 * SECOND && v.retry_after - 100 * SECOND < most);
+            same += v.retry_after - 100 * SECOND == jitter;
+        }
+        double chi = chi_square(counts, BINS);
+        print_message("jitter %" PRIu32 "%%: chi-square %.1f of %d bins\n", percents[i], chi, BINS);
+        assert_true(chi < 51); /* 19 degrees of freedom: once in 10,000 secrets */
+        assert_true(same < KEYS / 50);
+        stint_close(limiter);
+    }
+}
+
+/* The wait of a reservation that is granted is exact; that of one that is refused is not. */
+TEST(test_jitter_of_reservations) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("p", 1, MINUTE, 0, 0);
+    policy.max_reserved = 4;
+    policy.jitter = 20;
+    uint32_t id = add_made(limiter, &policy);
+    unsigned later = 0;
+    for (uint64_t k = 0; k < 100; k++) {
+        stint_key key = number_key(limiter, k);
+        assert_true(ask(limiter, id, key, 5, RESERVE).retry_after == 4 * MINUTE);
+        struct stint_verdict v = ask(limiter, id, key, 3, RESERVE);
+        assert_false(v.allowed);
+        assert_true(v.retry_after >= 3 * MINUTE && v.retry_after < 3 * MINUTE + 12 * SECOND);
+        later += v.retry_after > 3 * MINUTE;
+    }
+    assert_true(later > 90);
+    stint_close(limiter);
+}
+
+/* ---- Near limit ----------------------------------------------------------------------------- */
+
+TEST(test_near_limit_is_counted) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
+    policy.near_limit = 70;
+    uint32_t id = add_made(limiter, &policy);
+    policy = make_policy("striped", 16, MINUTE, 0, 0);
+    policy.near_limit = 50;
+    policy.stripes = 4;
+    uint32_t striped = add_made(limiter, &policy);
+    for (uint64_t k = 0; k < 20; k++) {
+        for (int i = 0; i < 15; i++) {
+            stint_take(limiter, id, number_key(limiter, k), 1, STINT_NOW, NULL);
+            ask(limiter, id, number_key(limiter, k), 1, PEEK);
+        }
+    }
+    assert_int_equal(get_policy_stats(limiter, id).near_limit, 20 * 3);
+    assert_int_equal(get_policy_stats(limiter, id).allowed, 20 * 10);
+    assert_int_equal(get_policy_stats(limiter, id).refused, 20 * 5);
+
+    uint64_t marked = 0;
+    for (int i = 0; i < 30; i++) {
+        struct stint_verdict v = ask(limiter, striped, 5, 1, 0);
+        assert_int_equal(!!(v.flags & NEAR), v.used > 8);
+        marked += v.allowed && (v.flags & NEAR);
+        v = ask(limiter, striped, 5, 0, PEEK);
+        assert_int_equal(!!(v.flags & NEAR), v.used > 8);
+    }
+    assert_true(marked > 0);
+    assert_int_equal(get_policy_stats(limiter, striped).near_limit, marked);
+
+    /* It can be turned off and on while it runs. */
+    policy = make_policy("p", 10, MINUTE, 0, 0);
+    change_made(limiter, id, &policy);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 1, 0).flags, 0);
+    policy.near_limit = 100;
+    policy.limit = 20;
+    change_made(limiter, id, &policy);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 10, 0).flags, 0);
+    policy.near_limit = 99;
+    change_made(limiter, id, &policy);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 0, PEEK).flags, NEAR);
+    stint_close(limiter);
+}
+
+/* ---- All or nothing ------------------------------------------------------------------------- */
+
+/* 2,000 an hour and 33 a minute of each user, 10 a minute of each of his endpoints. */
+TEST(test_all_of_a_ladder) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    uint32_t ids[3] = {add_policy(limiter, "hour", 2000, HOUR, 0, 0),
+                       add_policy(limiter, "minute", 33, MINUTE, 0, 0),
+                       add_policy(limiter, "endpoint", 10, MINUTE, 0, 0)};
+    stint_key user = number_key(limiter, 1);
+    uint32_t hour = 0, minute = 0, refused[3] = {0}, first[3] = {0};
+    for (unsigned endpoint = 0; endpoint < 5; endpoint++) {
+        stint_key path = stint_key_join(limiter, user, &endpoint, sizeof endpoint);
+        uint32_t of_path = 0;
+        struct stint_request requests[3] = {
+            {user, ids[0], 1, 0, 0, 0}, {user, ids[1], 1, 0, 0, 0}, {path, ids[2], 1, 0, 0, 0}};
+        for (int i = 0; i < 12; i++) {
+            bool fits[3] = {true, minute < 33, of_path < 10};
+            bool all = fits[1] && fits[2];
+            struct stint_verdict v[3];
+            memset(v, 0xa5, sizeof v);
+            assert_int_equal(stint_decide_all(limiter, requests, 3, STINT_NOW, v), all);
+            hour += all, minute += all, of_path += all;
+            uint32_t used[3] = {hour, minute, of_path};
+            for (int p = 0; p < 3; p++) {
+                struct stint_verdict expected = {
+                    .allowed = fits[p],
+                    .capacity = p == 0   ? 2000
+                                : p == 1 ? 33
+                                         : 10,
+                    .used = used[p],
+                    .granted = all,
+                    .window = p == 0 ? T0 + HOUR : T0 + MINUTE,
+                    .reset_after = p == 0 ? HOUR : MINUTE,
+                    .retry_after = fits[p] ? 0 : MINUTE,
+                };
+                expected.remaining = expected.capacity - used[p];
+                if (!fits[p] && !(p == 1 ? first[1]++ : v[p].flags == 0))
+                    expected.flags = FIRST;
+                if (!same_verdict(&v[p], &expected)) {
+                    print_verdict("expected", &expected);
+                    print_verdict("got     ", &v[p]);
+                    fail_msg("endpoint %u, request %d, policy %d", endpoint, i, p);
+                }
+                refused[p] += !fits[p];
+                assert_int_equal(used_of(limiter, ids[p], requests[p].key), used[p]);
+            }
+        }
+    }
+    assert_int_equal(minute, 33);
+    for (int p = 0; p < 3; p++) {
+        struct stint_policy_stats counts = get_policy_stats(limiter, ids[p]);
+        assert_int_equal(counts.allowed, 33);
+        assert_int_equal(counts.refused, refused[p]);
+    }
+    assert_int_equal(get_policy_stats(limiter, ids[1]).first_refusals, 1);
+    stint_close(limiter);
+}
+
+TEST(test_all_twice_the_same) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    struct stint_policy policies[4] = {
+        make_policy("plain", 3, MINUTE, 0, 0), make_policy("smooth", 3, MINUTE, 0, STINT_SMOOTH),
+        make_policy("rolling", 2, MINUTE, 0, 0), make_policy("striped", 3, MINUTE, 0, 0)};
+    policies[2].capacity = 3;
+    policies[3].stripes = 2;
+    for (int p = 0; p < 4; p++) {
+        uint32_t id = add_made(limiter, &policies[p]);
+        struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
+        struct stint_verdict v[2];
+        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
+        assert_int_equal(v[0].granted, 0);
+        assert_int_equal(v[1].granted, 0);
+        assert_true(v[0].allowed);
+        assert_false(v[1].allowed);
+        assert_int_equal(used_of(limiter, id, 5), 0);
+        requests[0].cost = 1;
+        assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
+        assert_int_equal(v[0].granted, 1);
+        assert_int_equal(v[1].granted, 2);
+        assert_int_equal(used_of(limiter, id, 5), 3);
+        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
+        assert_false(v[0].allowed);
+        assert_false(v[1].allowed);
+        struct stint_policy_stats counts = get_policy_stats(limiter, id);
+        assert_int_equal(counts.allowed, 2);
+        assert_int_equal(counts.refused, 3);
+        assert_int_equal(counts.first_refusals, 1);
+    }
+    stint_close(limiter);
+}
+
+/* Several parts of one key: the longest wait of those refused is that after which all fit, one
+ * after the other, and no earlier one is; STINT_NEVER if they never do. */
+TEST(test_all_waits_together) {
+    static const struct {
+        const char *text;
+        uint32_t used; /* before */
+        uint32_t costs[3], limits[3], flags[3];
+        uint64_t wait; /* seconds */
+    } rows[] = {
+        {"3/minute", 0, {2, 2}, {0}, {0}, STINT_NEVER},
+        {"3/minute", 2, {2, 2}, {0}, {0}, STINT_NEVER}, /* the first is refused, too */
+        {"3/minute", 2, {2, 1}, {0}, {0}, 60},          /* it alone is */
+        {"3/minute", 2, {3, 1}, {0}, {0}, STINT_NEVER},
+        {"3/minute", 2, {1, 1, 1}, {0}, {0}, 60},
+        {"3/minute", 0, {2, 2}, {0, 9}, {0}, 0},
+        {"3/minute", 3, {2, 2}, {0, 9}, {0}, 60},
+        {"3/minute", 3, {2, 3}, {0}, {0, STINT_PEEK}, STINT_NEVER},
+        {"3/minute", 3, {2, 3}, {0}, {STINT_PEEK}, 60},
+        {"3/minute", 0, {2, 2}, {0}, {STINT_PARTIAL}, STINT_NEVER},
+        {"1/s capacity=10", 10, {3, 3}, {0}, {0}, 6},
+        {"1/s capacity=10", 10, {3, 3, 5}, {0}, {0}, STINT_NEVER},
+        {"1/s capacity=10 reserve=5", 10, {3, 8}, {0}, {0, STINT_RESERVE}, 6},
+        {"4/10s smooth", 4, {1, 1}, {0}, {0}, 15},
+        {"4/10s smooth", 4, {2, 3}, {0}, {0}, STINT_NEVER},
+        {"4/minute stripes=2", 4, {2, 2}, {0}, {0}, 60},
+        {"4/minute stripes=2", 0, {2, 3}, {0}, {0}, STINT_NEVER},
+        {"4/minute in-flight", 4, {2, 2}, {0}, {0}, 120},
+        {"4/minute in-flight", 0, {2, 3}, {0}, {0}, STINT_NEVER},
+    };
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(rows[r].text, &policy, NULL), 0);
+        snprintf(policy.name, sizeof policy.name, "row %zu", r);
+        uint32_t id = add_made(limiter, &policy);
+        struct stint_request requests[3];
+        struct stint_verdict v[3];
+        size_t n = 0;
+        for (; n < 3 && rows[r].costs[n] != 0; n++)
+            requests[n] = (struct stint_request){
+                5, id, rows[r].costs[n], rows[r].limits[n], rows[r].flags[n], 0};
+        test_time = T0;
+        assert_int_equal(ask(limiter, id, 5, rows[r].used, 0).granted, rows[r].used);
+        for (unsigned asked = 0; asked < (rows[r].wait == 0 ? 1 : 2); asked++) {
+            uint64_t wait = 0;
+            bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v);
+            for (size_t i = 0; i < n; i++)
+                if (!v[i].allowed && v[i].retry_after > wait)
+                    wait = v[i].retry_after;
+            const uint64_t expected =
+                rows[r].wait == STINT_NEVER ? STINT_NEVER : rows[r].wait * SECOND;
+            if (all != (rows[r].wait == 0) || wait != expected)
+                fail_msg("row %zu: %d, waits %" PRIu64, r, all, wait);
+        }
+        if (rows[r].wait == 0 || rows[r].wait == STINT_NEVER)
+            continue;
+        test_time = T0 + rows[r].wait * SECOND - 1;
+        assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
+        test_time++;
+        if (!stint_decide_all(limiter, requests, n, STINT_NOW, v))
+            fail_msg("row %zu: refused after its wait", r);
+    }
+    stint_close(limiter);
+}
+
+TEST(test_all_with_shadows_and_looks) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
+    uint32_t plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
+    struct stint_request requests[2] = {{5, shadow, 1, 0, 0, 0}, {5, plain, 1, 0, 0, 0}};
+    struct stint_verdict v[2];
+    for (unsigned i = 1; i <= 7; i++) {
+        assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, v), i <= 5);
+        assert_true(v[0].allowed);
+        assert_int_equal(!!(v[0].flags & SHADOWED), i > 2);
+        assert_int_equal(v[0].granted, i <= 2);
+        assert_int_equal(v[1].allowed, i <= 5);
+        assert_int_equal(used_of(limiter, shadow, 5), i < 2 ? i : 2);
+        assert_int_equal(used_of(limiter, plain, 5), i < 5 ? i : 5);
+    }
+    assert_int_equal(get_policy_stats(limiter, shadow).allowed, 2);
+    assert_int_equal(get_policy_stats(limiter, shadow).shadowed, 3);
+    assert_int_equal(get_policy_stats(limiter, plain).allowed, 5);
+    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
+
+    /* One that only looks decides, and takes nothing. */
+    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK, 0}, {7, plain, 2, 0, 0, 0}};
+    assert_true(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
+    assert_int_equal(v[0].granted, 0);
+    assert_int_equal(v[1].granted, 2);
+    assert_int_equal(used_of(limiter, plain, 6), 0);
+    looks[0].cost = 6;
+    assert_false(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
+    assert_false(v[0].allowed);
+    assert_true(v[0].retry_after == STINT_NEVER);
+    assert_int_equal(used_of(limiter, plain, 7), 2);
+    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
+    stint_close(limiter);
+}
+
+TEST(test_all_of_nothing) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+    struct stint_verdict v[3];
+    assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
+    assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
+
+    struct stint_request requests[3] = {
+        {1, id, 3, 0, 0, 0}, {2, id, 3, 0, 0, 0}, {3, id, 3, 0, 0, 0}};
+    assert_true(stint_decide_all(limiter, requests, 3, T0, NULL));
+    assert_false(stint_decide_all(limiter, requests, 3, T0, NULL));
+    assert_true(stint_decide_all(limiter, requests, 1, T0, NULL) == false);
+    for (stint_key key = 1; key <= 3; key++)
+        assert_int_equal(used_of(limiter, id, key), 3);
+
+    /* An unknown policy refuses all. */
+    requests[0].cost = requests[2].cost = 1;
+    requests[1].policy = id + 1;
+    uint64_t unknown = get_stats(limiter).unknown_policy;
+    assert_false(stint_decide_all(limiter, requests, 3, T0, v));
+    assert_true(v[0].allowed && v[2].allowed);
+    assert_int_equal(v[0].granted + v[2].granted, 0);
+    assert_int_equal(v[1].flags, STINT_UNKNOWN_POLICY);
+    assert_true(v[1].retry_after == STINT_NEVER);
+    assert_int_equal(get_stats(limiter).unknown_policy, unknown + 1);
+    assert_int_equal(used_of(limiter, id, 1), 3);
+    stint_close(limiter);
+}
+
+/* Of policies of all kinds, many at once: all of them have taken, or none has. */
+TEST(test_all_or_nothing) {
+    enum { POLICIES = 6, MANY = 24, KEYS = 3 };
+    struct random random = {test_seed()};
+    uint64_t taken = 0, refused = 0;
+    for (uint64_t round = 0; round < test_rounds(200); round++) {
+        struct stint_limiter *limiter = open_limiter(5000, STINT_FULL_REFUSE);
+        struct stint_policy policies[POLICIES] = {
+            make_policy("plain", 40, SECOND, 0, 0),
+            make_policy("rolling", 20, 2 * SECOND, 0, 0),
+            make_policy("reserving", 20, SECOND, 0, STINT_START_PER_KEY),
+            make_policy("smooth", 30, 3 * SECOND, 0, STINT_SMOOTH),
+            make_policy("striped", 40, SECOND, 0, 0),
+            make_policy("shadow", 9, SECOND, 0, STINT_SHADOW),
+        };
+        policies[1].capacity = 50;
+        policies[2].max_reserved = 30;
+        policies[4].stripes = 8;
+        uint32_t ids[POLICIES];
+        for (int p = 0; p < POLICIES; p++)
+            ids[p] = add_made(limiter, &policies[p]);
+        test_time = T0 + random_below(&random, HOUR);
+        for (int i = 0; i < 200; i++) {
+            struct stint_request requests[MANY];
+            struct stint_verdict v[MANY];
+            size_t n = 1 + random_below(&random, random_below(&random, 4) == 0 ? MANY : 4);
+            uint32_t before[POLICIES][KEYS], costs[POLICIES][KEYS] = {{0}};
+            for (int p = 0; p < POLICIES; p++)
+                for (stint_key k = 0; k < KEYS; k++)
+                    before[p][k] = used_of(limiter, ids[p], k);
+            for (size_t r = 0; r < n; r++) {
+                uint32_t flags = random_below(&random, 3) == 0 ? RESERVE : 0;
+                if (random_below(&random, 10) == 0)
+                    flags |= random_below(&random, 2) == 0 ? PEEK : PARTIAL;
+                requests[r] = (struct stint_request){random_below(&random, KEYS),
+                                                     ids[random_below(&random, POLICIES)],
+                                                     (uint32_t)random_below(&random, 16),
+                                                     0,
+                                                     flags,
+                                                     0};
+            }
+            bool all = stint_decide_all(limiter, requests, n, STINT_NOW, v), each = true;
+            for (size_t r = 0; r < n; r++) {
+                each &= v[r].allowed;
+                if (!all)
+                    assert_int_equal(v[r].granted, 0);
+                else if (!(v[r].flags & SHADOWED) && !(requests[r].flags & (PEEK | PARTIAL)))
+                    assert_int_equal(v[r].granted, requests[r].cost);
+                costs[requests[r].policy][requests[r].key] += v[r].granted;
+            }
+            assert_int_equal(all, each);
+            for (int p = 0; p < POLICIES; p++)
+                for (stint_key k = 0; k < KEYS; k++)
+                    if (used_of(limiter, ids[p], k) != before[p][k] + costs[p][k])
+                        fail_msg("round %" PRIu64 ", call %d, all %d, \"%s\" of key %" PRIu64
+                                 ": %" PRIu32 " used, not %" PRIu32 " + %" PRIu32,
+                                 round, i, all, policies[p].name, k, used_of(limiter, ids[p], k),
+                                 before[p][k], costs[p][k]);
+            taken += all;
+            refused += !all;
+            test_time += random_below(&random, 300 * MS);
+        }
+        stint_close(limiter);
+    }
+    print_message("%" PRIu64 " taken, %" PRIu64 " refused\n", taken, refused);
+    assert_true(taken > refused / 10 && refused > taken / 10);
+}
+
+/* ---- Stripes -------------------------------------------------------------------------------- */
+
+static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint32_t *id) {
+    struct stint_limiter *limiter = open_limiter(2000, STINT_FULL_REFUSE);
+    struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
+    policy.stripes = stripes;
+    *id = add_made(limiter, &policy);
+    test_time = T0;
+    return limiter;
+}
+
+/* The whole limit and no more, whatever it is split into, with looks and refusals that are
+ * exact. */
+TEST(test_stripes_are_exact) {
+    static const uint32_t limits[] = {1, 2, 3, 7, 64, 65, 100, 127, 1000};
+    for (uint32_t stripes = 1; stripes <= 64; stripes *= 2) {
+        for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+            uint32_t limit = limits[i], id;
+            if (limit < stripes)
+                continue;
+            struct stint_limiter *limiter = open_striped(limit, stripes, &id);
+            for (uint64_t window = 0; window < 3; window++, test_time += MINUTE) {
+                uint64_t end = test_time + MINUTE - test_time % MINUTE;
+                for (uint32_t n = 1; n <= limit; n++) {
+                    struct stint_verdict v = ask(limiter, id, 9, 1, 0);
+                    assert_true(v.allowed && v.granted == 1 && v.flags == 0);
+                    assert_true(v.window == end && v.retry_after == 0);
+                    assert_int_equal(v.capacity, limit);
+                    assert_int_equal(v.remaining, v.used < limit ? limit - v.used : 0);
+                    uint32_t off = v.remaining > limit - n ? v.remaining - (limit - n)
+                                                           : limit - n - v.remaining;
+                    if (off * stripes > limit * (stripes - 1))
+                        fail_msg("%" PRIu32 " stripes of %" PRIu32 ", %" PRIu32
+                                 " taken: remaining %" PRIu32,
+                                 stripes, limit, n, v.remaining);
+                    struct stint_verdict look = ask(limiter, id, 9, limit - n + 1, PEEK);
+                    assert_false(look.allowed);
+                    assert_int_equal(look.used, n);
+                    assert_int_equal(look.remaining, limit - n);
+                    assert_true(n == limit || ask(limiter, id, 9, limit - n, PEEK).allowed);
+                }
+                for (int n = 0; n < 3; n++) {
+                    struct stint_verdict v = ask(limiter, id, 9, 1, 0);
+                    assert_false(v.allowed);
+                    assert_int_equal(v.flags, n == 0 ? FIRST : 0);
+                    assert_int_equal(v.used, limit);
+                    assert_int_equal(v.remaining, 0);
+                    assert_true(v.retry_after == end - test_time);
+                }
+            }
+            assert_int_equal(get_policy_stats(limiter, id).first_refusals, 3);
+            assert_true(get_stats(limiter).placed <= stripes);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* A cost above one is gathered from several stripes, or given back. */
+TEST(test_stripes_gather) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_striped(100, 8, &id);
+    struct stint_verdict v = ask(limiter, id, 1, 70, 0);
+    assert_true(v.allowed && v.granted == 70);
+    assert_int_equal(used_of(limiter, id, 1), 70);
+    v = ask(limiter, id, 1, 31, 0);
+    assert_false(v.allowed);
+    assert_int_equal(v.flags, FIRST);
+    assert_int_equal(v.used, 70);
+    assert_true(v.retry_after == MINUTE);
+    assert_int_equal(used_of(limiter, id, 1), 70);
+    v = ask(limiter, id, 1, 101, 0);
+    assert_int_equal(v.flags, 0);
+    assert_true(v.retry_after == STINT_NEVER);
+    v = ask(limiter, id, 1, 101, PEEK | PARTIAL);
+    assert_true(v.allowed && v.granted == 0 && v.used == 70);
+    v = ask(limiter, id, 1, 31, PARTIAL);
+    assert_true(v.allowed);
+    assert_int_equal(v.granted, 30);
+    assert_int_equal(used_of(limiter, id, 1), 100);
+    v = ask(limiter, id, 1, 5, PARTIAL);
+    assert_false(v.allowed);
+    assert_int_equal(v.flags, 0);
+
+    /* All of the limit at once, of a new key and in a new window. */
+    v = ask(limiter, id, 2, 100, 0);
+    assert_true(v.allowed && v.granted == 100);
+    test_time = E;
+    v = ask(limiter, id, 1, 100, 0);
+    assert_true(v.allowed && v.granted == 100);
+    assert_int_equal(used_of(limiter, id, 1), 100);
+
+    v = ask(limiter, id, 3, 10, DRAIN);
+    assert_true(v.allowed && v.granted == 10);
+    v = ask(limiter, id, 3, 91, DRAIN);
+    assert_false(v.allowed);
+    assert_int_equal(v.used, 100);
+    assert_int_equal(used_of(limiter, id, 3), 100);
+    assert_false(ask(limiter, id, 3, 1, 0).allowed);
+    v = ask(limiter, id, 4, 101, DRAIN);
+    assert_int_equal(v.flags, FIRST);
+    assert_int_equal(used_of(limiter, id, 4), 100);
+    stint_close(limiter);
+}
+
+/* A reset that forgot nothing says so. */
+TEST(test_reset_tells) {
+    static const char *const texts[] = {"5/minute name=plain", "8/minute stripes=4 name=striped",
+                                        "5/minute smooth name=smooth",
+                                        "5/minute capacity=9 name=carries"};
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    assert_false(stint_reset(limiter, 7, 1));
+    for (uint32_t id = 0; id < sizeof texts / sizeof *texts; id++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(texts[id], &policy, NULL), 0);
+        assert_int_equal(stint_policy_add(limiter, &policy, NULL), 0);
+        test_time = T0;
+        assert_false(stint_reset(limiter, id, 1));
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        assert_false(stint_reset(limiter, id, 2));
+        assert_true(stint_reset(limiter, id, 1));
+        assert_false(stint_reset(limiter, id, 1));
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        assert_true(ask(limiter, id, 1, 9, CHARGE).used > 5);
+        /* A window that is over, with a slot that nobody has taken yet; one that still counts. */
+        test_time = T0 + MINUTE;
+        assert_int_equal(stint_reset(limiter, id, 1), id >= 2);
+        assert_true(stint_take(limiter, id, 1, 3, STINT_NOW, NULL));
+        test_time = T0 + DAY;
+        assert_false(stint_reset(limiter, id, 1));
+        /* The mark of a refusal stays, and is nothing to forget. */
+        assert_false(ask(limiter, id, 3, 99, 0).allowed);
+        assert_false(stint_reset(limiter, id, 3));
+    }
+    stint_close(limiter);
+}
+
+TEST(test_stripes_refund_and_reset) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_striped(100, 16, &id);
+    assert_int_equal(ask(limiter, id, 1, 90, 0).granted, 90);
+    assert_int_equal(stint_refund(limiter, id, 1, 50, E2), 0);
+    assert_int_equal(stint_refund(limiter, id, 1, 50, T0), 0);
+    assert_int_equal(stint_refund(limiter, id, 2, 50, E), 0);
+    assert_int_equal(used_of(limiter, id, 1), 90);
+    assert_int_equal(stint_refund(limiter, id, 1, 50, E), 50);
+    assert_int_equal(used_of(limiter, id, 1), 40);
+    assert_int_equal(stint_refund(limiter, id, 1, UINT32_MAX, E), 40);
+    assert_int_equal(stint_refund(limiter, id, 1, 1, E), 0);
+    assert_int_equal(used_of(limiter, id, 1), 0);
+    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
+    assert_false(ask(limiter, id, 1, 1, 0).allowed);
+    assert_true(stint_reset(limiter, id, 1));
+    assert_false(stint_reset(limiter, id, 1));
+    assert_int_equal(used_of(limiter, id, 1), 0);
+    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
+    /* In the same window it still has had its first refusal. */
+    assert_int_equal(ask(limiter, id, 1, 1, 0).flags, 0);
+
+    test_time = E;
+    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
+    assert_int_equal(stint_refund(limiter, id, 1, 100, E), 0);
+    assert_int_equal(used_of(limiter, id, 1), 100);
+    stint_close(limiter);
+}
+
+/* A late caller whose cost needs several stripes, some of which are in a newer window, joins that
+ * one. Promise E: he gets an answer. */
+TEST(test_stripes_of_a_late_caller) {
+    for (int used_before = 0; used_before < 2; used_before++) {
+        uint32_t id;
+        struct stint_limiter *limiter = open_striped(10, 2, &id);
+        if (used_before)
+            assert_true(ask(limiter, id, 1, 10, 0).allowed);
+        test_time = E;
+        assert_true(ask(limiter, id, 1, 1, 0).allowed);
+        struct stint_verdict v;
+        alarm(20); /* or fail here */
+        assert_true(stint_take(limiter, id, 1, 6, E - 1, &v));
+        assert_true(v.window == E2);
+        assert_int_equal(v.granted, 6);
+        assert_int_equal(used_of(limiter, id, 1), 7);
+        assert_false(stint_take(limiter, id, 1, 6, E - 1, &v));
+        assert_true(v.window == E2);
+        assert_true(stint_take(limiter, id, 1, 3, E - 1, &v));
+        assert_false(stint_take(limiter, id, 1, 1, E - 1, &v));
+        alarm(0);
+        assert_int_equal(used_of(limiter, id, 1), 10);
+        stint_close(limiter);
+    }
+}
+
+/* A request's own limit on a striped key: above the policy's it is the policy's, below it is
+ * compared with what all stripes hold, whatever the flags. */
+TEST(test_stripes_own_limit) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_striped(800, 8, &id);
+    struct stint_request request = {.key = 1, .policy = id, .cost = 10000, .limit = 100000};
+    struct stint_verdict v;
+    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+    uint32_t granted = 0;
+    for (int i = 0; i < 900; i++)
+        granted += stint_take(limiter, id, 1, 1, STINT_NOW, NULL);
+    assert_int_equal(granted, 800);
+    for (int i = 0; i < 90; i++)
+        assert_true(stint_take(limiter, id, 2, 1, STINT_NOW, NULL));
+    request = (struct stint_request){
+        .key = 2, .policy = id, .cost = 50, .limit = 100, .flags = STINT_PARTIAL};
+    assert_true(stint_decide(limiter, &request, STINT_NOW, &v));
+    assert_int_equal(v.granted, 10);
+    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+    stint_close(limiter);
+}
+
+/* Requests that can never fit take no live key's slot; counted refusals never become debts. */
+TEST(test_refusals_take_nothing) {
+    struct stint_limiter *limiter = open_limiter(64, STINT_FULL_REPLACE);
+    uint32_t id = add_policy(limiter, "day", 10, DAY, 0, 0);
+    for (uint64_t i = 0; i < 1000; i++)
+        stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL);
+    uint64_t replaced = get_stats(limiter).replaced;
+    for (uint64_t i = 1000; i < 2000; i++)
+        assert_false(stint_take(limiter, id, number_key(limiter, i), 11, STINT_NOW, NULL));
+    assert_int_equal(get_stats(limiter).replaced, replaced);
+
+    uint32_t counts = add_policy(limiter, "counts", 10, DAY, 0, STINT_COUNT_REFUSED);
+    struct stint_policy policy = make_policy("counts", 10, DAY, 0, 0);
+    policy.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, counts, &policy), -EINVAL);
+    stint_close(limiter);
+}
+
+/* C: a request that is refused gives a striped key no slots, but one for the mark of its first
+ * refusal. */
+TEST(test_stripes_refused_claim_nothing) {
+    for (uint32_t stripes = 2; stripes <= 64; stripes *= 2) {
+        uint32_t id;
+        struct stint_limiter *limiter = open_striped(2 * stripes, stripes, &id);
+        assert_true(ask(limiter, id, 1, 2, 0).allowed); /* all of one stripe */
+        uint64_t placed = get_stats(limiter).placed;
+        assert_int_equal(placed, 1);
+        for (uint32_t cost = 2 * stripes - 1; cost <= 2 * stripes + 1; cost++) {
+            for (int again = 0; again < 3; again++) {
+                struct stint_verdict v = ask(limiter, id, 1, cost, 0);
+                assert_false(v.allowed);
+                assert_int_equal(v.used, 2);
+                assert_int_equal(v.flags, cost == 2 * stripes - 1 && again == 0 ? FIRST : 0);
+                assert_in_range(get_stats(limiter).placed, placed, placed + 1);
+            }
+        }
+        assert_int_equal(used_of(limiter, id, 1), 2);
+        stint_close(limiter);
+    }
+}
+
+/* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
+TEST(test_stripes_change) {
+    struct random random = {test_seed()};
+    for (int round = 0; round < 300; round++) {
+        uint32_t stripes = 2u << random_below(&random, 6);
+        uint32_t limit = stripes + (uint32_t)random_below(&random, 300), id, used = 0;
+        struct stint_limiter *limiter = open_striped(limit, stripes, &id);
+        for (int i = 0; i < 6; i++) {
+            if (random_below(&random, 3) == 0)
+                used +=
+                    ask(limiter, id, 1, (uint32_t)random_below(&random, limit), PARTIAL).granted;
+            else
+                while (ask(limiter, id, 1, 1, 0).allowed)
+                    used++;
+            assert_true(used <= limit);
+            limit += (uint32_t)random_below(&random, 200);
+            change_limit(limiter, id, limit);
+            assert_int_equal(used_of(limiter, id, 1), used);
+            assert_int_equal(ask(limiter, id, 1, 0, PEEK).remaining, limit - used);
+        }
+        while (ask(limiter, id, 1, 1, 0).allowed)
+            used++;
+        assert_int_equal(used, limit);
+
+        limit = stripes + (uint32_t)random_below(&random, limit);
+        change_limit(limiter, id, limit);
+        test_time += MINUTE;
+        for (used = 0; ask(limiter, id, 1, 1, 0).allowed; used++)
+            ;
+        assert_int_equal(used, limit);
+        stint_close(limiter);
+    }
+}
+
+/* ---- A full table --------------------------------------------------------------------------- */
+
+/* A slot from which something carries over is not given away: not a debt, not a missing token, not
+ * the window before. */
+TEST(test_carrying_slots_stay) {
+    static const struct {
+        uint32_t used;
+        uint64_t rolling, smooth; /* when the slot is free */
+    } cases[] = {{1, E, E2},  {10, E, E2},     {11, E2, 0},
+                 {20, E2, 0}, {21, E2 + W, 0}, {25, E2 + W, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int smooth = 0; smooth < 2; smooth++) {
+            uint64_t free_at = smooth ? cases[i].smooth : cases[i].rolling;
+            if (free_at == 0)
+                continue;
+            test_time = T0;
+            struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* four slots */
+            struct stint_policy policy = make_policy("p", 10, MINUTE, 0, smooth ? STINT_SMOOTH : 0);
+            if (!smooth) {
+                policy.capacity = 15;
+                policy.max_reserved = 10;
+            }
+            uint32_t id = add_made(limiter, &policy);
+            uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
+            for (stint_key key = 1; key <= 3; key++)
+                assert_true(ask(limiter, hour, key, 1, 0).allowed);
+            assert_int_equal(ask(limiter, id, 4, cases[i].used, RESERVE).granted, cases[i].used);
+            test_time = free_at - 1;
+            assert_int_equal(get_stats(limiter).live, 4);
+            assert_int_equal(ask(limiter, hour, 5, 1, 0).flags, STINT_UNTRACKED);
+            test_time = free_at;
+            assert_int_equal(get_stats(limiter).live, 3);
+            assert_int_equal(ask(limiter, id, 4, 0, PEEK).used, 0);
+            assert_int_equal(ask(limiter, hour, 5, 1, 0).flags, 0);
+            assert_int_equal(get_stats(limiter).live, 4);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* A striped key that finds no slot for one of its stripes is decided as the table's user chose, and
+ * what its other stripes gave is given back. */
+TEST(test_stripes_of_a_full_table) {
+    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(2, on_full); /* four slots */
+        struct stint_policy policy = make_policy("p", 80, MINUTE, 0, 0);
+        policy.stripes = 8;
+        uint32_t id = add_made(limiter, &policy);
+        bool admit = on_full == STINT_FULL_ADMIT;
+        struct stint_verdict v = ask(limiter, id, 1, 50, 0);
+        assert_int_equal(v.allowed, admit);
+        assert_int_equal(v.flags, STINT_UNTRACKED);
+        assert_int_equal(v.granted, admit ? 50 : 0);
+        assert_true(v.window == 0 && v.retry_after == (admit ? 0 : MINUTE));
+        uint32_t counted = 0;
+        for (int i = 0; i < 60; i++) {
+            v = ask(limiter, id, 1, 1, 0);
+            if (v.flags == STINT_UNTRACKED)
+                assert_int_equal(v.allowed, admit);
+            else
+                counted += v.granted;
+        }
+        assert_int_equal(counted, 40); /* four stripes of ten */
+        assert_int_equal(get_policy_stats(limiter, id).untracked, 21);
+        assert_int_equal(get_stats(limiter).live, 4);
+        stint_close(limiter);
+    }
+}
+
+/* A flood of other keys in every window does not make anybody's debt or last window forgotten. */
+TEST(test_floods_do_not_pay_debts) {
+    test_time = T0;
+    enum { KEYS = 50 };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy policy = make_policy("rolling", 2, SECOND, 0, 0);
+    policy.capacity = 5;
+    policy.max_reserved = 30;
+    uint32_t rolling = add_made(limiter, &policy);
+    uint32_t smooth = add_policy(limiter, "smooth", 20, 10 * SECOND, 0, STINT_SMOOTH);
+    uint32_t flood = add_policy(limiter, "flood", 9, SECOND, 0, 0);
+    for (uint64_t k = 0; k < KEYS; k++)
+        assert_true(ask(limiter, rolling, number_key(limiter, k), 35, RESERVE).allowed);
+    for (uint64_t k = 0; k < KEYS; k++)
+        assert_true(ask(limiter, smooth, number_key(limiter, k), 20, 0).allowed);
+    uint64_t newcomer = 1000, untracked = 0;
+    for (uint32_t window = 0; window < 20; window++, test_time += SECOND) {
+        for (int i = 0; i < 400; i++)
+            untracked += ask(limiter, flood, number_key(limiter, newcomer++), 1, 0).flags != 0;
+        for (uint64_t k = 0; k < KEYS; k++) {
+            uint32_t debt = window * 2 < 35 ? 35 - window * 2 : 0;
+            assert_int_equal(used_of(limiter, rolling, number_key(limiter, k)), debt);
+            uint32_t left = window < 10 ? 20 : 20 * (20 - window) / 10;
+            assert_int_equal(used_of(limiter, smooth, number_key(limiter, k)), left);
+        }
+    }
+    assert_true(untracked > 0);
+    assert_int_equal(get_stats(limiter).untracked, untracked);
+    stint_close(limiter);
+}
+
+/* ---- Requests that make no sense ------------------------------------------------------------ */
+
+static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
+                                                 .retry_after = STINT_NEVER};
+
+/* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
+ * number `i`. */
+static bool bad_request_of(unsigned i, struct stint_request *request) {
+    static const uint32_t together[][2] = {
+        {CHARGE | PARTIAL, 0},
+        {CHARGE | DRAIN, 0},
+        {CHARGE | RESERVE, 0},
+        {CHARGE, 1},
+        {CHARGE, 10},
+        {CHARGE, UINT32_MAX},
+        {PEEK | CHARGE | PARTIAL, 0},
+        {PEEK | CHARGE | DRAIN, 0},
+        {PEEK | CHARGE | RESERVE, 0},
+        {PEEK | CHARGE, 5},
+        {0x1f, 0},
+        {UINT32_MAX, 0},
+        {~UINT32_C(0x1f), 0},
+        {CHARGE | PARTIAL | RESERVE, 20},
+    };
+    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4 };
+    static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
+
+    request->limit = 0;
+    request->reserved = 0;
+    if (i < UNKNOWN * BESIDES) {
+        request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
+        return true;
+    }
+    i -= UNKNOWN * BESIDES;
+    if (i < 64 * BESIDES) {
+        request->flags = besides[i % BESIDES];
+        request->reserved = UINT64_C(1) << i / BESIDES;
+        return true;
+    }
+    i -= 64 * BESIDES;
+    if (i >= sizeof together / sizeof together[0])
+        return false;
+    request->flags = together[i][0];
+    request->limit = together[i][1];
+    return true;
+}
+
+static void assert_bad(const struct stint_verdict *verdict, const struct stint_request *request,
+                       const char *call) {
+    if (same_verdict(verdict, &bad_request))
+        return;
+    print_verdict("got", verdict);
+    fail_msg("%s: flags %#" PRIx32 ", limit %" PRIu32 ", reserved %#" PRIx64, call, request->flags,
+             request->limit, request->reserved);
+}
+
+/* Refused, marked and counted, whoever is asked, and nothing is written. */
+TEST(test_bad_requests) {
+    for (uint32_t id = 0; id < MINUTES; id++) {
+        struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+        stint_key keys[2] = {number_key(limiter, 1), number_key(limiter, 2)};
+        assert_true(ask(limiter, id, keys[0], 3, 0).allowed); /* the other one has no slot */
+        struct stint_policy_stats counts = get_policy_stats(limiter, id);
+        struct copied copied = copy_table(limiter);
+        struct stint_request request = {.policy = id};
+        uint64_t bad = 0;
+        for (unsigned i = 0; bad_request_of(i, &request); i++) {
+            request.key = keys[i % 2];
+            request.cost = i % 5 == 0 ? 11 : i % 3;
+            struct stint_verdict v;
+            memset(&v, 0xa5, sizeof v);
+            assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
+            assert_bad(&v, &request, "decide");
+            memset(&v, 0xa5, sizeof v);
+            assert_int_equal(stint_decide_batch(limiter, &request, 1, test_time, &v), 0);
+            assert_bad(&v, &request, "batch");
+            assert_false(stint_decide(limiter, &request, test_time, NULL));
+            assert_int_equal(stint_decide_batch(limiter, &request, 1, STINT_NOW, NULL), 0);
+            bad += 4;
+            assert_int_equal(get_stats(limiter).bad_requests, bad);
+        }
+        assert_untouched(limiter, &copied);
+        struct stint_policy_stats after = get_policy_stats(limiter, id);
+        assert_memory_equal(&after, &counts, sizeof counts);
+        assert_int_equal(get_stats(limiter).unknown_policy, 0);
+        stint_close(limiter);
+    }
+}
+
+/* The others of a batch are decided. */
+TEST(test_bad_requests_of_a_batch) {
+    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+    enum { N = 40 };
+    struct stint_request requests[N], bad;
+    struct stint_verdict v[N];
+    for (unsigned i = 0; bad_request_of(i, &bad); i++) {
+        uint32_t allowed = 0;
+        stint_key key = number_key(limiter, i);
+        for (uint32_t r = 0; r < N; r++)
+            requests[r] = (struct stint_request){key, r / 20, 1, 0, 0, 0};
+        for (uint32_t r = 7; r < N; r += 13) {
+            requests[r].flags = bad.flags, requests[r].limit = bad.limit;
+            requests[r].reserved = bad.reserved;
+        }
+        memset(v, 0xa5, sizeof v);
+        size_t n = stint_decide_batch(limiter, requests, N, test_time, v);
+        for (uint32_t r = 0; r < N; r++) {
+            if (r % 13 == 7)
+                assert_bad(&v[r], &requests[r], "batch");
+            else
+                allowed += v[r].allowed;
+        }
+        assert_int_equal(n, allowed);
+        assert_int_equal(allowed, 10 + 20 - 2);
+    }
+    stint_close(limiter);
+}
+
+/* Of several that are one, the bad ones are marked, and the others are as in a refusal. */
+static void check_bad_part(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_request *bad, bool groups) {
+    stint_key key = number_key(limiter, 1), full = number_key(limiter, 2);
+    struct stint_request requests[4] = {
+        {.key = key, .policy = id, .cost = 2},
+        *bad,
+        {.key = full, .policy = id, .cost = 9},
+        {.key = number_key(limiter, 3), .policy = id, .cost = 1, .flags = PEEK}};
+    struct stint_verdict v[4];
+    const size_t ends[3] = {0, 4, 4};
+    struct stint_policy_stats before = get_policy_stats(limiter, id);
+    uint64_t bad_before = get_stats(limiter).bad_requests;
+    memset(v, 0xa5, sizeof v);
+    if (groups)
+        assert_int_equal(stint_decide_groups(limiter, requests, ends, 3, STINT_NOW, v), 2);
+    else
+        assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, v));
+    assert_bad(&v[1], bad, groups ? "groups" : "all");
+    assert_true(v[0].allowed && v[3].allowed);
+    assert_int_equal(v[0].granted + v[2].granted + v[3].granted, 0);
+    assert_int_equal(v[0].used, 3);
+    assert_false(v[2].allowed);
+    assert_int_equal(v[2].used, 8);
+    struct stint_policy_stats after = get_policy_stats(limiter, id);
+    assert_int_equal(after.allowed, before.allowed);
+    assert_int_equal(after.refused, before.refused + 1);
+    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 1);
+    assert_int_equal(used_of(limiter, id, key), 3);
+    assert_int_equal(used_of(limiter, id, full), 8);
+
+    /* Without verdicts, and with nothing to refuse but the bad one. */
+    if (groups)
+        assert_int_equal(stint_decide_groups(limiter, requests, (size_t[]){2}, 1, T0, NULL), 0);
+    else
+        assert_false(stint_decide_all(limiter, requests, 2, T0, NULL));
+    after = get_policy_stats(limiter, id);
+    assert_int_equal(after.refused, before.refused + 1);
+    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 2);
+    assert_int_equal(used_of(limiter, id, key), 3);
+
+    /* Beside a part of the same key that does not fit: each is counted once. */
+    requests[1].key = full;
+    memset(v, 0xa5, sizeof v);
+    assert_false(stint_decide_all(limiter, requests + 1, 2, STINT_NOW, v));
+    assert_bad(&v[0], &requests[1], "beside");
+    assert_int_equal(v[1].flags, 0);
+    assert_true(v[1].retry_after != 0 && v[1].retry_after != STINT_NEVER);
+    assert_int_equal(get_stats(limiter).bad_requests, bad_before + 3);
+}
+
+TEST(test_bad_requests_of_a_whole) {
+    static const uint32_t ids[] = {PLAIN, SMOOTH, STRIPED};
+    for (size_t p = 0; p < 3; p++) {
+        for (int groups = 0; groups < 2; groups++) {
+            struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+            struct stint_request bad = {.key = number_key(limiter, 1), .policy = ids[p], .cost = 1};
+            assert_true(ask(limiter, ids[p], number_key(limiter, 1), 3, 0).allowed);
+            assert_true(ask(limiter, ids[p], number_key(limiter, 2), 8, 0).allowed);
+            for (unsigned i = 0; bad_request_of(i, &bad); i++)
+                check_bad_part(limiter, ids[p], &bad, groups);
+            /* A charge is none of a whole either: only the look before it is. */
+            bad.flags = CHARGE;
+            bad.limit = 0;
+            check_bad_part(limiter, ids[p], &bad, groups);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* More than can be decided as one. */
+TEST(test_too_many_of_a_whole) {
+    enum { MANY = 3 * STINT_ALL_MAX };
+    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+    struct stint_request requests[MANY];
+    struct stint_verdict v[MANY + 1];
+    for (size_t i = 0; i < MANY; i++)
+        requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
+    struct copied copied = copy_table(limiter);
+    uint64_t bad = 0;
+    for (size_t n = STINT_ALL_MAX + 1; n <= MANY; n += 50) {
+        memset(v, 0xa5, sizeof v);
+        v[n].granted = 77;
+        assert_false(stint_decide_all(limiter, requests, n, STINT_NOW, v));
+        for (size_t i = 0; i < n; i++)
+            assert_bad(&v[i], &requests[i], "all");
+        assert_int_equal(v[n].granted, 77);
+        assert_false(stint_decide_all(limiter, requests, n, T0, NULL));
+        bad += 2 * n;
+        assert_int_equal(get_stats(limiter).bad_requests, bad);
+    }
+    assert_untouched(limiter, &copied);
+
+    /* A group of them is refused, the others are not. */
+    const size_t ends[] = {2, STINT_ALL_MAX + 3, STINT_ALL_MAX + 3, STINT_ALL_MAX + 4,
+                           2 * STINT_ALL_MAX + 4};
+    size_t n = ends[4];
+    memset(v, 0xa5, sizeof v);
+    assert_int_equal(stint_decide_groups(limiter, requests, ends, 5, STINT_NOW, v), 4);
+    for (size_t i = 0; i < n; i++) {
+        if (i >= ends[0] && i < ends[1])
+            assert_bad(&v[i], &requests[i], "groups");
+        else
+            assert_true(v[i].allowed && v[i].granted == 1 && v[i].used == 1);
+        assert_int_equal(used_of(limiter, 0, requests[i].key), i < ends[0] || i >= ends[1]);
+    }
+    assert_int_equal(get_stats(limiter).bad_requests, bad + STINT_ALL_MAX + 1);
+    assert_int_equal(get_policy_stats(limiter, 0).allowed, n - (STINT_ALL_MAX + 1));
+    assert_int_equal(get_policy_stats(limiter, 0).refused, 0);
+    stint_close(limiter);
+}
+
+/* Ends that fall: what comes before is decided, all that is left is refused, and nothing is written
+ * behind it. */
+TEST(test_groups_whose_ends_fall) {
+    enum { REQUESTS = 6 };
+    static const struct {
+        size_t ends[3];
+        size_t good; /* groups before the wrong one */
+    } cases[] = {{{4, 2, 6}, 1}, {{4, 6, 5}, 1}, {{2, 4, 3}, 1},        {{6, 2, 4}, 0},
+                 {{2, 0, 2}, 1}, {{0, 2, 0}, 1}, {{SIZE_MAX, 2, 6}, 0}, {{3, SIZE_MAX, 6}, 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        for (int told = 0; told < 2; told++) {
+            struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_ADMIT);
+            struct stint_request requests[REQUESTS];
+            struct stint_verdict v[REQUESTS], untouched;
+            for (size_t i = 0; i < REQUESTS; i++)
+                requests[i] = (struct stint_request){number_key(limiter, i), 0, 1, 0, 0, 0};
+            memset(v, 0xa5, sizeof v);
+            memset(&untouched, 0xa5, sizeof untouched);
+            const size_t n = cases[c].ends[2],
+                         good = cases[c].good == 0 ? 0 : cases[c].ends[cases[c].good - 1];
+            assert_int_equal(stint_decide_groups(limiter, requests, cases[c].ends, 3, STINT_NOW,
+                                                 told ? v : NULL),
+                             cases[c].good);
+            for (size_t i = 0; i < REQUESTS; i++) {
+                assert_int_equal(used_of(limiter, 0, requests[i].key), i < good);
+                if (told && i >= good && i < n)
+                    assert_bad(&v[i], &requests[i], "groups");
+                else if (told && i >= n)
+                    assert_memory_equal(&v[i], &untouched, sizeof untouched);
+            }
+            assert_int_equal(get_stats(limiter).bad_requests, n - good);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* ---- Contradictions ------------------------------------------------------------------------- */
+
+TEST(test_contradictions) {
+    enum { P = STINT_START_PER_KEY, S = STINT_SMOOTH, C = STINT_COUNT_REFUSED };
+    static const struct {
+        uint32_t limit, capacity, max_reserved, stripes, flags, near_limit, jitter;
+        const char *words; /* one of them must be in the reason; NULL: it is valid */
+    } cases[] = {
+        {10, MOST, 0, 0, 0, 0, 0, NULL},
+        {10, MOST + 1u, 0, 0, 0, 0, 0, "capacity"},
+        {10, UINT32_MAX, 0, 0, 0, 0, 0, "capacity"},
+        {10, MOST - 5, 5, 0, 0, 0, 0, NULL},
+        {10, MOST - 5, 6, 0, 0, 0, 0, "capacity max_reserved"},
+        {10, 0, MOST - 10, 0, 0, 0, 0, NULL},
+        {10, 0, MOST - 9, 0, 0, 0, 0, "max_reserved"},
+        {10, 5, MOST - 5, 0, 0, 0, 0, NULL},
+        {10, 5, MOST - 4, 0, 0, 0, 0, "max_reserved"},
+        {10, 5, UINT32_MAX, 0, 0, 0, 0, "max_reserved"},
+        {10, UINT32_MAX, UINT32_MAX, 0, 0, 0, 0, "capacity max_reserved"},
+        {16383, 0, 0, 0, S, 0, 0, NULL},
+        {16384, 0, 0, 0, S, 0, 0, "limit"},
+        {10, 20, 0, 0, S, 0, 0, "capacity"},
+        {10, 5, 0, 0, S, 0, 0, "capacity"},
+        {10, 0, 1, 0, S, 0, 0, "max_reserved"},
+        {10, 0, 0, 2, S, 0, 0, "stripes"},
+        {10, 0, 0, 1, S, 0, 0, NULL},
+        {10, 0, 0, 0, S | C, 0, 0, "COUNT_REFUSED"},
+        {10, 0, 0, 0, S | P, 0, 0, NULL},
+        {10, 0, 0, 0, S | STINT_SHADOW, 0, 0, NULL},
+        {10, 0, 0, 1, 0, 0, 0, NULL},
+        {10, 0, 0, 2, 0, 0, 0, NULL},
+        {10, 0, 0, 8, 0, 0, 0, NULL},
+        {10, 0, 0, 3, 0, 0, 0, "stripes"},
+        {10, 0, 0, 6, 0, 0, 0, "stripes"},
+        {10, 0, 0, 16, 0, 0, 0, "stripes"},
+        {100, 0, 0, 64, 0, 0, 0, NULL},
+        {64, 0, 0, 64, 0, 0, 0, NULL},
+        {63, 0, 0, 64, 0, 0, 0, "stripes"},
+        {1000, 0, 0, 128, 0, 0, 0, "stripes"},
+        {1000, 0, 0, UINT32_C(1) << 31, 0, 0, 0, "stripes"},
+        {1000, 0, 0, UINT32_MAX, 0, 0, 0, "stripes"},
+        {10, 20, 0, 4, 0, 0, 0, "stripes"},
+        {10, 0, 5, 4, 0, 0, 0, "stripes"},
+        {10, 0, 0, 4, P, 0, 0, "stripes"},
+        {10, 0, 0, 4, C, 0, 0, "stripes"},
+        {10, 0, 0, 4, STINT_SHADOW, 0, 0, NULL},
+        {10, 20, 0, 0, C, 0, 0, "COUNT_REFUSED"},
+        {10, 0, 5, 0, C, 0, 0, "COUNT_REFUSED"},
+        {10, 5, 0, 0, C, 0, 0, NULL},
+        {10, 0, 0, 0, C | P, 0, 0, NULL},
+        {10, 0, 0, 0, 0, 100, 0, NULL},
+        {10, 0, 0, 0, 0, 1, 0, NULL},
+        {10, 0, 0, 0, 0, 101, 0, "near_limit"},
+        {10, 0, 0, 0, 0, UINT32_MAX, 0, "near_limit"},
+        {10, 0, 0, 0, 0, 0, 100, NULL},
+        {10, 0, 0, 0, 0, 0, 101, "jitter"},
+        {10, 0, 0, 0, 0, 0, UINT32_MAX, "jitter"},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t plain = add_policy(limiter, "changed", 10, MINUTE, 0, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[16], text[200];
+        snprintf(name, sizeof name, "%zu", i);
+        struct stint_policy policy = make_policy(name, cases[i].limit, MINUTE, 0, cases[i].flags);
+        policy.capacity = cases[i].capacity;
+        policy.max_reserved = cases[i].max_reserved;
+        policy.stripes = cases[i].stripes;
+        policy.near_limit = cases[i].near_limit;
+        policy.jitter = cases[i].jitter;
+        uint32_t policies = get_stats(limiter).policies;
+        int added = policy_added(limiter, &policy);
+        if (cases[i].words == NULL) {
+            if (added < 0)
+                fail_msg("case %zu: %s", i, stint_reason());
+            struct stint_policy got = STINT_POLICY_INIT;
+            assert_int_equal(stint_policy_get(limiter, (uint32_t)added, &got), 0);
+            assert_true(got.stripes == policy.stripes || policy.stripes == 1);
+            got.stripes = policy.stripes;
+            assert_memory_equal(&got, &policy, sizeof got);
+            assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
+            continue;
+        }
+        if (added != -EINVAL)
+            fail_msg("case %zu: %d", i, added);
+        bool named = false;
+        char words[40], *next = words;
+        snprintf(words, sizeof words, "%s", cases[i].words);
+        for (char *word; (word = strtok_r(next, " ", &next)) != NULL;)
+            named |= strstr(stint_reason(), word) != NULL;
+        if (!named)
+            fail_msg("case %zu: \"%s\" does not name %s", i, stint_reason(), cases[i].words);
+        assert_int_equal(get_stats(limiter).policies, policies);
+        assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
+        /* A change to it is refused too, and changes nothing. */
+        policy.name[0] = '\0';
+        assert_int_equal(stint_policy_change(limiter, plain, &policy), -EINVAL);
+        struct stint_policy got = STINT_POLICY_INIT;
+        struct stint_policy before = make_policy("changed", 10, MINUTE, 0, 0);
+        assert_int_equal(stint_policy_get(limiter, plain, &got), 0);
+        assert_memory_equal(&got, &before, sizeof got);
+    }
+    /* Each key has a start of its own, or the policy has one. */
+    struct stint_policy policy = make_policy("start", 10, MINUTE, 10000000, STINT_START_PER_KEY);
+    assert_int_equal(policy_added(limiter, &policy), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "start"));
+    stint_close(limiter);
+}
+
+/* What a change must leave as it is. */
+TEST(test_changes_that_cannot_be) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy plain = make_policy("plain", 10, MINUTE, 0, 0), policy;
+    struct stint_policy smooth = make_policy("smooth", 10, MINUTE, 0, STINT_SMOOTH);
+    struct stint_policy per_key = make_policy("per-key", 10, MINUTE, 0, STINT_START_PER_KEY);
+    struct stint_policy striped = make_policy("striped", 10, MINUTE, 0, 0);
+    striped.stripes = 4;
+    uint32_t ids[4] = {add_made(limiter, &plain), add_made(limiter, &smooth),
+                       add_made(limiter, &per_key), add_made(limiter, &striped)};
+    static const char *const words[] = {"stripes", "SMOOTH", "START_PER_KEY"};
+    for (int p = 0; p < 4; p++) {
+        for (int what = 0; what < 3; what++) {
+            struct stint_policy before = STINT_POLICY_INIT, after = STINT_POLICY_INIT;
+            assert_int_equal(stint_policy_get(limiter, ids[p], &before), 0);
+            policy = before;
+            if (what == 0)
+                policy.stripes = policy.stripes > 1 ? 8 : 2;
+            else
+                policy.flags ^= what == 1 ? STINT_SMOOTH : STINT_START_PER_KEY;
+            assert_int_equal(stint_policy_change(limiter, ids[p], &policy), -EINVAL);
+            /* (Some of these are contradictions too, and may be called that.) */
+            if (p == 0 || (p == 3 && what == 0) || (p == what && what > 0))
+                if (strstr(stint_reason(), words[what]) == NULL)
+                    fail_msg("policy %d: \"%s\" does not name %s", p, stint_reason(), words[what]);
+            assert_int_equal(stint_policy_get(limiter, ids[p], &after), 0);
+            assert_memory_equal(&before, &after, sizeof before);
+        }
+    }
+    policy = striped;
+    policy.stripes = 0;
+    assert_int_equal(stint_policy_change(limiter, ids[3], &policy), -EINVAL);
+
+    /* Refusals that were counted would become debts, also by way of a policy that counts them no
+     * more. */
+    struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
+    uint32_t counting = add_made(limiter, &counts);
+    counts.flags = 0;
+    assert_int_equal(stint_policy_change(limiter, counting, &counts), 0);
+    counts.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, counting, &counts), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "counted refusals"));
+
+    /* All else may. */
+    policy = plain;
+    policy.limit = 20;
+    policy.capacity = 30;
+    policy.max_reserved = 40;
+    policy.near_limit = 50;
+    policy.jitter = 60;
+    policy.flags = STINT_SHADOW;
+    change_made(limiter, ids[0], &policy);
+    struct stint_policy got = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, ids[0], &got), 0);
+    assert_memory_equal(&got, &policy, sizeof got);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_retry_after_is_exact),
+        cmocka_unit_test(test_waits_do_not_wrap),
+        cmocka_unit_test(test_own_limits_stay_in_their_slot),
+        cmocka_unit_test(test_windows_per_key),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_jitter_of_reservations),
+        cmocka_unit_test(test_near_limit_is_counted),
+        cmocka_unit_test(test_all_of_a_ladder),
+        cmocka_unit_test(test_all_twice_the_same),
+        cmocka_unit_test(test_all_waits_together),
+        cmocka_unit_test(test_all_with_shadows_and_looks),
+        cmocka_unit_test(test_all_of_nothing),
+        cmocka_unit_test(test_all_or_nothing),
+        cmocka_unit_test(test_stripes_are_exact),
+        cmocka_unit_test(test_stripes_gather),
+        cmocka_unit_test(test_reset_tells),
+        cmocka_unit_test(test_stripes_refund_and_reset),
+        cmocka_unit_test(test_stripes_of_a_late_caller),
+        cmocka_unit_test(test_stripes_own_limit),
+        cmocka_unit_test(test_refusals_take_nothing),
+        cmocka_unit_test(test_stripes_refused_claim_nothing),
+        cmocka_unit_test(test_stripes_change),
+        cmocka_unit_test(test_carrying_slots_stay),
+        cmocka_unit_test(test_stripes_of_a_full_table),
+        cmocka_unit_test(test_floods_do_not_pay_debts),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_bad_requests_of_a_batch),
+        cmocka_unit_test(test_bad_requests_of_a_whole),
+        cmocka_unit_test(test_too_many_of_a_whole),
+        cmocka_unit_test(test_groups_whose_ends_fall),
+        cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_changes_that_cannot_be),
+    };
+    return cmocka_run_group_tests_name("features", tests, NULL, NULL);
+}

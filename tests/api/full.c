@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The full table: its three outcomes (promise G), and that live keys keep their counts (promise
+ * F). */
+#include "fixture.h"
+
+#include "limiter.h" /* for header.latest_begin, and mix */
+
+static struct stint_verdict take(struct stint_limiter *limiter, uint32_t id, uint64_t key,
+                                 uint32_t cost) {
+    struct stint_verdict v;
+    memset(&v, 0xa5, sizeof v);
+    bool allowed = stint_take(limiter, id, number_key(limiter, key), cost, STINT_NOW, &v);
+    assert_int_equal(allowed, v.allowed);
+    return v;
+}
+
+static struct stint_verdict look(struct stint_limiter *limiter, uint32_t id, uint64_t key,
+                                 uint32_t cost) {
+    return ask(limiter, id, number_key(limiter, key), cost, STINT_PEEK);
+}
+
+/* ---- A table of one line ------------------------------------------------------------------- */
+
+enum { LINE = 4 };
+
+/* Fills a line with keys 0 to 3, which use 5, 3, 4 and 6 tokens of 10. */
+static struct stint_limiter *open_full_line(enum stint_on_full on_full, uint32_t *id) {
+    static const uint32_t costs[LINE] = {5, 3, 4, 6};
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, on_full);
+    assert_int_equal(get_stats(limiter).slots, LINE);
+    *id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    for (uint64_t k = 0; k < LINE; k++) {
+        struct stint_verdict v = take(limiter, *id, k, costs[k]);
+        assert_int_equal(v.flags, 0);
+        assert_int_equal(v.used, costs[k]);
+    }
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.live, LINE);
+    assert_int_equal(stats.used, LINE);
+    assert_int_equal(stats.placed, LINE);
+    assert_int_equal(stats.untracked, 0);
+    return limiter;
+}
+
+static void assert_line_kept(struct stint_limiter *limiter, uint32_t id) {
+    static const uint32_t costs[LINE] = {5, 3, 4, 6};
+    for (uint64_t k = 0; k < LINE; k++)
+        assert_int_equal(look(limiter, id, k, 1).used, costs[k]);
+}
+
+TEST(test_line_admit) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_ADMIT, &id);
+    test_time = T0 + 7;
+    for (int i = 0; i < 50; i++) {
+        struct stint_verdict expected = {.allowed = true,
+                                         .flags = STINT_UNTRACKED,
+                                         .capacity = 10,
+                                         .used = 4,
+                                         .remaining = 6,
+                                         .granted = 4,
+                                         .reset_after = MINUTE - 7};
+        struct stint_verdict v = take(limiter, id, 100, 4);
+        assert_verdict(&v, &expected, __LINE__);
+        expected.used = expected.granted = 0;
+        expected.remaining = 10;
+        v = look(limiter, id, 100, 4);
+        assert_verdict(&v, &expected, __LINE__);
+    }
+    /* There is nothing to give back or to reset. */
+    assert_int_equal(stint_refund(limiter, id, number_key(limiter, 100), 4, T0 + MINUTE), 0);
+    stint_reset(limiter, id, number_key(limiter, 100));
+    assert_line_kept(limiter, id);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.untracked, 50);
+    assert_int_equal(stats.replaced, 0);
+    assert_int_equal(stats.placed, LINE);
+    assert_int_equal(stats.live, LINE);
+    struct stint_policy_stats counts = get_policy_stats(limiter, id);
+    assert_int_equal(counts.allowed, LINE + 50);
+    assert_int_equal(counts.untracked, 50);
+    assert_int_equal(counts.refused, 0);
+    stint_close(limiter);
+}
+
+TEST(test_line_refuse) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &id);
+    test_time = T0 + 7;
+    for (int i = 0; i < 50; i++) {
+        struct stint_verdict expected = {.allowed = false,
+                                         .flags = STINT_UNTRACKED,
+                                         .capacity = 10,
+                                         .used = 0,
+                                         .remaining = 0,
+                                         .granted = 0,
+                                         .reset_after = MINUTE - 7,
+                                         .retry_after = MINUTE - 7};
+        struct stint_verdict v = take(limiter, id, 100, 4);
+        assert_verdict(&v, &expected, __LINE__);
+        v = look(limiter, id, 100, 4);
+        assert_verdict(&v, &expected, __LINE__);
+    }
+    assert_line_kept(limiter, id);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.untracked, 50);
+    assert_int_equal(stats.placed, LINE);
+    struct stint_policy_stats counts = get_policy_stats(limiter, id);
+    assert_int_equal(counts.allowed, LINE);
+    assert_int_equal(counts.refused, 50);
+    assert_int_equal(counts.untracked, 50);
+    assert_int_equal(counts.first_refusals, 0);
+    stint_close(limiter);
+}
+
+TEST(test_line_replace) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(STINT_FULL_REPLACE, &id);
+    struct stint_verdict v = look(limiter, id, 100, 10);
+    assert_true(v.allowed);
+    assert_int_equal(v.flags, 0);
+    assert_line_kept(limiter, id);
+
+    /* 5 3 4 6: key 1 goes, and 9 come in its place */
+    struct stint_verdict expected = {.allowed = true,
+                                     .flags = STINT_REPLACED,
+                                     .capacity = 10,
+                                     .used = 9,
+                                     .remaining = 1,
+                                     .granted = 9,
+                                     .window = T0 + MINUTE,
+                                     .reset_after = MINUTE};
+    v = take(limiter, id, 100, 9);
+    assert_verdict(&v, &expected, __LINE__);
+    expected.flags = 0;
+    expected.used = 10;
+    expected.remaining = 0;
+    expected.granted = 1;
+    v = take(limiter, id, 100, 1);
+    assert_verdict(&v, &expected, __LINE__);
+    assert_int_equal(look(limiter, id, 0, 1).used, 5);
+    assert_int_equal(look(limiter, id, 1, 1).used, 0);
+    assert_int_equal(look(limiter, id, 2, 1).used, 4);
+    assert_int_equal(look(limiter, id, 3, 1).used, 6);
+
+    /* 5 10 4 6: now key 2, then 5 10 7 6: key 0 */
+    assert_int_equal(take(limiter, id, 101, 7).flags, STINT_REPLACED);
+    assert_int_equal(look(limiter, id, 2, 1).used, 0);
+    assert_int_equal(take(limiter, id, 102, 7).flags, STINT_REPLACED);
+    assert_int_equal(look(limiter, id, 0, 1).used, 0);
+    assert_int_equal(look(limiter, id, 100, 1).used, 10);
+    assert_int_equal(look(limiter, id, 101, 1).used, 7);
+    assert_int_equal(look(limiter, id, 102, 1).used, 7);
+    assert_int_equal(look(limiter, id, 3, 1).used, 6);
+
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.replaced, 3);
+    assert_int_equal(stats.untracked, 0);
+    assert_int_equal(stats.live, LINE);
+    assert_int_equal(stats.placed, LINE + 3);
+    stint_close(limiter);
+}
+
+/* In a table of as many lines as are looked at, whoever comes replaces a key that has used the
+ * fewest tokens of all: few or nearly all that a slot holds. `smooth`: half of the keys are of a
+ * policy whose slots hold two counts. */
+static void check_least_goes(bool smooth) {
+    enum { MOST = 96, NEWCOMERS = 1000 };
+    static const uint32_t bits[] = {1, 2, 5, 13, 27};
+    struct {
+        uint32_t id, used;
+        uint64_t key;
+    } keys[MOST];
+    uint64_t next = 0, tokens = 0;
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(MOST / 2, STINT_FULL_REPLACE);
+    const uint32_t plain = add_policy(limiter, "plain", STINT_LIMIT_MAX, DAY, 0, 0);
+    /* Where there is one, every line has a closer look. */
+    const uint32_t two =
+        smooth ? add_policy(limiter, "two", 16383, HOUR, 0, STINT_SMOOTH) : UINT32_MAX;
+    assert_int_equal(get_stats(limiter).slots, MOST);
+
+    for (int round = 0; round < MOST + NEWCOMERS; round++, next++) {
+        const uint32_t id = smooth && next % 2 == 0 ? two : plain;
+        tokens = mix(tokens, next);
+        const uint32_t most = id == two ? 13 : bits[round / 100 % 5];
+        const uint32_t cost = 1 + (uint32_t)(tokens >> 32) % ((UINT32_C(1) << most) - 1);
+        const uint32_t flags = take(limiter, id, next, cost).flags;
+        if (round < MOST) {
+            assert_int_equal(flags, 0);
+            keys[round].id = id, keys[round].used = cost, keys[round].key = next;
+            continue;
+        }
+        assert_int_equal(flags, STINT_REPLACED);
+        uint32_t least = UINT32_MAX, gone = MOST;
+        for (uint32_t i = 0; i < MOST; i++) {
+            least = keys[i].used < least ? keys[i].used : least;
+            if (look(limiter, keys[i].id, keys[i].key, 1).used != 0)
+                continue;
+            assert_int_equal(gone, MOST);
+            gone = i;
+        }
+        assert_int_not_equal(gone, MOST);
+        assert_int_equal(keys[gone].used, least);
+        keys[gone].id = id, keys[gone].used = cost, keys[gone].key = next;
+        if (!smooth || round != MOST + NEWCOMERS / 2)
+            continue;
+        test_time += HOUR; /* the window before counts: two counts of some keys, one of others */
+        for (uint32_t i = 0; i < MOST; i++) {
+            if (keys[i].id != two || i % 3 == 0)
+                continue;
+            assert_int_equal(take(limiter, two, keys[i].key, i + 1).flags, 0);
+            keys[i].used += i + 1;
+        }
+    }
+    stint_close(limiter);
+}
+
+TEST(test_least_goes) {
+    check_least_goes(false);
+    check_least_goes(true);
+}
+
+/* A slot is free at the nanosecond at which its window ends, no earlier, whatever its policy. */
+TEST(test_line_frees_at_the_end) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
+    uint32_t hour = add_policy(limiter, "hour", 9, HOUR, 0, 0);
+    uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        take(limiter, hour, k, 1);
+    take(limiter, second, 3, 1);
+    test_time = T0 + SECOND - 1;
+    assert_int_equal(take(limiter, hour, 4, 1).flags, STINT_UNTRACKED);
+    test_time = T0 + SECOND;
+    assert_int_equal(take(limiter, hour, 4, 1).flags, 0);
+    assert_int_equal(take(limiter, second, 3, 1).flags, STINT_UNTRACKED);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        assert_int_equal(look(limiter, hour, k, 1).used, 1);
+    assert_int_equal(look(limiter, hour, 4, 1).used, 1);
+    assert_int_equal(get_stats(limiter).live, LINE);
+    stint_close(limiter);
+}
+
+/* Policies of one key take a slot each. */
+TEST(test_line_of_one_key) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+    uint32_t ids[LINE + 1];
+    for (uint32_t p = 0; p <= LINE; p++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%" PRIu32, p);
+        ids[p] = add_policy(limiter, name, 5, MINUTE * (p + 1), 0, 0);
+        struct stint_verdict v = take(limiter, ids[p], 1, p + 1);
+        assert_int_equal(v.flags, p < LINE ? 0 : STINT_UNTRACKED);
+    }
+    for (uint32_t p = 0; p < LINE; p++)
+        assert_int_equal(look(limiter, ids[p], 1, 0).used, p + 1);
+    stint_close(limiter);
+}
+
+/* A: what was let through without a slot was counted nowhere, so it cannot be given back later,
+ * when the key has a slot. */
+TEST(test_untracked_is_not_given_back) {
+    static const struct {
+        uint32_t flags, stripes, capacity;
+    } kinds[] = {{0, 0, 0},
+                 {STINT_SMOOTH, 0, 0},
+                 {STINT_START_PER_KEY, 0, 0},
+                 {STINT_START_FIRST, 0, 0},
+                 {0, 2, 0},
+                 {0, 0, 5}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+        struct stint_policy policy = make_policy("p", 3, HOUR, 0, kinds[i].flags);
+        policy.stripes = kinds[i].stripes;
+        policy.capacity = kinds[i].capacity;
+        int id = policy_added(limiter, &policy);
+        assert_true(id >= 0);
+        uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
+        for (uint64_t k = 0; k < LINE; k++)
+            take(limiter, second, k, 1);
+        uint32_t capacity = policy.capacity != 0 ? policy.capacity : policy.limit;
+        struct stint_verdict let_through = take(limiter, (uint32_t)id, 100, 1);
+        assert_int_equal(let_through.flags, STINT_UNTRACKED);
+        assert_int_equal(let_through.granted, 1);
+        assert_true(let_through.window == 0);
+
+        test_time += SECOND; /* all slots are free */
+        struct stint_verdict v = take(limiter, (uint32_t)id, 100, capacity);
+        assert_int_equal(v.flags, 0);
+        stint_key key = number_key(limiter, 100);
+        struct stint_request request = {.key = key, .policy = (uint32_t)id, .cost = 1};
+        assert_int_equal(stint_refund(limiter, (uint32_t)id, key, 1, let_through.window), 0);
+        assert_true(stint_refund_all(limiter, &request, &let_through, 1) == 0);
+        assert_false(take(limiter, (uint32_t)id, 100, 1).allowed);
+        assert_int_equal(look(limiter, (uint32_t)id, 100, 0).used, capacity);
+        assert_int_equal(stint_refund(limiter, (uint32_t)id, key, 1, v.window), 1);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Stripes of a full table ---------------------------------------------------------------- */
+
+/* A striped key of which no stripe has a slot, or can have one, gets the answers of a plain key. */
+TEST(test_untracked_stripes) {
+    static const uint32_t costs[] = {0, 1, 49, 50, 51, 100, 101, 1000, UINT32_MAX};
+    enum { PEEK = STINT_PEEK, PARTIAL = STINT_PARTIAL, DRAIN = STINT_DRAIN };
+    for (uint32_t shadow = 0; shadow <= STINT_SHADOW; shadow += STINT_SHADOW) {
+        for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE;
+             on_full++) {
+            uint32_t id;
+            struct stint_limiter *limiter = open_full_line(on_full, &id);
+            struct stint_policy policy = make_policy("plain", 100, MINUTE, 0, shadow);
+            policy.near_limit = 50;
+            uint32_t plain = add_made(limiter, &policy);
+            strcpy(policy.name, "striped");
+            policy.stripes = 4;
+            uint32_t striped = add_made(limiter, &policy);
+            for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
+                for (uint32_t flags = 0; flags <= (PEEK | PARTIAL | DRAIN); flags++) {
+                    for (uint32_t limit = 0; limit <= 60; limit += 30) {
+                        struct stint_request request = {1000, plain, costs[c], limit, flags, 0};
+                        struct stint_verdict expected, got;
+                        stint_decide(limiter, &request, STINT_NOW, &expected);
+                        assert_true(expected.granted <= 100);
+                        request.policy = striped;
+                        stint_decide(limiter, &request, STINT_NOW, &got);
+                        if (!same_verdict(&got, &expected))
+                            print_error("cost %" PRIu32 ", flags %" PRIu32 ", limit %" PRIu32
+                                        ", on_full %d, shadow %" PRIu32 "\n",
+                                        costs[c], flags, limit, (int)on_full, shadow);
+                        assert_verdict(&got, &expected, __LINE__);
+                    }
+                }
+            }
+            struct stint_policy_stats one = get_policy_stats(limiter, plain);
+            struct stint_policy_stats other = get_policy_stats(limiter, striped);
+            assert_memory_equal(&one, &other, sizeof one);
+            assert_line_kept(limiter, id);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* C, and F and G under STINT_FULL_REPLACE: refusals and looks of a striped key take nobody's
+ * slot. */
+TEST(test_refused_stripes_replace_nobody) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REPLACE);
+    uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 4;
+    uint32_t striped = add_made(limiter, &policy);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        take(limiter, id, k, 5);
+    assert_int_equal(take(limiter, striped, 100, 2).granted, 2); /* all of one stripe */
+    struct stint_stats before = get_stats(limiter);
+    assert_int_equal(before.live, LINE);
+    static const uint32_t costs[] = {7, 8, 9, 1000};
+    for (size_t i = 0; i < 4; i++) {
+        assert_false(look(limiter, striped, 100, costs[i]).allowed);
+        struct stint_verdict v = take(limiter, striped, 100, costs[i]);
+        assert_false(v.allowed);
+        assert_int_equal(v.granted, 0);
+        assert_int_equal(v.flags & STINT_REPLACED, 0);
+    }
+    assert_true(look(limiter, striped, 100, 6).allowed);
+    struct stint_stats after = get_stats(limiter);
+    assert_int_equal(after.replaced, before.replaced);
+    assert_int_equal(after.placed, before.placed);
+    assert_int_equal(look(limiter, striped, 100, 0).used, 2);
+    for (uint64_t k = 0; k < LINE - 1; k++)
+        assert_int_equal(look(limiter, id, k, 0).used, 5);
+    stint_close(limiter);
+}
+
+/* ---- A clock that was wrong ------------------------------------------------------------------ */
+
+/* One `now` that is two hours ahead of the clock makes the decisions of a full table dearer,
+ * because slots may begin as late as that. They find out that the clock does not, and no more is
+ * taken back than that: callers may be ahead by 60 s. */
+static void check_latest_recovers(enum stint_on_full on_full) {
+    uint32_t id;
+    struct stint_limiter *limiter = open_full_line(on_full, &id);
+    for (uint64_t round = 0; round < 3; round++) {
+        stint_take(limiter, id, number_key(limiter, 0), 1, test_time + 2 * HOUR, NULL);
+        tick_t latest = (tick_t)limiter->header->latest_begin;
+        assert_true(latest >= tick_of(test_time + 2 * HOUR - MINUTE));
+        for (uint64_t k = 0; k < 1000; k++) {
+            test_time += STINT_TICK_NS;
+            take(limiter, id, 1000 * round + 100 + k, 1);
+            tick_t before = latest;
+            latest = (tick_t)limiter->header->latest_begin;
+            assert_true(latest >= before || latest >= tick_of(test_time) + ALLOWANCE_TICKS);
+        }
+        if (latest > tick_of(test_time) + ALLOWANCE_TICKS)
+            fail_msg("on_full %d, round %" PRIu64 ": latest is %" PRId64
+                     " ticks ahead of the clock",
+                     (int)on_full, round, latest - tick_of(test_time));
+    }
+    stint_close(limiter);
+}
+
+TEST(test_latest_recovers) {
+    check_latest_recovers(STINT_FULL_ADMIT);
+    check_latest_recovers(STINT_FULL_REFUSE);
+    check_latest_recovers(STINT_FULL_REPLACE);
+}
+
+/* A limiter that keys of `minute` have filled, beside a policy of longer windows, and the clock
+ * steps back. `key` receives the next number. */
+static struct stint_limiter *fill_and_step_back(uint64_t max_keys, uint32_t *minute,
+                                                uint64_t *key) {
+    struct stint_limiter *limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
+    *minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    (void)add_policy(limiter, "hour", 10, HOUR, 0, 0);
+    *key = 0;
+    for (unsigned refused = 0; refused < 2000;)
+        refused += !take(limiter, *minute, (*key)++, 1).allowed;
+    test_time -= 50 * MINUTE;
+    return limiter;
+}
+
+/* Slots of short windows are free for new keys when the clock has stepped back. */
+TEST(test_step_back_beside_hours) {
+    uint32_t minute;
+    uint64_t key;
+    test_time = T0 + 13 * MINUTE;
+    struct stint_limiter *limiter = fill_and_step_back(1000, &minute, &key);
+    for (unsigned minutes = 0; minutes < 52; minutes++, test_time += MINUTE)
+        for (unsigned i = 0; i < 500; i++)
+            if (!take(limiter, minute, key++, 1).allowed)
+                fail_msg("minute %u: new key %u refused", minutes, i);
+    stint_close(limiter);
+}
+
+/* The same, line by line: of lines whose slots all are behind the clock again, nothing is said of
+ * others. */
+TEST(test_step_back_line_by_line) {
+    uint32_t minute;
+    uint64_t key;
+    test_time = T0;
+    struct stint_limiter *limiter = fill_and_step_back(500, &minute, &key);
+    const uint64_t lines = limiter->table.line_count, part = UINT64_MAX / lines + 1;
+    for (uint64_t line = 0; line < lines; line++)
+        for (unsigned i = 1; i <= LINE; i++)
+            if (!stint_take(limiter, minute, line * part + i * (part / 16), 1, STINT_NOW, NULL))
+                fail_msg("line %" PRIu64 ": a new key refused", line);
+    stint_close(limiter);
+}
+
+/* Keys that stay in their slots from window to window, by a clock that was wrong once or not, are
+ * taken over when the clock has stepped back behind their windows. */
+TEST(test_step_back_of_kept_keys) {
+    for (unsigned wrong = 0; wrong < 2; wrong++) {
+        uint32_t minute;
+        struct stint_limiter *limiter = open_full_line(STINT_FULL_REFUSE, &minute);
+        uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
+        if (wrong != 0)
+            (void)stint_take(limiter, minute, number_key(limiter, 0), 1, T0 + DAY, NULL);
+        test_time = T0 + DAY;
+        for (uint64_t key = 0; key < LINE; key++)
+            assert_true(take(limiter, minute, key, 1).allowed);
+        test_time -= 750 * SECOND;
+        for (uint64_t key = 60; key < 60 + LINE; key++, test_time += MINUTE)
+            assert_true(take(limiter, hour, key, 1).allowed);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Bigger tables ------------------------------------------------------------------------- */
+
+enum { FLOOD = 20000 };
+
+/* Promise F: a flood of keys that were never seen does not take a count from a live one. */
+static void flood_spares_live_keys(enum stint_on_full on_full, uint64_t max_keys) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(max_keys, on_full);
+    uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(take(limiter, id, k, 1 + (uint32_t)(k % 40)).flags, 0);
+    assert_int_equal(get_stats(limiter).live, max_keys);
+    assert_int_equal(get_stats(limiter).placed, max_keys);
+
+    uint64_t untracked = 0;
+    for (uint64_t k = 0; k < FLOOD; k++) {
+        struct stint_verdict v = take(limiter, id, 1000000 + k, 1);
+        assert_true(v.flags == 0 || v.flags == STINT_UNTRACKED);
+        assert_int_equal(v.allowed, v.flags == 0 || on_full == STINT_FULL_ADMIT);
+        untracked += v.flags == STINT_UNTRACKED;
+        /* What the flood was given, it keeps. */
+        assert_int_equal(look(limiter, id, 1000000 + k, 1).used, v.flags == 0);
+    }
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(look(limiter, id, k, 1).used, 1 + k % 40);
+
+    struct stint_stats stats = get_stats(limiter);
+    assert_true(untracked > 0);
+    assert_int_equal(stats.untracked, untracked);
+    assert_int_equal(stats.placed, max_keys + FLOOD - untracked);
+    assert_int_equal(stats.live, max_keys + FLOOD - untracked);
+    assert_int_equal(stats.used, stats.live);
+    assert_true(stats.live <= stats.slots);
+    /* Nearly all slots are of use before the table is called full. */
+    assert_true(stats.live > stats.slots * 9 / 10);
+    assert_int_equal(stats.replaced, 0);
+    assert_int_equal(get_policy_stats(limiter, id).untracked, untracked);
+
+    /* In the next window as many keys as were promised are placed again, new ones. */
+    test_time = T0 + MINUTE;
+    assert_int_equal(get_stats(limiter).live, 0);
+    for (uint64_t k = 0; k < max_keys; k++) {
+        struct stint_verdict v = take(limiter, id, 2000000 + k, 3);
+        assert_int_equal(v.flags, 0);
+        assert_int_equal(v.used, 3);
+        assert_true(v.window == T0 + 2 * MINUTE);
+    }
+    for (uint64_t k = 0; k < max_keys; k++)
+        assert_int_equal(look(limiter, id, 2000000 + k, 1).used, 3);
+    assert_int_equal(get_stats(limiter).live, max_keys);
+    assert_int_equal(get_stats(limiter).untracked, untracked);
+    stint_close(limiter);
+}
+
+TEST(test_flood_admit) {
+    flood_spares_live_keys(STINT_FULL_ADMIT, 2);
+    flood_spares_live_keys(STINT_FULL_ADMIT, 64);
+    flood_spares_live_keys(STINT_FULL_ADMIT, 5000);
+}
+
+TEST(test_flood_refuse) {
+    flood_spares_live_keys(STINT_FULL_REFUSE, 2);
+    flood_spares_live_keys(STINT_FULL_REFUSE, 64);
+    flood_spares_live_keys(STINT_FULL_REFUSE, 5000);
+}
+
+/* With STINT_FULL_REPLACE the keys that used most stay, and every newcomer gets a slot. */
+TEST(test_flood_replace) {
+    static const uint64_t sizes[] = {2, 64, 2000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        test_time = T0;
+        uint64_t heavy = sizes[i] / 4 + 1, replaced = 0;
+        struct stint_limiter *limiter = open_limiter(sizes[i], STINT_FULL_REPLACE);
+        uint32_t id = add_policy(limiter, "p", 50, MINUTE, 0, 0);
+        for (uint64_t k = 0; k < heavy; k++)
+            assert_int_equal(take(limiter, id, k, 50).flags, 0);
+        for (uint64_t k = 0; k < FLOOD; k++) {
+            struct stint_verdict v = take(limiter, id, 1000000 + k, 1);
+            assert_true(v.allowed);
+            assert_true(v.flags == 0 || v.flags == STINT_REPLACED);
+            assert_int_equal(v.used, 1);
+            replaced += v.flags == STINT_REPLACED;
+            assert_int_equal(look(limiter, id, 1000000 + k, 1).used, 1);
+        }
+        for (uint64_t k = 0; k < heavy; k++)
+            assert_false(look(limiter, id, k, 1).allowed);
+        struct stint_stats stats = get_stats(limiter);
+        assert_true(replaced > 0);
+        assert_int_equal(stats.replaced, replaced);
+        assert_int_equal(stats.untracked, 0);
+        assert_int_equal(stats.placed, heavy + FLOOD);
+        assert_int_equal(stats.live, heavy + FLOOD - replaced);
+        stint_close(limiter);
+    }
+}
+
+/* Window after window of new keys: slots are used again, and the used ones stay within the
+ * table. */
+TEST(test_stale_slots_are_reused) {
+    test_time = T0;
+    enum { SIZE = 1000 };
+    struct stint_limiter *limiter = open_limiter(SIZE, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "p", 2, SECOND, 0, 0);
+    for (uint64_t window = 0; window < 50; window++, test_time += SECOND) {
+        for (uint64_t k = 0; k < SIZE; k++)
+            assert_int_equal(take(limiter, id, window * SIZE + k, 1).flags, 0);
+        for (uint64_t k = 0; k < SIZE; k++)
+            assert_int_equal(take(limiter, id, window * SIZE + k, 1).used, 2);
+        struct stint_stats stats = get_stats(limiter);
+        assert_int_equal(stats.live, SIZE);
+        assert_int_equal(stats.placed, (window + 1) * SIZE);
+        assert_true(stats.used <= stats.slots);
+    }
+    assert_int_equal(get_stats(limiter).untracked, 0);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_line_admit),
+        cmocka_unit_test(test_line_refuse),
+        cmocka_unit_test(test_line_replace),
+        cmocka_unit_test(test_least_goes),
+        cmocka_unit_test(test_line_frees_at_the_end),
+        cmocka_unit_test(test_line_of_one_key),
+        cmocka_unit_test(test_untracked_is_not_given_back),
+        cmocka_unit_test(test_untracked_stripes),
+        cmocka_unit_test(test_refused_stripes_replace_nobody),
+        cmocka_unit_test(test_latest_recovers),
+        cmocka_unit_test(test_step_back_line_by_line),
+        cmocka_unit_test(test_step_back_beside_hours),
+        cmocka_unit_test(test_step_back_of_kept_keys),
+        cmocka_unit_test(test_flood_admit),
+        cmocka_unit_test(test_flood_refuse),
+        cmocka_unit_test(test_flood_replace),
+        cmocka_unit_test(test_stale_slots_are_reused),
+    };
+    return cmocka_run_group_tests_name("full", tests, NULL, NULL);
+}

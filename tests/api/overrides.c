@@ -1,0 +1,1181 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Keys with limits of their own for a while, and keys that are banned, case by case. */
+#include "fixture.h"
+#include "limiter.h"
+#include "script.h"
+#include "testing.h"
+
+#define OVERRIDES STINT_OVERRIDES
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"override: more, less, cleared; what was used stays used",
+     policy(W, .limit = 3, .flags = OVERRIDES), {
+        ok(T0, 3, 0, 0, 0, 3, 3, 3, E),
+        no(T0, 1, 0, 0, FIRST, 3, 3, E, W),
+        override(5, T0 + HOUR),
+        ok(T0, 1, 0, 0, OVER, 5, 4, 1, E),
+        ok(T0, 1, 0, PEEK, OVER, 5, 4, 0, E),
+        no(T0, 2, 0, 0, OVER, 5, 4, E, W),
+        override(2, T0 + 2 * HOUR),
+        no(T0, 1, 0, 0, OVER, 2, 4, E, W),
+        clear(0),
+        no(T0, 1, 0, 0, 0, 3, 4, E, W),
+        clear(ENOENT),
+        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
+    {"override: over at its end, to the tick",
+     policy(W, .limit = 1, .flags = OVERRIDES), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        override(3, T0 + 10 * SECOND - 1),
+        ok(T0 + 10 * SECOND - 1, 1, 0, 0, OVER, 3, 2, 1, E),
+        no(T0 + 10 * SECOND, 1, 0, 0, FIRST, 1, 2, E, 50 * SECOND),
+        clear(ENOENT)}},
+    {"override: it beats a request's own limit",
+     policy(W, .limit = 10, .flags = OVERRIDES), {
+        override(4, T0 + HOUR),
+        ok(T0, 3, 2, 0, OVER, 4, 3, 3, E),
+        no(T0, 2, 100, 0, FIRST | OVER, 4, 3, E, W),
+        ok(T0, 9, 100, PARTIAL, OVER, 4, 4, 1, E),
+        clear(0),
+        ok(T0, 2, 6, 0, 0, 6, 6, 2, E)}},
+    {"override: 0 refuses all, and says until when",
+     policy(W, .limit = 10, .flags = OVERRIDES), {
+        ok(T0, 2, 0, 0, 0, 10, 2, 2, E),
+        override(0, T0 + HOUR),
+        no(T0, 0, 0, PEEK, OVER, 0, 2, E, HOUR),
+        no(T0, 1, 0, 0, FIRST | OVER, 0, 2, E, HOUR),
+        no(T0, 0, 0, 0, OVER, 0, 2, E, HOUR),
+        no(T0, 1, 0, PARTIAL | DRAIN, OVER, 0, 2, E, HOUR),
+        no(T0, 11, 0, 0, OVER, 0, 2, E, STINT_NEVER),
+        no(T0, 11, 11, 0, OVER, 0, 2, E, HOUR),
+        no(E, 1, 0, LOOK, FIRST | OVER, 0, 0, E2, HOUR - W),
+        {DECIDE, E, 3, 0, CHARGE, true, OVER, 0, 3, 3, E2, 0},
+        override(0, E + 20 * SECOND),
+        no(E, 8, 0, 0, OVER, 0, 3, E2, W),
+        no(E, 7, 0, 0, OVER, 0, 3, E2, 20 * SECOND),
+        ok(E + 20 * SECOND, 7, 0, 0, 0, 10, 10, 7, E2)}},
+    {"override: 2^28 never refuses",
+     policy(W, .limit = 2, .flags = OVERRIDES), {
+        override(MOST, T0 + HOUR),
+        ok(T0, 5, 0, 0, OVER, MOST, 5, 5, E),
+        ok(T0, MOST, 0, PEEK, OVER, MOST, 5, 0, E),
+        ok(T0, MOST, 0, 0, OVER, MOST, MOST, MOST, E),
+        ok(T0, 7, 1, 0, OVER, MOST, MOST, 7, E),
+        ok(T0, 1, 0, 0, OVER, MOST, MOST, 1, E),
+        refund(9, E, 9),
+        ok(T0, 1, 0, 0, OVER, MOST, MOST - 8, 1, E),
+        clear(0),
+        no(T0, 1, 0, 0, FIRST, 2, MOST - 8, E, W)}},
+    {"override: a limit that comes back before the window is over",
+     policy(W, .limit = 5, .flags = OVERRIDES), {
+        ok(T0, 2, 0, 0, 0, 5, 2, 2, E),
+        override(2, T0 + 20 * SECOND),
+        no(T0, 1, 0, 0, FIRST | OVER, 2, 2, E, 20 * SECOND),
+        no(T0, 4, 0, 0, OVER, 2, 2, E, W),
+        no(T0, 6, 0, 0, OVER, 2, 2, E, STINT_NEVER),
+        no(T0, 6, 7, 0, OVER, 2, 2, E, W),
+        ok(T0 + 20 * SECOND, 3, 0, 0, 0, 5, 5, 3, E)}},
+    {"override: smooth",
+     policy(W, .limit = 4, .flags = STINT_SMOOTH | OVERRIDES), {
+        override(6, T0 + HOUR),
+        ok(T0, 6, 0, 0, OVER, 6, 6, 6, E),
+        no(T0, 1, 0, 0, FIRST | OVER, 6, 6, E, 70 * SECOND),
+        override(20000, T0 + HOUR),
+        ok(T0, 1, 0, 0, OVER, 16383, 7, 1, E),
+        override(MOST, T0 + HOUR),
+        ok(T0, 20000, 0, 0, OVER, MOST, 16383, 20000, E),
+        ok(E, 20000, 0, 0, OVER, MOST, 32766, 20000, E2),
+        clear(0),
+        no(E, 1, 0, 0, FIRST, 4, 32766, E2, W + W - UINT64_C(10986998)) /* 3 / 16383 W */}},
+    {"override: tokens that carry over",
+     policy(W, .limit = 10, .capacity = 20, .max_reserved = 5, .flags = OVERRIDES), {
+        override(30, T0 + HOUR),
+        ok(T0, 30, 0, 0, OVER, 30, 30, 30, E),
+        wait(T0, 5, RESERVE, OVER, 30, 35, 5, E, W),
+        no(T0, 1, 0, RESERVE, FIRST | OVER, 30, 35, E, W),
+        override(MOST, T0 + HOUR),
+        ok(T0, 100, 0, 0, OVER, MOST, 35, 100, E),
+        override(0, T0 + 30 * SECOND),
+        no(T0, 1, 0, RESERVE, OVER, 0, 35, E, 2 * W),
+        ok(E + W, 5, 0, 0, 0, 20, 20, 5, E2 + W)}},
+    {"override: a key's own windows, count-refused, shadow, near",
+     policy(W, .limit = 4, .near_limit = 50,
+            .flags = STINT_COUNT_REFUSED | STINT_SHADOW | OVERRIDES), {
+        ok(T0, 3, 0, 0, NEAR, 4, 3, 3, E),
+        override(8, T0 + HOUR),
+        ok(T0, 1, 0, 0, OVER, 8, 4, 1, E),
+        ok(T0, 1, 0, 0, OVER | NEAR, 8, 5, 1, E),
+        override(0, T0 + HOUR),
+        wait(T0, 2, 0, FIRST | SHADOWED | OVER | NEAR, 0, 7, 0, E, HOUR)}},
+    {"ban: after one refusal",
+     policy(W, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        no(T0, 1, 0, PEEK, 0, 2, 2, E, W),
+        no(T0, 1, 0, 0, FIRST | BANNED, 2, 2, E, 10 * MINUTE),
+        no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, 10 * MINUTE),
+        no(T0, 0, 0, PEEK, OVER | BANNED, 0, 2, E, 10 * MINUTE),
+        no(T0, 3, 0, 0, OVER | BANNED, 0, 2, E, STINT_NEVER),
+        no(E2, 1, 0, 0, OVER | BANNED, 0, 0, E2 + W, 8 * MINUTE),
+        no(T0 + 10 * MINUTE - 1, 1, 0, 0, OVER | BANNED, 0, 0, T0 + 10 * MINUTE, 1),
+        ok(T0 + 10 * MINUTE, 2, 0, 0, 0, 2, 2, 2, T0 + 11 * MINUTE),
+        no(T0 + 10 * MINUTE + 1, 1, 0, 0, FIRST | BANNED, 2, 2, T0 + 11 * MINUTE,
+           10 * MINUTE - 1),
+        reset(),
+        ok(T0 + 10 * MINUTE + 2, 1, 0, 0, 0, 2, 1, 1, T0 + 11 * MINUTE)}},
+    {"ban: after three windows within the time",
+     policy(W, .limit = 1, .ban = 4 * MINUTE, .ban_after = 3, .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
+        no(T0, 2, 0, 0, 0, 1, 0, E, STINT_NEVER),
+        no(E, 2, 0, LOOK, FIRST, 1, 0, E2, STINT_NEVER),
+        ok(E2, 1, 0, 0, 0, 1, 1, 1, E2 + W),
+        no(E2 + W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 2 * W, STINT_NEVER),
+        no(E2 + W, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 2 * W, 4 * MINUTE),
+        no(E2 + 4 * W, 1, 0, 0, OVER | BANNED, 0, 0, E2 + 5 * W, MINUTE),
+        ok(E2 + 5 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 6 * W),
+        no(E2 + 5 * W, 1, 0, 0, FIRST, 1, 1, E2 + 6 * W, W)}},
+    {"ban: the span of strikes begins with the first one",
+     policy(10 * MINUTE, .limit = 1, .ban = HOUR, .ban_after = 3, .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST, 1, 0, T0 + 10 * MINUTE, STINT_NEVER),
+        no(T0 + 50 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + HOUR, STINT_NEVER),
+        no(T0 + 70 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + 80 * MINUTE, STINT_NEVER),
+        no(T0 + 80 * MINUTE, 2, 0, 0, FIRST, 1, 0, T0 + 90 * MINUTE, STINT_NEVER),
+        no(T0 + 90 * MINUTE, 2, 0, 0, FIRST | BANNED, 1, 0, T0 + 100 * MINUTE, STINT_NEVER),
+        no(T0 + 140 * MINUTE, 1, 0, 0, OVER | BANNED, 0, 0, T0 + 150 * MINUTE, 10 * MINUTE),
+        ok(T0 + 150 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 160 * MINUTE)}},
+    {"ban: one that ends before its window does",
+     policy(HOUR, .limit = 2, .ban = 10 * MINUTE, .flags = OVERRIDES), {
+        ok(T0, 1, 0, 0, 0, 2, 1, 1, T0 + HOUR),
+        no(T0, 2, 0, 0, FIRST | BANNED, 2, 1, T0 + HOUR, HOUR),
+        no(T0, 1, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, 10 * MINUTE),
+        no(T0, 2, 0, 0, OVER | BANNED, 0, 1, T0 + HOUR, HOUR),
+        ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 2, 2, 1, T0 + HOUR)}},
+    {"ban: strikes are forgotten with their time, and by a reset",
+     policy(W, .limit = 1, .ban = 2 * MINUTE, .ban_after = 2, .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST, 1, 0, E, STINT_NEVER),
+        no(E2, 2, 0, 0, FIRST, 1, 0, E2 + W, STINT_NEVER),
+        reset(),
+        no(E2 + W, 2, 0, 0, FIRST, 1, 0, E2 + 2 * W, STINT_NEVER),
+        no(E2 + 2 * W, 2, 0, 0, FIRST | BANNED, 1, 0, E2 + 3 * W, STINT_NEVER),
+        clear(0),
+        ok(E2 + 2 * W, 1, 0, 0, 0, 1, 1, 1, E2 + 3 * W),
+        clear(ENOENT)}},
+    {"ban: an override by hand collects no strikes, and replaces a ban",
+     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES), {
+        override(2, T0 + 3 * HOUR),
+        no(T0, 3, 0, 0, FIRST | OVER, 2, 0, E, STINT_NEVER),
+        ok(T0, 2, 0, 0, OVER, 2, 2, 2, E),
+        reset(),
+        ok(T0, 1, 0, 0, OVER, 2, 1, 1, E),
+        clear(0),
+        no(E, 2, 0, 0, FIRST | BANNED, 1, 0, E2, STINT_NEVER),
+        override(9, E + W),
+        ok(E, 2, 0, 0, OVER, 9, 2, 2, E2),
+        ok(E + W, 1, 0, 0, 0, 1, 1, 1, E2 + W)}},
+    {"ban: a shadow bans nobody, and says whom it would have",
+     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_SHADOW), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        wait(T0, 1, 0, FIRST | SHADOWED | BANNED, 1, 1, 0, E, HOUR),
+        wait(T0, 1, 0, SHADOWED | OVER | BANNED, 0, 1, 0, E, HOUR),
+        wait(E, 1, 0, SHADOWED | OVER | BANNED, 0, 0, 0, E2, HOUR - W)}},
+    {"ban: refusals that count write nothing while it lasts",
+     policy(W, .limit = 1, .ban = HOUR, .flags = OVERRIDES | STINT_COUNT_REFUSED), {
+        no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
+        no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, HOUR),
+        no(E, 1, 0, 0, OVER | BANNED, 0, 0, E2, HOUR - W)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    assert_true(play_scripts(scripts, sizeof scripts / sizeof scripts[0]) > 200);
+}
+
+/* ---- Set, told, cleared ---------------------------------------------------------------------- */
+
+static struct stint_policy overridable(const char *name, uint32_t limit) {
+    return make_policy(name, limit, MINUTE, 0, STINT_OVERRIDES);
+}
+
+static void assert_override(struct stint_limiter *limiter, uint32_t id, stint_key key,
+                            uint32_t limit, uint64_t until) {
+    uint32_t limit_told;
+    uint64_t until_told;
+    assert_int_equal(stint_override_get(limiter, id, key, &limit_told, &until_told), 0);
+    assert_int_equal(limit_told, limit);
+    assert_int_equal(until_told, until);
+}
+
+static void assert_reason(int error, int expected, const char *reason) {
+    assert_int_equal(error, -expected);
+    if (strstr(stint_reason(), reason) == NULL)
+        fail_msg("\"%s\", not \"%s\"", stint_reason(), reason);
+}
+
+/* It forgets a ban and strikes, unless their time is over, and no override that was set by hand. */
+TEST(test_reset_tells) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_parse("1/minute ban=1h after=3", &policy, NULL), 0);
+    assert_int_equal(stint_policy_add(limiter, &policy, NULL), 0);
+    for (unsigned strikes = 1; strikes <= 3; strikes++) {
+        for (unsigned i = 0; i < strikes; i++) {
+            assert_true(ask(limiter, 0, strikes, 1, 0).allowed);
+            assert_false(ask(limiter, 0, strikes, 1, 0).allowed);
+            test_time += MINUTE; /* so the window is over, and the strikes alone are left */
+        }
+        assert_true(stint_reset(limiter, 0, strikes));
+        assert_false(stint_reset(limiter, 0, strikes));
+    }
+    assert_true(ask(limiter, 0, 4, 1, 0).allowed);
+    assert_false(ask(limiter, 0, 4, 1, 0).allowed);
+    test_time += 2 * HOUR;
+    assert_false(stint_reset(limiter, 0, 4));
+    assert_int_equal(stint_override(limiter, 0, 5, 9, test_time + HOUR), 0);
+    assert_false(stint_reset(limiter, 0, 5));
+    assert_override(limiter, 0, 5, 9, test_time + HOUR);
+    stint_close(limiter);
+}
+
+TEST(test_get) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 5);
+    uint32_t id = add_made(limiter, &made);
+    static const uint32_t limits[] = {0, 1, 5, 16384, STINT_LIMIT_MAX - 1, STINT_LIMIT_MAX};
+
+    test_time = T0;
+    for (uint32_t key = 1; key <= 6; key++) {
+        uint64_t until = T0 + key * 61 * DAY;
+        assert_int_equal(stint_override_get(limiter, id, key, NULL, NULL), -ENOENT);
+        assert_int_equal(stint_override(limiter, id, key, limits[key - 1], until), 0);
+        assert_override(limiter, id, key, limits[key - 1], until);
+    }
+    assert_int_equal(get_stats(limiter).overrides, 6);
+    assert_int_equal(get_stats(limiter).barred, 1);
+    assert_int_equal(get_stats(limiter).banned, 0);
+    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
+    assert_int_equal(stint_override(limiter, id, STINT_KEY_GLOBAL, 3, T0 + 1), 0);
+    assert_override(limiter, id, STINT_KEY_GLOBAL, 3, T0 + STINT_TICK_NS);
+    assert_int_equal(stint_override_clear(limiter, id, 2), 0);
+    assert_int_equal(stint_override_get(limiter, id, 2, NULL, NULL), -ENOENT);
+    assert_int_equal(get_stats(limiter).overrides, 6);
+    test_time += 62 * DAY;
+    assert_int_equal(get_stats(limiter).overrides, 4);
+    assert_int_equal(get_stats(limiter).barred, 0);
+    stint_close(limiter);
+}
+
+TEST(test_errors) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 5);
+    uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
+    const uint32_t hidden = 1;
+    struct stint_policy got = STINT_POLICY_INIT;
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    struct stint_verdict verdict;
+
+    test_time = T0;
+    assert_int_equal(plain, 2);
+    assert_reason(stint_override(NULL, id, 1, 1, T0 + 1), EINVAL, "limiter");
+    assert_reason(stint_override(limiter, 7, 1, 1, T0 + 1), ENOENT, "no policy");
+    assert_reason(stint_override(limiter, hidden, 1, 1, T0 + 1), ENOENT, "no policy");
+    assert_reason(stint_override(limiter, plain, 1, 1, T0 + 1), EINVAL, "STINT_OVERRIDES");
+    assert_reason(stint_override(limiter, id, 1, MOST + 1, T0 + 1), EINVAL, "limit");
+    assert_reason(stint_override(limiter, id, 1, 1, T0), EINVAL, "until");
+    assert_reason(stint_override(limiter, id, 1, 1, T0 + 366 * DAY + 1), EINVAL, "until");
+    assert_int_equal(stint_override(limiter, id, 1, 1, T0 + 366 * DAY), 0);
+    assert_reason(stint_override_get(limiter, plain, 1, NULL, NULL), EINVAL, "STINT_OVERRIDES");
+    assert_reason(stint_override_get(limiter, id, 2, NULL, NULL), ENOENT, "no override");
+    assert_reason(stint_override_clear(limiter, plain, 1), EINVAL, "STINT_OVERRIDES");
+    assert_reason(stint_override_clear(limiter, id, 2), ENOENT, "no override");
+
+    /* Nobody meets the hidden policy. */
+    assert_int_equal(stint_policy_get(limiter, hidden, &got), -ENOENT);
+    assert_int_equal(stint_policy_change(limiter, hidden, &made), -ENOENT);
+    assert_int_equal(stint_policy_stats_get(limiter, hidden, &stats), -ENOENT);
+    assert_int_equal(stint_policy_find(limiter, "", NULL), -ENOENT);
+    assert_false(stint_take(limiter, hidden, 1, 1, STINT_NOW, &verdict));
+    assert_int_equal(verdict.flags, STINT_UNKNOWN_POLICY);
+    assert_int_equal(stint_refund(limiter, hidden, 1, 1, T0 + 366 * DAY), 0);
+    stint_reset(limiter, hidden, 1);
+    assert_override(limiter, id, 1, 1, T0 + 366 * DAY);
+    assert_int_equal(stint_headers(limiter, 0, &hidden, &verdict, 1, NULL, 0), -ENOENT);
+    assert_int_equal(get_stats(limiter).policies, 2);
+    stint_close(limiter);
+}
+
+TEST(test_policies) {
+    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
+    options.max_policies = 3;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy made = overridable("p", 5), changed;
+
+    made.stripes = 4;
+    assert_reason(policy_added(limiter, &made), EINVAL, "policy.stripes");
+    assert_reason(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
+    made.stripes = 0;
+    made.ban_after = 1;
+    assert_reason(policy_added(limiter, &made), EINVAL, "policy.ban");
+    made.ban = 1;
+    assert_reason(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
+    made.ban = 367 * DAY;
+    assert_reason(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
+    made.ban = 10 * MS + 1;
+    assert_reason(policy_added(limiter, &made), EINVAL, "multiple");
+    made.ban = MINUTE;
+    made.ban_after = STINT_BAN_AFTER_MAX + 1;
+    assert_reason(policy_added(limiter, &made), EINVAL, "ban_after");
+    made.ban_after = 1;
+    made.flags = 0;
+    assert_reason(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
+    made.ban_after = 0;
+    made.ban = 0;
+
+    /* The flag comes, goes and comes back to a policy that is there. */
+    uint32_t id = add_made(limiter, &made), key = 3;
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), -EINVAL);
+    changed = overridable("p", 5);
+    change_made(limiter, id, &changed);
+    assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, key, 2, 0).flags, FIRST | OVER);
+    change_made(limiter, id, &made);
+    assert_int_equal(ask(limiter, id, key, 2, 0).flags, 0);
+    changed.ban = HOUR;
+    changed.ban_after = 2;
+    change_made(limiter, id, &changed);
+    assert_int_equal(ask(limiter, id, key, 2, 0).flags, OVER);
+    struct stint_policy got = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+    assert_memory_equal(&got, &changed, sizeof got);
+    assert_int_equal(policy_added(limiter, &changed), id);
+    changed.ban_after = 3;
+    assert_reason(policy_added(limiter, &changed), EEXIST, "ban_after");
+    changed.ban = 2 * MINUTE;
+    assert_reason(policy_added(limiter, &changed), EEXIST, "ban");
+
+    /* A second one of max_policies. */
+    made = overridable("q", 5);
+    assert_reason(policy_added(limiter, &made), ENOSPC, "max_policies");
+    made.flags = 0;
+    assert_int_equal(policy_added(limiter, &made), 2);
+    made.flags = STINT_OVERRIDES;
+    assert_reason(stint_policy_change(limiter, 2, &made), ENOSPC, "max_policies");
+    stint_close(limiter);
+}
+
+/* Whether a key is banned that strikes as late as it can in a window, and as early as it can in
+ * those that follow. */
+static bool soonest_ban(const struct stint_policy *policy, uint64_t begin) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_made(limiter, policy);
+    struct stint_verdict verdict;
+
+    test_time = begin;
+    verdict = ask(limiter, id, 1, 1, 0); /* it begins a window that begins with it */
+    test_time = verdict.window - 1;
+    verdict = ask(limiter, id, 1, 2, 0);
+    for (uint32_t i = 1; i < policy->ban_after; i++) {
+        assert_int_equal(verdict.flags, FIRST);
+        test_time = verdict.window;
+        verdict = ask(limiter, id, 1, 2, 0);
+    }
+    stint_close(limiter);
+    return (verdict.flags & BANNED) != 0;
+}
+
+/* The shortest ban that a policy may have can come, and the next shorter one cannot. */
+TEST(test_bans_that_can_come) {
+    static const struct {
+        uint32_t flags, calendar;
+        int64_t start;
+        uint32_t after;
+        uint64_t longer_than;
+    } cases[] = {
+        {0, 0, 0, 2, 0},
+        {0, 0, 0, 3, MINUTE},
+        {0, 0, 0, 12, 10 * MINUTE},
+        {0, 0, 7 * SECOND, 4, 2 * MINUTE},
+        {STINT_SMOOTH, 0, 0, 3, MINUTE},
+        {STINT_COUNT_REFUSED, 0, 0, 3, MINUTE},
+        {STINT_START_PER_KEY, 0, 0, 3, MINUTE},
+        {STINT_START_FIRST, 0, 0, 3, MINUTE},
+        {0, STINT_CALENDAR_MONTH, 0, 2, 0},
+        {0, STINT_CALENDAR_MONTH, 0, 3, 28 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 4, 59 * DAY},
+        {0, STINT_CALENDAR_MONTH, 14 * DAY, 5, 89 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 6, 120 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 7, 150 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 8, 181 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 9, 212 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 10, 242 * DAY},
+        {0, STINT_CALENDAR_MONTH, 27 * DAY, 11, 273 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 12, 303 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 13, 334 * DAY},
+        {0, STINT_CALENDAR_MONTH, 0, 14, 365 * DAY},
+        {0, STINT_CALENDAR_YEAR, 0, 3, 365 * DAY},
+        {0, STINT_CALENDAR_YEAR, 40 * DAY, 3, 365 * DAY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stint_policy made = overridable("p", 1);
+        made.flags |= cases[i].flags;
+        made.calendar = cases[i].calendar;
+        made.window = made.calendar != 0 ? 0 : MINUTE;
+        made.start = cases[i].start;
+        made.ban_after = cases[i].after;
+        made.ban = cases[i].longer_than + 10 * MS;
+        bool banned = false; /* by windows of some year, from some month on */
+        for (uint64_t month = 0; month < (made.calendar != 0 ? 48 : 1) && !banned; month++)
+            banned = soonest_ban(&made, T0 + month * 30 * DAY);
+        assert_true(banned);
+        made.ban -= 10 * MS;
+        if (made.ban != 0) {
+            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+            assert_reason(policy_added(limiter, &made), EINVAL, "policy.ban must be longer");
+            stint_close(limiter);
+        }
+    }
+    /* None can come that would take longer than the longest. */
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    for (uint32_t calendar = 0; calendar <= STINT_CALENDAR_YEAR; calendar++) {
+        struct stint_policy made = overridable("p", 1);
+        made.calendar = calendar;
+        made.window = calendar != 0 ? 0 : 366 * DAY;
+        made.ban = 366 * DAY;
+        made.ban_after = STINT_BAN_AFTER_MAX;
+        assert_reason(policy_added(limiter, &made), EINVAL, "policy.ban must be longer");
+    }
+    stint_close(limiter);
+}
+
+/* ---- Many keys, whole groups ----------------------------------------------------------------- */
+
+/* Each key has what was set for it, and the others nothing, wherever the slots are. */
+TEST(test_many) {
+    enum { KEYS = 4000 };
+    struct stint_options options = fixture_options(KEYS, STINT_FULL_ADMIT);
+    options.shards = 4;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy made = overridable("p", 5);
+    uint32_t id = add_made(limiter, &made), set = 0;
+
+    test_time = T0;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        stint_key key = number_key(limiter, i);
+        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+        if (i % 4 == 0 && ++set)
+            assert_int_equal(stint_override(limiter, id, key, 6 + i, T0 + HOUR), 0);
+    }
+    for (uint32_t i = 0; i < KEYS; i++) {
+        struct stint_verdict verdict;
+        assert_true(stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, &verdict));
+        assert_int_equal(verdict.capacity, i % 4 == 0 ? 6 + i : 5);
+        assert_int_equal(verdict.used, 2);
+        assert_int_equal(verdict.flags, i % 4 == 0 ? OVER : 0);
+    }
+    assert_int_equal(get_stats(limiter).overrides, set);
+    stint_close(limiter);
+}
+
+/* Of a client and its network the one's override is none of the other's. */
+TEST(test_ladder) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 2), network = overridable("network", 3);
+    uint32_t id = add_made(limiter, &made), of_network = add_made(limiter, &network);
+    const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
+                                             {.key = 2, .policy = of_network, .cost = 1}};
+    struct stint_verdict verdicts[2];
+    const size_t end = 2;
+
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, 1, STINT_LIMIT_MAX, T0 + HOUR), 0);
+    for (int i = 0; i < 3; i++)
+        assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+    assert_int_equal(verdicts[0].flags, OVER);
+    assert_int_equal(verdicts[0].used, 3);
+    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+    assert_true(verdicts[0].allowed);
+    assert_false(verdicts[1].allowed);
+    assert_int_equal(verdicts[1].flags, FIRST);
+    assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 0);
+    assert_int_equal(stint_override(limiter, of_network, 2, 4, T0 + HOUR), 0);
+    assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 1);
+    assert_int_equal(stint_override(limiter, id, 1, 0, T0 + HOUR), 0);
+    assert_int_equal(stint_decide_batch(limiter, requests, 2, STINT_NOW, verdicts), 0);
+    assert_int_equal(verdicts[0].flags, FIRST | OVER);
+    assert_int_equal(verdicts[1].flags, OVER);
+    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+    stint_close(limiter);
+}
+
+/* What a part of a refused group waits for beside earlier ones of its key, and alone, are two: only
+ * the first is told. Beside them it would take until after the override, which ends exactly; alone
+ * it would wait for its window's end, and jitter. */
+TEST(test_wait_in_groups) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 1);
+    made.capacity = 10;
+    made.jitter = 100;
+    uint32_t id = add_made(limiter, &made);
+
+    test_time = T0;
+    for (stint_key key = 1; key <= 20; key++) {
+        const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 3},
+                                                 {.key = key, .policy = id, .cost = 3}};
+        struct stint_verdict verdicts[2];
+        assert_int_equal(stint_override(limiter, id, key, 3, T0 + 90 * SECOND), 0);
+        for (int again = 0; again < 2; again++) {
+            assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+            assert_true(verdicts[0].allowed);
+            assert_int_equal(verdicts[1].flags, OVER | (again ? 0 : FIRST));
+            assert_int_equal(verdicts[1].used, 3);
+            assert_int_equal(verdicts[1].retry_after, 90 * SECOND);
+        }
+    }
+    stint_close(limiter);
+}
+
+/* What will never fit once the override is over is told so: no request has more room than 2^28,
+ * whatever it may reserve. */
+TEST(test_wait_of_what_never_fits) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 5);
+    made.window = SECOND;
+    made.max_reserved = 20;
+    uint32_t id = add_made(limiter, &made);
+    struct stint_request request = {
+        .key = 1, .policy = id, .limit = STINT_LIMIT_MAX, .flags = STINT_RESERVE};
+    struct stint_verdict verdict;
+
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, 1, 3, T0 + 10 * SECOND), 0);
+    for (request.cost = STINT_LIMIT_MAX; request.cost < STINT_LIMIT_MAX + 25; request.cost++) {
+        assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
+        assert_true(verdict.retry_after ==
+                    (request.cost == STINT_LIMIT_MAX ? 10 * SECOND : STINT_NEVER));
+    }
+    stint_close(limiter);
+}
+
+/* A strike for each part that is refused, by whatever way it went. */
+TEST(test_ban_in_groups) {
+    for (uint32_t flags = 0; flags <= STINT_SHADOW; flags += STINT_SHADOW) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        struct stint_policy made = overridable("p", 1);
+        made.ban = HOUR;
+        made.ban_after = 2;
+        made.flags |= flags;
+        uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
+        const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
+                                                 {.key = 1, .policy = plain, .cost = 1}};
+        struct stint_verdict verdicts[2];
+        test_time = T0;
+        for (int minute = 0; minute < 2; minute++, test_time += MINUTE) {
+            assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
+            bool allowed = stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
+            assert_int_equal(allowed, flags == STINT_SHADOW);
+            assert_int_equal(verdicts[0].flags,
+                             FIRST | (flags ? SHADOWED : 0) | (minute == 1 ? BANNED : 0));
+            assert_int_equal(verdicts[0].retry_after, minute == 1 ? HOUR : MINUTE);
+        }
+        assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts),
+                         flags == STINT_SHADOW);
+        assert_int_equal(verdicts[0].flags, OVER | BANNED | (flags ? SHADOWED : 0));
+        assert_int_equal(get_stats(limiter).banned, 1);
+        assert_int_equal(get_policy_stats(limiter, id).bans, 1);
+        assert_int_equal(get_policy_stats(limiter, id).first_refusals, 2);
+        assert_int_equal(get_policy_stats(limiter, plain).bans, 0);
+        stint_close(limiter);
+    }
+}
+
+/* A shadow lets all through. Once it is none, nobody is banned for that, by whatever way he is
+ * decided, nor nearer to a ban. A ban from before it became one goes on. */
+TEST(test_shadow_ends) {
+    for (int way = 0; way < 3; way++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        struct stint_policy made = overridable("p", 1), got = STINT_POLICY_INIT;
+        made.ban = HOUR;
+        made.ban_after = 3;
+        made.flags |= STINT_SHADOW;
+        const uint32_t id = add_made(limiter, &made);
+        const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
+        struct stint_verdict verdict;
+        uint32_t limit;
+
+        /* Key 1 would be banned, key 2 by its next refusal. */
+        test_time = T0;
+        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
+            for (stint_key key = 1; key <= (minute < 2 ? 2 : 1); key++) {
+                assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
+                assert_int_equal(ask(limiter, id, key, 1, 0).flags,
+                                 FIRST | SHADOWED | (minute == 2 ? BANNED : 0));
+            }
+        }
+        assert_int_equal(get_stats(limiter).banned, 1);
+        assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), 0);
+
+        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+        got.flags ^= STINT_SHADOW;
+        change_made(limiter, id, &got);
+        assert_int_equal(get_stats(limiter).banned, 0);
+        assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), -ENOENT);
+        assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
+        for (int minute = 0; minute < 3; minute++, test_time += MINUTE) {
+            for (stint_key key = 1; key <= 2; key++) {
+                const struct stint_request both[] = {{.key = key, .policy = id, .cost = 1},
+                                                     {.key = key, .policy = plain, .cost = 1}};
+                struct stint_verdict verdicts[2];
+                if (way == 0) {
+                    assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+                    assert_false(stint_take(limiter, id, key, 1, STINT_NOW, &verdict));
+                } else if (way == 1) {
+                    assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
+                    verdict = ask(limiter, id, key, 1, 0);
+                } else {
+                    assert_true(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
+                    assert_false(stint_decide_all(limiter, both, 2, STINT_NOW, verdicts));
+                    verdict = verdicts[0];
+                }
+                assert_int_equal(verdict.flags, FIRST | (minute == 2 ? BANNED : 0));
+            }
+        }
+        assert_int_equal(get_stats(limiter).banned, 2);
+
+        for (int shadow = 1; shadow >= 0; shadow--) {
+            got.flags ^= STINT_SHADOW;
+            change_made(limiter, id, &got);
+            for (stint_key key = 1; key <= 2; key++) {
+                verdict = ask(limiter, id, key, 1, 0);
+                assert_int_equal(verdict.allowed, shadow == 1);
+                assert_int_equal(verdict.flags & (OVER | BANNED), OVER | BANNED);
+            }
+        }
+        stint_close(limiter);
+    }
+}
+
+/* ---- A full table, other tables -------------------------------------------------------------- */
+
+/* Overrides replace nobody, are not replaced, and are told if there is no room for them. */
+TEST(test_full) {
+    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    uint32_t id = add_made(limiter, &made);
+    const uint64_t slots = get_stats(limiter).slots;
+    uint64_t key = 1;
+
+    test_time = T0;
+    for (; key <= slots / 2; key++)
+        assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
+    for (; key <= slots; key++)
+        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC);
+    assert_int_equal(stint_override(limiter, id, 1, 6, T0 + HOUR), 0);
+    for (uint64_t other = 0; other < 10 * slots; other++)
+        assert_true(stint_take(limiter, id, 1000 + other, 1, STINT_NOW, NULL));
+    assert_int_equal(get_stats(limiter).overrides, slots / 2);
+    assert_true(get_stats(limiter).replaced >= 10 * slots - 1);
+    /* Who is refused keeps his slot, but his strike finds none. */
+    const stint_key last = 1000 + 10 * slots - 1;
+    assert_int_equal(ask(limiter, id, last, 1, 0).flags, FIRST);
+    assert_int_equal(get_policy_stats(limiter, id).strikes_lost, 1);
+    assert_int_equal(stint_override_clear(limiter, id, 1), 0);
+    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC); /* this tick */
+    test_time += STINT_TICK_NS;
+    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
+    stint_close(limiter);
+}
+
+/* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
+ * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
+TEST(test_set_and_lifted) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    made.ban_after = 3;
+    const uint32_t id = add_made(limiter, &made);
+
+    test_time = T0;
+    for (unsigned i = 0; i < 1000; i++) {
+        assert_int_equal(stint_override(limiter, id, 1, i % 3, T0 + HOUR), 0);
+        assert_override(limiter, id, 1, i % 3, T0 + HOUR);
+        assert_int_equal(stint_override_clear(limiter, id, 1), 0);
+        assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
+        assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
+    }
+    assert_int_equal(get_stats(limiter).placed, 1);
+    assert_int_equal(get_stats(limiter).overrides, 0);
+    stint_reset(limiter, id, 1);
+    assert_int_equal(get_stats(limiter).resets, 0);
+    for (unsigned strike = 1; strike <= 3; strike++, test_time += MINUTE)
+        assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | (strike == 3 ? BANNED : 0));
+    assert_int_equal(get_policy_stats(limiter, id).bans, 1);
+    for (uint64_t key = 2; key < 90; key++) /* all of one home line */
+        assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
+    stint_close(limiter);
+}
+
+/* What is full refuses nobody who is never refused, and admits nobody who is refused all. Neither
+ * key has a slot of its own to count in. */
+TEST(test_full_counts) {
+    for (enum stint_on_full on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REFUSE; on_full++) {
+        struct stint_limiter *limiter = open_limiter(4, on_full);
+        struct stint_policy made = overridable("p", 1);
+        uint32_t id = add_made(limiter, &made);
+        test_time = T0;
+        assert_int_equal(stint_override(limiter, id, 1, MOST, T0 + HOUR), 0);
+        assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
+        assert_int_equal(stint_override(limiter, id, 3, 5, T0 + SECOND), 0);
+        for (uint64_t key = 4; key <= get_stats(limiter).slots; key++)
+            assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+        struct stint_verdict verdict = ask(limiter, id, 1, 5, 0);
+        assert_true(verdict.allowed);
+        assert_int_equal(verdict.flags, OVER | STINT_UNTRACKED);
+        verdict = ask(limiter, id, 2, 1, 0);
+        assert_false(verdict.allowed);
+        assert_int_equal(verdict.retry_after, HOUR);
+        /* The table may be as full after the override. */
+        verdict = ask(limiter, id, 3, 1, 0);
+        assert_int_equal(verdict.allowed, on_full == STINT_FULL_ADMIT);
+        assert_int_equal(verdict.retry_after, verdict.allowed ? 0 : MINUTE);
+        stint_close(limiter);
+    }
+}
+
+/* Who is so late that he is decided at the clock's time can meet a ban that is over by then. */
+TEST(test_late_for_a_ban) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = MINUTE;
+    const uint32_t id = add_made(limiter, &made);
+    struct stint_verdict verdict;
+
+    test_time = T0;
+    assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | BANNED);
+    test_time += 10 * MINUTE;
+    assert_true(ask(limiter, id, 1, 1, 0).allowed);
+    assert_false(stint_take(limiter, id, 1, 1, T0 + SECOND, &verdict));
+    assert_int_equal(verdict.window, T0 + 11 * MINUTE);
+    assert_in_range(verdict.retry_after, 0, MINUTE);
+    stint_close(limiter);
+}
+
+/* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
+TEST(test_clock_step) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    uint32_t id = add_made(limiter, &made);
+
+    test_time = T0 + DAY;
+    assert_int_equal(stint_override(limiter, id, 1, 5, test_time + 365 * DAY), 0);
+    assert_int_equal(stint_override(limiter, id, 2, 5, test_time + 364 * DAY), 0);
+    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED);
+    test_time -= 2 * MINUTE;
+    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, 0); /* void */
+    test_time += MINUTE;
+    assert_int_equal(ask(limiter, id, 3, 1, PEEK).flags, OVER | BANNED);
+    /* A late caller is told by the clock. */
+    struct stint_verdict verdict;
+    assert_false(stint_take(limiter, id, 3, 1, test_time - 10 * MINUTE, &verdict));
+    assert_int_equal(verdict.flags, OVER | BANNED);
+    test_time = T0 - 2 * MINUTE;
+    assert_int_equal(ask(limiter, id, 1, 1, PEEK).flags, 0); /* void */
+    assert_int_equal(ask(limiter, id, 2, 1, PEEK).flags, OVER);
+    assert_int_equal(stint_override(limiter, id, 1, 7, T0), 0);
+    assert_override(limiter, id, 1, 7, T0);
+
+    /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
+     * override ends, which may be before. */
+    struct stint_policy smooth = overridable("smooth", 4);
+    smooth.flags |= STINT_SMOOTH;
+    smooth.window = SECOND;
+    id = add_made(limiter, &smooth);
+    test_time = T0 + DAY;
+    assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
+    test_time -= 10 * SECOND;
+    assert_int_equal(stint_override(limiter, id, 4, 0, test_time + 2 * SECOND), 0);
+    assert_int_equal(ask(limiter, id, 4, 3, PEEK).retry_after, 2 * SECOND);
+    assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
+    test_time += 2 * SECOND;
+    assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
+    stint_close(limiter);
+}
+
+/* They survive in a file; the filter forgets who has no slot for one any more. */
+TEST(test_file) {
+    char directory[] = "/tmp/stint-XXXXXX", path[64];
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof path, "%s/table", directory);
+    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
+    options.path = path;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    struct stint_policy going = overridable("going", 1);
+    uint32_t id = add_made(limiter, &made), gone = add_made(limiter, &going);
+
+    test_time = T0;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_int_equal(stint_override(limiter, i < 20 ? id : gone, number_key(limiter, i), 5,
+                                        i < 10 ? T0 + HOUR : T0 + MINUTE),
+                         0);
+    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 2, 0).flags, FIRST | BANNED);
+    assert_false(stint_take(limiter, id, number_key(limiter, 201), 2, STINT_NOW, NULL));
+    for (size_t i = 0; i < 4; i++) /* a filter with all keys in one word says so of too many */
+        assert_int_not_equal(limiter->table.shards->filter[i], 0);
+    assert_int_equal(stint_policy_remove(limiter, gone), 0);
+    stint_close(limiter);
+
+    uint64_t bits = 0;
+    test_time += 2 * MINUTE;
+    limiter = open_with(&options);
+    for (size_t i = 0; i < 4; i++)
+        bits += (uint64_t)__builtin_popcountll(limiter->table.shards->filter[i]);
+    assert_in_range(bits, 1, 22);
+    assert_int_equal(add_made(limiter, &made), id);
+    for (uint64_t i = 0; i < 100; i++)
+        assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, 0).capacity, i < 10 ? 5 : 1);
+    test_time -= 90 * SECOND; /* before the end of those that were over */
+    for (uint64_t i = 0; i < 100; i++)
+        assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, PEEK).capacity,
+                         i < 20 ? 5 : 1);
+    test_time += 90 * SECOND;
+    assert_int_equal(ask(limiter, id, number_key(limiter, 200), 1, 0).flags, OVER | BANNED);
+    assert_int_equal(get_stats(limiter).overrides, 10);
+    assert_int_equal(get_stats(limiter).banned, 2);
+
+    /* Of a companion nothing may be other than it was made, from no rule. */
+    stint_close(limiter);
+    limiter = open_with(&options);
+    const struct rule rule = policy_rule(&limiter->policies[1]), none = {.stripes = 1};
+    uint64_t words[2][RULE_WORDS] = {{0}};
+    rule_pack(&rule, words[0]);
+    rule_pack(&none, words[1]);
+    assert_memory_equal(words[0], words[1], sizeof(words[0]));
+    limiter->records[1].companion = 0;
+    stint_close(limiter);
+    assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+    assert_non_null(strstr(stint_reason(), "none that stint makes"));
+    (void)remove(path);
+    (void)remove(directory);
+}
+
+/* A server that starts with a clock far ahead, before NTP has set it, opens the table alone. When
+ * the clock is right, all is in force as it was. And a key whose override, ban or strikes were over
+ * is found by its next one, which is written where they were. */
+TEST(test_opened_ahead) {
+    static const uint64_t ahead[] = {HOUR + 10 * MS, 2 * HOUR, 3 * DAY, 400 * DAY};
+    char directory[] = "/tmp/stint-XXXXXX", path[64];
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof path, "%s/table", directory);
+    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
+    options.path = path;
+    for (unsigned i = 0; i < sizeof ahead / sizeof ahead[0]; i++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_with(&options);
+        struct stint_policy made = overridable("p", 3);
+        made.ban = HOUR;
+        made.ban_after = 2;
+        const uint32_t id = add_made(limiter, &made);
+        const stint_key set = number_key(limiter, 1), barred = number_key(limiter, 2),
+                        banned = number_key(limiter, 3), struck = number_key(limiter, 4);
+        assert_int_equal(stint_override(limiter, id, set, 5, T0 + HOUR), 0);
+        assert_int_equal(stint_override(limiter, id, barred, 0, T0 + HOUR), 0);
+        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST);
+        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
+        test_time += MINUTE;
+        assert_int_equal(ask(limiter, id, banned, 4, 0).flags, FIRST | BANNED);
+        stint_close(limiter);
+
+        test_time += ahead[i];
+        limiter = open_with(&options);
+        assert_int_equal(ask(limiter, id, set, 1, PEEK).capacity, 3);
+        assert_int_equal(get_stats(limiter).overrides, 0);
+        stint_close(limiter);
+
+        test_time -= ahead[i];
+        limiter = open_with(&options);
+        assert_override(limiter, id, set, 5, T0 + HOUR);
+        assert_int_equal(ask(limiter, id, set, 5, 0).granted, 5);
+        assert_int_equal(ask(limiter, id, barred, 1, 0).flags, FIRST | OVER);
+        assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
+        assert_int_equal(get_stats(limiter).overrides, 2);
+        assert_int_equal(get_stats(limiter).barred, 1);
+        assert_int_equal(get_stats(limiter).banned, 1);
+        stint_close(limiter);
+
+        test_time += ahead[i] + HOUR;
+        limiter = open_with(&options);
+        assert_int_equal(stint_override(limiter, id, set, 7, test_time + HOUR), 0);
+        assert_override(limiter, id, set, 7, test_time + HOUR);
+        assert_int_equal(ask(limiter, id, set, 7, 0).granted, 7);
+        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST);
+        test_time += MINUTE;
+        assert_int_equal(ask(limiter, id, struck, 4, 0).flags, FIRST | BANNED);
+        assert_int_equal(ask(limiter, id, struck, 1, 0).flags, OVER | BANNED);
+        stint_close(limiter);
+        (void)remove(path);
+    }
+    (void)remove(directory);
+}
+
+/* ---- Policies that come and go --------------------------------------------------------------- */
+
+struct told_entries {
+    struct stint_entry entries[8];
+    size_t count;
+};
+
+static bool entry_keep(void *context, const struct stint_entry *entry) {
+    struct told_entries *told = context;
+    if ((entry->flags & STINT_ENTRY_OVERRIDE) != 0 && told->count < 8)
+        told->entries[told->count++] = *entry;
+    return true;
+}
+
+static void apply(struct stint_limiter *limiter, const char *text) {
+    if (stint_policies_apply(limiter, text, STINT_PRUNE, NULL, NULL, NULL) != 0)
+        fail_msg("%s", stint_reason());
+}
+
+/* Bans that have longer to go than a ban takes, and 60 s, are void; and hold again when it takes
+ * longer again. (They might be of a clock that was ahead.) */
+TEST(test_shorter_ban) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id;
+
+    test_time = T0;
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
+    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
+    apply(limiter, "1/minute ban=59m name=p");
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    apply(limiter, "1/minute ban=58m name=p");
+    assert_true(ask(limiter, id, 2, 1, 0).allowed);
+    test_time += MINUTE;
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    apply(limiter, "1/minute ban=10m name=p");
+    assert_true(ask(limiter, id, 2, 1, 0).allowed);
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    stint_close(limiter);
+}
+
+/* Overrides and bans follow a policy that is replaced, to whoever asks by the old id; and are gone
+ * with one that is removed. */
+TEST(test_replaced) {
+    struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
+    options.max_policies = 6;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id, other;
+
+    test_time = T0;
+    apply(limiter, "1/minute ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
+    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, 2, 2, 0).flags, FIRST | BANNED);
+    apply(limiter, "1/minute ban=1h name=p"); /* and its companion is no policy to be pruned */
+    assert_override(limiter, id, 1, 5, T0 + HOUR);
+    apply(limiter, "1/hour ban=1h name=p");
+    assert_int_equal(stint_policy_find(limiter, "p", &other), 0);
+    assert_int_not_equal(other, id);
+    assert_override(limiter, id, 1, 5, T0 + HOUR);
+    assert_int_equal(ask(limiter, id, 1, 1, 0).capacity, 5);
+    assert_int_equal(ask(limiter, id, 2, 1, 0).flags, OVER | BANNED);
+    assert_int_equal(ask(limiter, id, 3, 2, 0).flags, FIRST | BANNED); /* a strike by the old id */
+    assert_int_equal(get_stats(limiter).banned, 2);
+    assert_int_equal(stint_override(limiter, id, 4, 0, T0 + HOUR), 0);
+    assert_override(limiter, other, 4, 0, T0 + HOUR);
+    assert_int_equal(stint_override_clear(limiter, id, 4), 0);
+
+    /* One without overrides takes its companion away. */
+    apply(limiter, "1/hour capacity=2 overrides name=p\n1/day name=q overrides");
+    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
+    apply(limiter, "4/minute stripes=2 name=p\n1/day name=q overrides");
+    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -EINVAL);
+    assert_int_equal(get_stats(limiter).overrides, 0);
+    assert_int_equal(get_stats(limiter).policies, 2);
+    assert_int_equal(stint_policy_find(limiter, "q", &other), 0);
+    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), 0);
+    assert_int_equal(stint_policy_remove(limiter, other), 0);
+    assert_int_equal(stint_override(limiter, other, 1, 5, T0 + HOUR), -ENOENT);
+    assert_int_equal(get_stats(limiter).overrides, 0);
+    assert_reason(stint_policies_apply(limiter, "1/s name=r overrides", 0, NULL, NULL, NULL),
+                  ENOSPC, "max_policies");
+    stint_close(limiter);
+}
+
+/* While somebody asks, at each of his steps in turn, the policy is replaced by another that has
+ * overrides, too. */
+static struct {
+    struct stint_limiter *limiter;
+    uint64_t left; /* steps */
+    bool replaced;
+} replacing;
+
+static void replace_at_step(const void *word) {
+    (void)word;
+    if (replacing.left-- != 0)
+        return;
+    stint_test_step = NULL;
+    replacing.replaced = true;
+    apply(replacing.limiter, "1/hour overrides name=p");
+}
+
+TEST(test_replaced_meanwhile) {
+    enum { SET, GET, CLEAR_IT, EACH, CALLS };
+
+    for (unsigned call = 0; call < CALLS; call++) {
+        replacing.replaced = true;
+        for (uint64_t step = 0; replacing.replaced; step++) {
+            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+            struct told_entries told = {0};
+            uint32_t id, limit;
+            int error = 0;
+            test_time = T0;
+            apply(limiter, "1/minute overrides name=p");
+            assert_int_equal(stint_policy_find(limiter, "p", &id), 0);
+            assert_int_equal(stint_override(limiter, id, 1, 5, T0 + HOUR), 0);
+            replacing.limiter = limiter;
+            replacing.left = step;
+            replacing.replaced = false;
+            stint_test_step = replace_at_step;
+            if (call == SET)
+                error = stint_override(limiter, id, 1, 6, T0 + HOUR);
+            else if (call == GET)
+                error = stint_override_get(limiter, id, 1, &limit, NULL);
+            else if (call == CLEAR_IT)
+                error = stint_override_clear(limiter, id, 1);
+            else
+                error = stint_each(limiter, entry_keep, &told);
+            stint_test_step = NULL;
+            if (error != 0)
+                fail_msg("call %u, step %" PRIu64 ": %s", call, step, stint_reason());
+            assert_true(call != GET || limit == 5);
+            assert_true(call != EACH || told.count == 1);
+            if (call == CLEAR_IT)
+                assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), -ENOENT);
+            else
+                assert_override(limiter, id, 1, call == SET ? 6 : 5, T0 + HOUR);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* They are told one by one, and move with a table that is resized. */
+TEST(test_resized) {
+    char directory[] = "/tmp/stint-XXXXXX", path[64];
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof path, "%s/table", directory);
+    struct stint_options options = fixture_options(20000, STINT_FULL_ADMIT);
+    options.path = path;
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy made = overridable("p", 1);
+    made.ban = HOUR;
+    uint32_t id = add_made(limiter, &made);
+    stint_key key = number_key(limiter, 1), banned = number_key(limiter, 2);
+
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
+    assert_int_equal(ask(limiter, id, banned, 2, 0).flags, FIRST | BANNED);
+    stint_close(limiter);
+    struct stint_options resized = STINT_OPTIONS_INIT;
+    resized.max_keys = 40000;
+    resized.clock = options.clock;
+    assert_int_equal(stint_resize(path, &resized), 0);
+    options.max_keys = 40000;
+    limiter = open_with(&options);
+    assert_int_equal(ask(limiter, id, key, 1, 0).capacity, 5);
+    assert_int_equal(ask(limiter, id, banned, 1, 0).flags, OVER | BANNED);
+    assert_override(limiter, id, key, 5, T0 + HOUR);
+    struct told_entries told = {0};
+    assert_int_equal(stint_each(limiter, entry_keep, &told), 0);
+    assert_int_equal(told.count, 2);
+    for (size_t i = 0; i < told.count; i++) {
+        const bool ban = (told.entries[i].flags & STINT_ENTRY_BAN) != 0;
+        assert_int_equal(told.entries[i].policy, id);
+        assert_int_equal(told.entries[i].key, ban ? banned : key);
+        assert_int_equal(told.entries[i].limit, ban ? 0 : 5);
+        assert_int_equal(told.entries[i].end, T0 + HOUR);
+    }
+    stint_close(limiter);
+    (void)remove(path);
+    (void)remove(directory);
+}
+
+/* ---- What is told ---------------------------------------------------------------------------- */
+
+static void assert_has(const char *text, const char *line) {
+    if (strstr(text, line) == NULL)
+        fail_msg("no \"%s\" in\n%s", line, text);
+}
+
+TEST(test_told) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    struct stint_policy made = overridable("p", 2);
+    made.ban = 10 * MINUTE;
+    uint32_t id = add_made(limiter, &made);
+    const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
+    char text[16384];
+
+    test_time = T0 + 20 * SECOND;
+    struct stint_verdict verdict = ask(limiter, id, 1, 3, 0);
+    assert_int_equal(verdict.retry_after, STINT_NEVER);
+    verdict = ask(limiter, id, 1, 1, 0);
+    assert_true(stint_headers(limiter, style, &id, &verdict, 1, text, sizeof text) > 0);
+    assert_string_equal(text, "RateLimit-Policy: \"p\";q=2;w=60\r\nRateLimit: \"p\";r=0;t=600\r\n"
+                              "X-RateLimit-Limit: 2\r\nX-RateLimit-Remaining: 0\r\n"
+                              "X-RateLimit-Reset: 1704067820\r\nRetry-After: 600\r\n");
+    assert_int_equal(stint_override(limiter, id, 2, 0, T0 + HOUR), 0);
+    verdict = ask(limiter, id, 2, 1, 0);
+    assert_true(stint_headers(limiter, style, &id, &verdict, 1, text, sizeof text) > 0);
+    assert_has(text, ";t=3580\r\n");
+    assert_has(text, "X-RateLimit-Reset: 1704070800\r\nRetry-After: 3580");
+    assert_int_equal(stint_override(limiter, id, 3, 7, T0 + HOUR), 0);
+    verdict = ask(limiter, id, 3, 1, 0);
+    assert_true(stint_headers(limiter, style, &id, &verdict, 1, text, sizeof text) > 0);
+    assert_has(text, "\"p\";q=7;w=60\r\nRateLimit: \"p\";r=6;t=40\r\n");
+
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) < (int)sizeof text);
+    assert_has(text, "\nstint_table_overrides 2\n");
+    assert_has(text, "\nstint_table_barred_keys 1\n");
+    assert_has(text, "\nstint_table_banned_keys 1\n");
+    assert_has(text, "\nstint_bans_total{policy=\"p\"} 1\n");
+    assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
+    assert_null(strstr(text, "policy=\"\""));
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_get),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_ladder),
+        cmocka_unit_test(test_wait_in_groups),
+        cmocka_unit_test(test_ban_in_groups),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_full_counts),
+        cmocka_unit_test(test_late_for_a_ban),
+        cmocka_unit_test(test_clock_step),
+        cmocka_unit_test(test_opened_ahead),
+        cmocka_unit_test(test_wait_of_what_never_fits),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_shorter_ban),
+        cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_set_and_lifted),
+        cmocka_unit_test(test_replaced_meanwhile),
+        cmocka_unit_test(test_reset_tells),
+        cmocka_unit_test(test_bans_that_can_come),
+        cmocka_unit_test(test_shadow_ends),
+        cmocka_unit_test(test_wait_of_what_never_fits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

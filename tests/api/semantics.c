@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What a decision means, case by case: windows, costs, options, refunds, first refusals, and what
+ * a clock that goes back does. */
+#include "script.h"
+
+/* ---- A policy, and steps with what each must say ------------------------------------------- */
+
+#define LATE (UINT64_C(18446740000) * SECOND)
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"a fresh window at the very nanosecond", policy(W, .limit = 2), {
+        ok(T0, 1, 0, 0, 0, 2, 1, 1, E),
+        ok(T0 + 1, 1, 0, 0, 0, 2, 2, 1, E),
+        no(T0 + 2, 1, 0, 0, FIRST, 2, 2, E, W - 2),
+        no(E - 1, 1, 0, 0, 0, 2, 2, E, 1),
+        ok(E, 1, 0, 0, 0, 2, 1, 1, E2),
+        ok(E + 1, 1, 0, 0, 0, 2, 2, 1, E2),
+        no(E2 - 1, 1, 0, 0, FIRST, 2, 2, E2, 1),
+        ok(E2, 2, 0, 0, 0, 2, 2, 2, E2 + W)}},
+    {"a positive start", policy(W, .limit = 1, .start = (int64_t)(T0 - DAY + 10 * SECOND)), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 10 * SECOND),
+        no(T0 + 10 * SECOND - 1, 1, 0, 0, FIRST, 1, 1, T0 + 10 * SECOND, 1),
+        ok(T0 + 10 * SECOND, 1, 0, 0, 0, 1, 1, 1, T0 + 70 * SECOND)}},
+    {"a negative start", policy(HOUR, .limit = 1, .start = -(int64_t)(10 * MS)), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR - 10 * MS),
+        no(T0 + HOUR - 10 * MS - 1, 1, 0, 0, FIRST, 1, 1, T0 + HOUR - 10 * MS, 1),
+        ok(T0 + HOUR - 10 * MS, 1, 0, 0, 0, 1, 1, 1, T0 + 2 * HOUR - 10 * MS)}},
+    {"a start in the future",
+     policy(HOUR, .limit = 1, .start = (int64_t)(T0 + 1000 * DAY + 20 * MS)), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 20 * MS),
+        ok(T0 + 20 * MS, 1, 0, 0, 0, 1, 1, 1, T0 + HOUR + 20 * MS),
+        no(T0 + HOUR, 1, 0, 0, FIRST, 1, 1, T0 + HOUR + 20 * MS, 20 * MS)}},
+    {"the first nanosecond of time", policy(100 * MS, .limit = 1, .start = 30 * 1000000), {
+        ok(1, 1, 0, 0, 0, 1, 1, 1, 30 * MS),
+        no(30 * MS - 1, 1, 0, 0, FIRST, 1, 1, 30 * MS, 1),
+        ok(30 * MS, 1, 0, 0, 0, 1, 1, 1, 130 * MS)}},
+    {"the year 2554", policy(HOUR, .limit = 1), {
+        ok(LATE, 1, 0, 0, 0, 1, 1, 1, LATE + (HOUR - LATE % HOUR)),
+        no(LATE + 1, 1, 0, 0, FIRST, 1, 1, LATE + (HOUR - LATE % HOUR), HOUR - LATE % HOUR - 1)}},
+    {"the earliest start there is",
+     policy(DAY, .limit = 1, .start = -INT64_C(9223372036850000000)), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 - (T0 + UINT64_C(9223372036850000000)) % DAY + DAY)}},
+    {"the latest start there is", policy(DAY, .limit = 1, .start = INT64_C(9223372036850000000)), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + (UINT64_C(9223372036850000000) - T0) % DAY)}},
+    {"a window of 10 ms", policy(10 * MS, .limit = 1), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, T0 + 10 * MS),
+        no(T0 + 10 * MS - 1, 1, 0, 0, FIRST, 1, 1, T0 + 10 * MS, 1),
+        ok(T0 + 10 * MS, 1, 0, 0, 0, 1, 1, 1, T0 + 20 * MS),
+        ok(T0 + 30 * MS, 1, 0, 0, 0, 1, 1, 1, T0 + 40 * MS)}},
+    {"a window of 366 days", policy(366 * DAY, .limit = 3, .start = (int64_t)T0), {
+        ok(T0, 2, 0, 0, 0, 3, 2, 2, T0 + 366 * DAY),
+        no(T0 + 1, 2, 0, 0, FIRST, 3, 2, T0 + 366 * DAY, 366 * DAY - 1),
+        ok(T0 + 366 * DAY - 1, 1, 0, 0, 0, 3, 3, 1, T0 + 366 * DAY),
+        ok(T0 + 366 * DAY, 3, 0, 0, 0, 3, 3, 3, T0 + 732 * DAY)}},
+    {"costs", policy(W, .limit = 10), {
+        ok(T0, 0, 0, 0, 0, 10, 0, 0, E),
+        ok(T0, 7, 0, 0, 0, 10, 7, 7, E),
+        no(T0, 4, 0, 0, FIRST, 10, 7, E, W),
+        no(T0, 10, 0, 0, 0, 10, 7, E, W),
+        no(T0, 11, 0, 0, 0, 10, 7, E, STINT_NEVER),
+        no(T0, UINT32_MAX, 0, 0, 0, 10, 7, E, STINT_NEVER),
+        ok(T0, 3, 0, 0, 0, 10, 10, 3, E),
+        ok(T0, 0, 0, 0, 0, 10, 10, 0, E),
+        ok(E, 10, 0, 0, 0, 10, 10, 10, E2)}},
+    {"a cost that can never fit, of a key not seen before", policy(W, .limit = 10), {
+        no(T0, 11, 0, 0, FIRST, 10, 0, E, STINT_NEVER),
+        no(T0, 11, 0, 0, 0, 10, 0, E, STINT_NEVER),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        no(T0, 1, 0, 0, 0, 10, 10, E, W)}},
+    {"the largest limit", policy(W, .limit = MOST), {
+        ok(T0, MOST - 1, 0, 0, 0, MOST, MOST - 1, MOST - 1, E),
+        no(T0, 2, 0, 0, FIRST, MOST, MOST - 1, E, W),
+        ok(T0, 1, 0, 0, 0, MOST, MOST, 1, E),
+        no(T0, 1, 0, 0, 0, MOST, MOST, E, W),
+        no(T0, MOST, 0, 0, 0, MOST, MOST, E, W),
+        no(T0, MOST + 1u, 0, 0, 0, MOST, MOST, E, STINT_NEVER),
+        no(T0, UINT32_MAX, 0, 0, 0, MOST, MOST, E, STINT_NEVER),
+        ok(E, 1, 0, 0, 0, MOST, 1, 1, E2)}},
+    {"cost 0 neither turns nor creates a slot", policy(W, .limit = 2), {
+        ok(T0, 0, 0, 0, 0, 2, 0, 0, E),
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        ok(E, 0, 0, 0, 0, 2, 0, 0, E2),
+        /* a late caller still finds the window before */
+        no(E - 1, 1, 0, 0, FIRST, 2, 2, E, 1)}},
+    {"cost 0 is refused when more is used than the limit", policy(W, .limit = 9), {
+        ok(T0, 5, 0, 0, 0, 9, 5, 5, E),
+        change(5, 0, 0),
+        ok(T0, 0, 0, 0, 0, 5, 5, 0, E),
+        change(4, 0, 0),
+        no(T0, 0, 0, 0, FIRST, 4, 5, E, W),
+        no(T0, 0, 0, 0, 0, 4, 5, E, W),
+        ok(E, 0, 0, 0, 0, 4, 0, 0, E2)}},
+    {"PARTIAL", policy(W, .limit = 10), {
+        ok(T0, 4, 0, PARTIAL, 0, 10, 4, 4, E),
+        ok(T0, 20, 0, PARTIAL, 0, 10, 10, 6, E),
+        no(T0, 5, 0, PARTIAL, FIRST, 10, 10, E, W),
+        ok(T0, 0, 0, PARTIAL, 0, 10, 10, 0, E),
+        ok(E, 11, 0, PARTIAL, 0, 10, 10, 10, E2),
+        no(E, 1, 0, 0, FIRST, 10, 10, E2, W)}},
+    {"DRAIN", policy(W, .limit = 10), {
+        ok(T0, 4, 0, DRAIN, 0, 10, 4, 4, E),
+        no(T0, 7, 0, DRAIN, FIRST, 10, 10, E, W),
+        no(T0, 1, 0, 0, 0, 10, 10, E, W),
+        no(T0, 1, 0, DRAIN, 0, 10, 10, E, W),
+        ok(E, 1, 0, 0, 0, 10, 1, 1, E2)}},
+    {"DRAIN of a key not seen before", policy(W, .limit = 10), {
+        no(T0, 11, 0, DRAIN, FIRST, 10, 10, E, STINT_NEVER),
+        no(T0, 1, 0, 0, 0, 10, 10, E, W)}},
+    {"DRAIN never lowers what is used", policy(W, .limit = 10), {
+        ok(T0, 8, 0, 0, 0, 10, 8, 8, E),
+        change(5, 0, 0),
+        no(T0, 1, 0, DRAIN, FIRST, 5, 8, E, W),
+        change(9, 0, 0),
+        ok(T0, 1, 0, 0, 0, 9, 9, 1, E)}},
+    {"DRAIN with PARTIAL takes what is left, else drains", policy(W, .limit = 10), {
+        ok(T0, 12, 6, PARTIAL | DRAIN, 0, 6, 6, 6, E),
+        no(T0, 1, 6, PARTIAL | DRAIN, FIRST, 6, 6, E, W),
+        ok(T0, 4, 0, 0, 0, 10, 10, 4, E)}},
+    {"DRAIN drains to this call's own limit", policy(W, .limit = 10), {
+        no(T0, 7, 6, DRAIN, FIRST, 6, 6, E, STINT_NEVER),
+        ok(T0, 4, 0, 0, 0, 10, 10, 4, E)}},
+    {"PEEK", policy(W, .limit = 10), {
+        ok(T0, 4, 0, PEEK, 0, 10, 0, 0, E),
+        no(T0, 11, 0, PEEK, 0, 10, 0, E, STINT_NEVER),
+        ok(T0, 4, 0, 0, 0, 10, 4, 4, E),
+        ok(T0, 6, 0, PEEK, 0, 10, 4, 0, E),
+        no(T0, 7, 0, PEEK, 0, 10, 4, E, W),
+        ok(T0, 7, 0, PEEK | PARTIAL, 0, 10, 4, 0, E),
+        no(T0, 7, 0, PEEK | DRAIN, 0, 10, 4, E, W),
+        ok(T0, 6, 0, 0, 0, 10, 10, 6, E),
+        no(T0, 1, 0, PEEK | PARTIAL, 0, 10, 10, E, W),
+        ok(T0, 0, 0, PEEK, 0, 10, 10, 0, E),
+        ok(E, 10, 0, PEEK, 0, 10, 0, 0, E2),
+        /* the look did not turn the slot */
+        no(E - 1, 1, 0, 0, FIRST, 10, 10, E, 1)}},
+    {"a limit of this call's own", policy(W, .limit = 10), {
+        ok(T0, 5, 5, 0, 0, 5, 5, 5, E),
+        no(T0, 1, 5, 0, FIRST, 5, 5, E, W),
+        ok(T0, 5, 0, 0, 0, 10, 10, 5, E),
+        ok(T0, 5, 15, 0, 0, 15, 15, 5, E),
+        no(T0, 1, 0, 0, 0, 10, 15, E, W),
+        no(T0, 0, 14, 0, 0, 14, 15, E, W),
+        ok(T0, 0, 15, 0, 0, 15, 15, 0, E),
+        no(T0, 16, 15, 0, 0, 15, 15, E, STINT_NEVER),
+        ok(T0, 1, MOST, 0, 0, MOST, 16, 1, E),
+        ok(T0, 1, MOST + 1u, 0, 0, MOST, 17, 1, E),
+        ok(T0, 1, UINT32_MAX, 0, 0, MOST, 18, 1, E),
+        no(T0, UINT32_MAX, UINT32_MAX, 0, 0, MOST, 18, E, STINT_NEVER),
+        ok(T0, MOST, UINT32_MAX, PARTIAL, 0, MOST, MOST, MOST - 18, E),
+        no(T0, 1, 1, 0, 0, 1, MOST, E, W)}},
+    {"COUNT_REFUSED", policy(W, .limit = 3, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 2, 0, 0, 0, 3, 2, 2, E),
+        no(T0, 2, 0, 0, FIRST, 3, 4, E, W),
+        no(T0, 1, 0, 0, 0, 3, 5, E, W),
+        no(T0, 1, 0, PEEK, 0, 3, 5, E, W),
+        no(T0, 1, 0, PARTIAL, 0, 3, 6, E, W),
+        no(T0, 0, 0, 0, 0, 3, 6, E, W),
+        no(T0, 4, 0, 0, 0, 3, 10, E, STINT_NEVER),
+        no(T0, MOST, 0, 0, 0, 3, MOST, E, STINT_NEVER),
+        no(T0, 1, 0, 0, 0, 3, MOST, E, W),
+        no(T0, UINT32_MAX, 0, 0, 0, 3, MOST, E, STINT_NEVER),
+        no(E - 1, 1, 0, 0, 0, 3, MOST, E, 1),
+        ok(E, 3, 0, 0, 0, 3, 3, 3, E2)}},
+    {"COUNT_REFUSED: a refund forgets those above the largest limit",
+     policy(W, .limit = 3, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 2, 0, 0, 0, 3, 2, 2, E),
+        no(T0, 9, 0, 0, FIRST, 3, 11, E, STINT_NEVER),
+        refund(1, E, 1),
+        ok(T0, 1, 0, 0, 0, 3, 3, 1, E)}},
+    {"refund: to a window that is over by the clock, while the key is in it",
+     policy(W, .limit = 10, .capacity = 20), {
+        ok(T0, 20, 0, 0, 0, 20, 20, 20, E),
+        no(E, 11, 0, PEEK, 0, 20, 10, E2, W),
+        refund(4, E, 4),
+        ok(E, 14, 0, 0, 0, 20, 20, 14, E2),
+        refund(4, E, 0)}},
+    {"COUNT_REFUSED of a key not seen before",
+     policy(W, .limit = 3, .flags = STINT_COUNT_REFUSED), {
+        no(T0, UINT32_MAX, 0, 0, FIRST, 3, MOST, E, STINT_NEVER),
+        no(T0, 1, 0, 0, 0, 3, MOST, E, W),
+        no(E, 4, 0, 0, FIRST, 3, 4, E2, STINT_NEVER)}},
+    {"COUNT_REFUSED with DRAIN drains, then counts",
+     policy(W, .limit = 10, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 4, 0, 0, 0, 10, 4, 4, E),
+        no(T0, 7, 0, DRAIN, FIRST, 10, 17, E, W),
+        no(T0, 1, 0, DRAIN, 0, 10, 18, E, W)}},
+    {"SHADOW", policy(W, .limit = 2, .flags = STINT_SHADOW), {
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        wait(T0, 1, 0, FIRST | SHADOWED, 2, 2, 0, E, W),
+        wait(T0 + 1, 1, 0, SHADOWED, 2, 2, 0, E, W - 1),
+        wait(T0, 3, 0, SHADOWED, 2, 2, 0, E, STINT_NEVER),
+        wait(T0, 1, PEEK, SHADOWED, 2, 2, 0, E, W),
+        wait(T0, 1, PARTIAL, SHADOWED, 2, 2, 0, E, W),
+        ok(E, 1, 0, 0, 0, 2, 1, 1, E2),
+        wait(E, 2, DRAIN, FIRST | SHADOWED, 2, 2, 0, E2, W),
+        wait(E, 1, 0, SHADOWED, 2, 2, 0, E2, W)}},
+    {"SHADOW with COUNT_REFUSED",
+     policy(W, .limit = 2, .flags = STINT_SHADOW | STINT_COUNT_REFUSED), {
+        wait(T0, 3, PEEK, SHADOWED, 2, 0, 0, E, STINT_NEVER),
+        wait(T0, 3, 0, FIRST | SHADOWED, 2, 3, 0, E, STINT_NEVER),
+        wait(T0, 1, 0, SHADOWED, 2, 4, 0, E, W)}},
+    {"flags change at once", policy(W, .limit = 1), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        no(T0, 1, 0, 0, FIRST, 1, 1, E, W),
+        flags(STINT_SHADOW),
+        wait(T0, 1, 0, SHADOWED, 1, 1, 0, E, W),
+        flags(STINT_COUNT_REFUSED),
+        no(T0, 1, 0, 0, 0, 1, 2, E, W),
+        flags(0),
+        no(T0, 1, 0, 0, 0, 1, 2, E, W)}},
+    {"the limit changes at once, up and down", policy(W, .limit = 10), {
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        change(25, 0, 0),
+        ok(T0, 1, 0, PEEK, 0, 25, 10, 0, E),
+        ok(T0, 15, 0, 0, 0, 25, 25, 15, E),
+        change(5, 0, 0),
+        no(T0, 1, 0, 0, FIRST, 5, 25, E, W),
+        no(T0, 6, 0, 0, 0, 5, 25, E, STINT_NEVER),
+        change(26, 0, 0),
+        ok(T0, 1, 0, 0, 0, 26, 26, 1, E),
+        change(MOST, 0, 0),
+        ok(T0, MOST - 26, 0, 0, 0, MOST, MOST, MOST - 26, E),
+        change(1, 0, 0),
+        ok(E, 1, 0, 0, 0, 1, 1, 1, E2),
+        no(E, 1, 0, 0, FIRST, 1, 1, E2, W)}},
+    {"a refund gives back what was taken", policy(W, .limit = 10), {
+        ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
+        refund(2, E, 2),
+        ok(T0, 1, 0, PEEK, 0, 10, 4, 0, E),
+        refund(0, E, 0),
+        refund(2, E2, 0),
+        refund(2, T0, 0),
+        refund(2, 0, 0),
+        ok(T0, 6, 0, 0, 0, 10, 10, 6, E),
+        refund(11, E, 10),
+        refund(1, E, 0),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        refund(UINT32_MAX, E, 10),
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E)}},
+    {"a refund to a window that is over is nothing", policy(W, .limit = 10), {
+        ok(T0, 6, 0, 0, 0, 10, 6, 6, E),
+        ok(E, 6, 0, 0, 0, 10, 6, 6, E2),
+        refund(6, E, 0),
+        ok(E, 1, 0, PEEK, 0, 10, 6, 0, E2),
+        refund(6, E2, 6),
+        refund(6, E2, 0)}},
+    {"a refund after the limit was lowered", policy(W, .limit = 10), {
+        ok(T0, 10, 0, 0, 0, 10, 10, 10, E),
+        change(4, 0, 0),
+        refund(1, E, 1), /* 10 were granted: 9 are left, not 3 */
+        no(T0, 1, 0, 0, FIRST, 4, 9, E, W),
+        refund(6, E, 6),
+        ok(T0, 1, 0, 0, 0, 4, 4, 1, E),
+        change(2, 0, 0),
+        refund(9, E, 4),
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E)}},
+    {"a refund after a larger limit of a call's own", policy(W, .limit = 4), {
+        ok(T0, 9, 10, 0, 0, 10, 9, 9, E),
+        refund(1, E, 1),
+        no(T0, 1, 0, 0, FIRST, 4, 8, E, W),
+        ok(T0, 2, 10, 0, 0, 10, 10, 2, E)}},
+    {"a refund of counted refusals", policy(W, .limit = 4, .flags = STINT_COUNT_REFUSED), {
+        ok(T0, 4, 0, 0, 0, 4, 4, 4, E),
+        no(T0, 4, 0, 0, FIRST, 4, 8, E, W),
+        refund(1, E, 1),
+        ok(T0, 1, 0, 0, 0, 4, 4, 1, E)}},
+    {"a refund to a key that was never seen", policy(W, .limit = 4), {
+        refund(1, E, 0),
+        ok(T0, 4, 0, 0, 0, 4, 4, 4, E)}},
+    {"a reset", policy(W, .limit = 2), {
+        reset(),
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        reset(),
+        ok(T0, 0, 0, PEEK, 0, 2, 0, 0, E),
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        no(T0, 1, 0, 0, FIRST, 2, 2, E, W),
+        reset(),
+        reset(),
+        refund(2, E, 0),
+        ok(T0, 2, 0, 0, 0, 2, 2, 2, E),
+        no(T0, 1, 0, 0, 0, 2, 2, E, W),
+        ok(E, 1, 0, 0, 0, 2, 1, 1, E2)}},
+    {"the first refusal is one, whatever happens in the window", policy(W, .limit = 1), {
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        no(T0, 1, 0, PEEK, 0, 1, 1, E, W),
+        no(T0, 1, 0, 0, FIRST, 1, 1, E, W),
+        refund(1, E, 1),
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        no(T0, 1, 0, 0, 0, 1, 1, E, W),
+        reset(),
+        no(T0, 2, 0, 0, 0, 1, 0, E, STINT_NEVER),
+        ok(T0, 1, 0, 0, 0, 1, 1, 1, E),
+        no(E - 1, 1, 0, DRAIN, 0, 1, 1, E, 1),
+        no(E, 2, 0, PEEK, 0, 1, 0, E2, STINT_NEVER),
+        no(E, 2, 0, 0, FIRST, 1, 0, E2, STINT_NEVER),
+        no(E, 2, 0, 0, 0, 1, 0, E2, STINT_NEVER),
+        ok(E, 1, 0, 0, 0, 1, 1, 1, E2),
+        no(E, 1, 0, 0, 0, 1, 1, E2, W)}},
+    {"a late caller joins the newer window", policy(W, .limit = 3), {
+        ok(E, 1, 0, 0, 0, 3, 1, 1, E2),
+        ok(E - 1, 1, 0, 0, 0, 3, 2, 1, E2),
+        ok(T0, 1, 0, 0, 0, 3, 3, 1, E2),
+        no(T0, 1, 0, 0, FIRST, 3, 3, E2, 2 * W),
+        no(T0, 4, 0, 0, 0, 3, 3, E2, STINT_NEVER),
+        no(T0, 1, 0, PEEK, 0, 3, 3, E2, 2 * W),
+        refund(1, E2, 1),
+        ok(T0, 1, 0, 0, 0, 3, 3, 1, E2)}},
+    {"promise H: a caller that is hours late", policy(W, .limit = 2), {
+        ok(T0, 1, 0, 0, 0, 2, 1, 1, E),
+        ok(T0 - 3 * HOUR, 1, 0, 0, 0, 2, 2, 1, E),
+        no(T0 - 3 * HOUR, 1, 0, 0, FIRST, 2, 2, E, W),
+        no(T0 - 300 * DAY, 1, 0, 0, 0, 2, 2, E, W),
+        no(T0, 1, 0, 0, 0, 2, 2, E, W)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    size_t verdicts = play_scripts(scripts, sizeof scripts / sizeof scripts[0]);
+    print_message("%zu verdicts\n", verdicts);
+}
+
+/* ---- Cases that one key cannot show -------------------------------------------------------- */
+
+/* The three ways to ask say the same. */
+TEST(test_ways_to_ask) {
+    test_time = T0 + 5;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+    for (uint32_t cost = 0; cost < 8; cost++) {
+        stint_key one = number_key(limiter, 100 + cost), two = number_key(limiter, 200 + cost),
+                  three = number_key(limiter, 300 + cost);
+        for (int i = 0; i < 4; i++) {
+            struct stint_request requests[2] = {{two, id, cost, 0, 0, 0},
+                                                {three, id, cost, 0, 0, 0}};
+            struct stint_verdict v[3];
+            bool taken = stint_take(limiter, id, one, cost, T0 + 5, &v[0]);
+            bool decided = stint_decide(limiter, &requests[0], STINT_NOW, &v[1]);
+            size_t batched = stint_decide_batch(limiter, &requests[1], 1, STINT_NOW, &v[2]);
+            assert_int_equal(taken, v[0].allowed);
+            assert_int_equal(decided, taken);
+            assert_int_equal(batched, taken);
+            assert_true(same_verdict(&v[0], &v[1]));
+            assert_true(same_verdict(&v[0], &v[2]));
+        }
+    }
+    stint_close(limiter);
+}
+
+/* Requests of one batch are decided in order, on the same key too. */
+TEST(test_batch_in_order) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint32_t small = add_policy(limiter, "small", 3, MINUTE, 0, 0);
+    uint32_t large = add_policy(limiter, "large", 100, HOUR, 0, 0);
+    struct stint_request requests[100];
+    struct stint_verdict verdicts[100];
+    for (size_t n = 0; n <= 100; n++) {
+        stint_key key = number_key(limiter, n);
+        for (size_t i = 0; i < n; i++)
+            requests[i] = (struct stint_request){key, i % 2 ? large : small, 1, 0, 0, 0};
+        size_t smalls = (n + 1) / 2, larges = n / 2;
+        memset(verdicts, 0xa5, sizeof verdicts);
+        assert_int_equal(stint_decide_batch(limiter, requests, n, T0, verdicts),
+                         (smalls < 3 ? smalls : 3) + larges);
+        for (size_t i = 0; i < n; i++) {
+            size_t turn = i / 2 + 1;
+            bool fits = i % 2 || turn <= 3;
+            assert_int_equal(verdicts[i].allowed, fits);
+            assert_int_equal(verdicts[i].used, fits ? turn : 3);
+            assert_int_equal(verdicts[i].flags, i == 6 ? STINT_FIRST_REFUSAL : 0);
+        }
+    }
+    assert_int_equal(stint_decide_batch(limiter, NULL, 0, T0, NULL), 0);
+    stint_close(limiter);
+}
+
+/* Each key and each policy counts alone; the global key is one like any other. */
+TEST(test_keys_apart) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(4000, STINT_FULL_ADMIT);
+    uint32_t ids[3] = {add_policy(limiter, "a", 1, MINUTE, 0, 0),
+                       add_policy(limiter, "b", 2, HOUR, 0, 0),
+                       add_policy(limiter, "c", 3, HOUR, 0, 0)};
+    for (uint32_t round = 1; round <= 4; round++) {
+        for (uint64_t k = 0; k < 1000; k++) {
+            stint_key key = k ? number_key(limiter, k) : STINT_KEY_GLOBAL;
+            for (uint32_t p = 0; p < 3; p++) {
+                struct stint_verdict v;
+                assert_int_equal(stint_take(limiter, ids[p], key, 1, T0, &v), round <= p + 1);
+                assert_int_equal(v.used, round <= p + 1 ? round : p + 1);
+                assert_int_equal(v.flags, round == p + 2 ? STINT_FIRST_REFUSAL : 0);
+            }
+        }
+    }
+    assert_int_equal(get_stats(limiter).live, 3000);
+    assert_int_equal(get_stats(limiter).untracked, 0);
+    stint_close(limiter);
+}
+
+/* Promise B: with cost 1 exactly `limit` are admitted; promise A: never more. */
+TEST(test_exactly_the_limit) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    static const uint32_t limits[] = {1, 2, 3, 7, 100, 1000, 65536};
+    for (uint32_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%" PRIu32, i);
+        uint32_t id = add_policy(limiter, name, limits[i], SECOND, 0, 0);
+        for (uint64_t window = 0; window < 3; window++) {
+            uint32_t admitted = 0;
+            for (uint32_t n = 0; n < limits[i] + 10; n++)
+                admitted += stint_take(limiter, id, 5, 1,
+                                       T0 + window * SECOND + n * (SECOND / 100000), NULL);
+            assert_int_equal(admitted, limits[i]);
+        }
+    }
+    stint_close(limiter);
+}
+
+/* A decision, a look and an unknown policy in the counts. */
+TEST(test_counts) {
+    test_time = T0;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
+    uint32_t shadow_id = add_policy(limiter, "s", 1, MINUTE, 0, STINT_SHADOW);
+    for (uint64_t k = 0; k < 10; k++) {
+        struct stint_request look = {number_key(limiter, k), id, 1, 0, STINT_PEEK, 0};
+        for (int i = 0; i < 5; i++) {
+            stint_take(limiter, id, look.key, 1, STINT_NOW, NULL);
+            stint_take(limiter, shadow_id, look.key, 1, STINT_NOW, NULL);
+            stint_decide(limiter, &look, STINT_NOW, NULL);
+        }
+    }
+    struct stint_policy_stats p = get_policy_stats(limiter, id);
+    assert_int_equal(p.allowed, 30);
+    assert_int_equal(p.refused, 20);
+    assert_int_equal(p.shadowed, 0);
+    assert_int_equal(p.first_refusals, 10);
+    assert_int_equal(p.untracked, 0);
+    struct stint_policy_stats s = get_policy_stats(limiter, shadow_id);
+    assert_int_equal(s.allowed, 10);
+    assert_int_equal(s.refused, 0);
+    assert_int_equal(s.shadowed, 40);
+    assert_int_equal(s.first_refusals, 10);
+    struct stint_stats stats = get_stats(limiter);
+    assert_int_equal(stats.live, 20);
+    assert_int_equal(stats.placed, 20);
+    assert_int_equal(stats.used, 20);
+    assert_int_equal(stats.policies, 2);
+    assert_int_equal(stats.clock_steps, 0);
+    test_time = T0 + MINUTE;
+    stats = get_stats(limiter);
+    assert_int_equal(stats.live, 0);
+    assert_int_equal(stats.used, 20);
+    stint_close(limiter);
+}
+
+/* ---- A clock that goes back ---------------------------------------------------------------- */
+
+static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                     uint64_t now) {
+    struct stint_verdict v;
+    memset(&v, 0xa5, sizeof v);
+    bool allowed = stint_take(limiter, id, key, 1, now, &v);
+    assert_int_equal(allowed, v.allowed);
+    return v;
+}
+
+/* Promise H: within the allowance the key joins its window, beyond it starts anew, whether the
+ * caller lets the limiter read the clock or has read it himself. */
+TEST(test_clock_steps) {
+    static const uint64_t windows[] = {10 * MS, SECOND, MINUTE, HOUR, DAY, 366 * DAY};
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++) {
+        for (int given = 0; given < 2; given++) {
+            uint64_t window = windows[i];
+            struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+            uint32_t id = add_policy(limiter, "p", 1, window, (int64_t)T0, 0);
+            stint_key key = number_key(limiter, 1);
+            test_time = T0;
+            uint64_t end = T0 + window;
+            assert_true(take_one(limiter, id, key, given ? test_time : STINT_NOW).allowed);
+
+            test_time = end - window - ALLOWANCE + SECOND;
+            struct stint_verdict v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
+            assert_false(v.allowed);
+            assert_true(v.window == end);
+            assert_true(v.reset_after == window + ALLOWANCE - SECOND);
+            assert_int_equal(get_stats(limiter).clock_steps, 0);
+
+            test_time = end - window - ALLOWANCE - SECOND;
+            v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
+            assert_true(v.allowed);
+            assert_int_equal(v.used, 1);
+            assert_true(v.window > test_time && v.window <= test_time + window);
+            assert_true((v.window - T0) % window == 0 || (T0 - v.window) % window == 0);
+            assert_true(get_stats(limiter).clock_steps > 0);
+
+            /* and counts as ever from then on */
+            v = take_one(limiter, id, key, given ? test_time : STINT_NOW);
+            assert_false(v.allowed);
+            assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
+            stint_close(limiter);
+        }
+    }
+}
+
+/* After a step back, a table that was in use gives every key its window at the new time. */
+TEST(test_clock_step_of_a_used_table) {
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
+    uint32_t id = add_policy(limiter, "p", 1, SECOND, 0, 0);
+    test_time = T0;
+    for (uint64_t round = 0; round < 10; round++, test_time += SECOND)
+        for (uint64_t k = 0; k < 1000; k++)
+            assert_true(
+                take_one(limiter, id, number_key(limiter, round * 1000 + k), STINT_NOW).allowed);
+    test_time = T0 - HOUR;
+    for (uint64_t k = 9000; k < 10000; k++) {
+        struct stint_verdict v = take_one(limiter, id, number_key(limiter, k), STINT_NOW);
+        assert_true(v.allowed);
+        assert_int_equal(v.flags, 0);
+        assert_true(v.window == T0 - HOUR + SECOND);
+    }
+    for (uint64_t k = 9000; k < 10000; k++)
+        assert_false(take_one(limiter, id, number_key(limiter, k), STINT_NOW).allowed);
+    stint_close(limiter);
+}
+
+/* Promise H: an argument that is late by hours is no step of the clock. */
+TEST(test_late_by_hours) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
+    stint_key key = number_key(limiter, 1);
+    test_time = T0;
+    assert_int_equal(take_one(limiter, id, key, STINT_NOW).used, 1);
+    assert_int_equal(take_one(limiter, id, key, T0 - 5 * HOUR).used, 2);
+    struct stint_verdict v = take_one(limiter, id, key, T0 - 100 * DAY);
+    assert_int_equal(v.used, 3);
+    assert_true(v.window == T0 + MINUTE);
+    assert_false(take_one(limiter, id, key, T0 - 5 * HOUR).allowed);
+    assert_int_equal(get_stats(limiter).clock_steps, 0);
+    stint_close(limiter);
+}
+
+/* Who is later than the window and 60 s is decided at the time of the clock, also by the first
+ * request of a key, if others have shown that time. */
+TEST(test_late_without_a_slot) {
+    static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
+    struct stint_policy policies[] = {
+        make_policy("plain", 9, MINUTE, 0, 0),
+        make_policy("smooth", 9, MINUTE, 0, STINT_SMOOTH),
+        make_policy("per key", 9, MINUTE, 0, STINT_START_PER_KEY),
+        make_policy("rolling", 9, MINUTE, 0, 0),
+        make_policy("reserving", 9, MINUTE, 0, 0),
+        make_policy("striped", 9, MINUTE, 0, 0),
+        make_policy("first", 9, MINUTE, 0, STINT_START_FIRST),
+        make_policy("month", 9, 0, 0, 0),
+    };
+    enum { POLICIES = sizeof policies / sizeof policies[0], CALLS = 5 };
+    policies[3].capacity = 20;
+    policies[4].max_reserved = 20;
+    policies[5].stripes = 4;
+    policies[7].calendar = STINT_CALENDAR_MONTH;
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint32_t ids[POLICIES];
+    for (size_t p = 0; p < POLICIES; p++)
+        ids[p] = add_made(limiter, &policies[p]);
+    test_time = T0 + 40 * DAY + 17 * SECOND;
+    uint64_t number = 0;
+    assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);
+    for (size_t late = 0; late < sizeof lates / sizeof lates[0]; late++) {
+        for (size_t p = 0; p < POLICIES; p++) {
+            for (int way = 0; way < CALLS; way++) {
+                struct stint_request request = {
+                    .key = number_key(limiter, number++), .policy = ids[p], .cost = 1};
+                uint64_t now = test_time - lates[late];
+                struct stint_verdict v;
+                switch (way) {
+                case 0:
+                    stint_take(limiter, ids[p], request.key, 1, now, &v);
+                    break;
+                case 1:
+                    request.cost = 3;
+                    stint_decide(limiter, &request, now, &v);
+                    break;
+                case 2: /* its first refusal has a slot, too */
+                    request.cost = 100;
+                    stint_decide(limiter, &request, now, &v);
+                    break;
+                case 3:
+                    stint_decide_batch(limiter, &request, 1, now, &v);
+                    break;
+                default:
+                    stint_decide_all(limiter, &request, 1, now, &v);
+                }
+                assert_int_equal(v.flags, way == 2 ? STINT_FIRST_REFUSAL : 0);
+                struct stint_verdict look = ask(limiter, ids[p], request.key, 0, STINT_PEEK);
+                if (v.window != look.window || v.reset_after != v.window - test_time)
+                    fail_msg("%s, way %d, late by %" PRIu64 " s: window ends %" PRId64
+                             " s after the clock, %" PRIu64 " s after now",
+                             policies[p].name, way, lates[late] / SECOND,
+                             ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
+                             v.reset_after / SECOND);
+                assert_int_equal(look.used, way == 2 ? 0 : request.cost);
+            }
+        }
+    }
+    assert_int_equal(get_stats(limiter).clock_steps, 0);
+    stint_close(limiter);
+}
+
+/* Promise A: a late caller never opens a window again whose slot other keys may have taken. */
+TEST(test_lost_window_stays_over) {
+    for (uint64_t others = 0; others < 4; others++) {
+        test_time = T0;
+        struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
+        uint32_t id = add_policy(limiter, "p", 1, SECOND, 0, 0);
+        stint_key key = number_key(limiter, 100);
+        assert_true(take_one(limiter, id, key, T0).allowed);
+        test_time = T0 + SECOND;
+        for (uint64_t k = 0; k < others; k++)
+            assert_true(take_one(limiter, id, number_key(limiter, k), test_time).allowed);
+        struct stint_verdict v = take_one(limiter, id, key, T0 + 5);
+        if (v.window == T0 + SECOND)
+            assert_false(v.allowed);
+        else
+            assert_true(v.window == T0 + 2 * SECOND);
+        assert_int_equal(v.flags & STINT_UNTRACKED, 0);
+        stint_close(limiter);
+    }
+}
+
+/* ---- 33 bits of ticks ---------------------------------------------------------------------- */
+
+#define WRAP (STINT_TICK_NS << 33)
+
+/* A refund by window 0 gives nothing back, not even of the windows whose id is 0. */
+TEST(test_window_of_id_0) {
+    const uint64_t end = 21 * WRAP;
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+    uint32_t id = add_policy(limiter, "p", 3, SECOND, (int64_t)end, 0);
+    stint_key key = number_key(limiter, 1);
+    test_time = end - 1;
+    assert_true(take_one(limiter, id, key, STINT_NOW).window == end);
+    assert_int_equal(stint_refund(limiter, id, key, 1, 0), 0);
+    assert_int_equal(used_of(limiter, id, key), 1);
+    assert_int_equal(stint_refund(limiter, id, key, 1, end), 1);
+    stint_close(limiter);
+}
+
+/* A key untouched for long starts anew, but for one window (and the allowance before it) around
+ * each wrap of the ticks; there it may be taken for a live one, and no later. */
+TEST(test_wrap) {
+    static const struct {
+        uint64_t after;
+        bool sure;
+    } cases[] = {
+        {MINUTE, true},
+        {500 * DAY, true},
+        {WRAP / 2 - HOUR, true},
+        {WRAP / 2, true},
+        {WRAP / 2 + HOUR, true},
+        {WRAP - DAY, true},
+        {WRAP - 3 * MINUTE, true},
+        {WRAP - 30 * SECOND, false},
+        {WRAP, false},
+        {WRAP + MINUTE, true},
+        {WRAP + DAY, true},
+        {WRAP + WRAP / 2, true},
+        {2 * WRAP - DAY, true},
+        {2 * WRAP, false},
+        {2 * WRAP + 2 * MINUTE, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
+        uint32_t id = add_policy(limiter, "p", 1, MINUTE, (int64_t)T0, 0);
+        stint_key key = number_key(limiter, 1);
+        test_time = T0;
+        assert_true(take_one(limiter, id, key, STINT_NOW).allowed);
+        test_time = T0 + cases[i].after;
+        uint64_t end = test_time + MINUTE - cases[i].after % MINUTE;
+        struct stint_verdict v = take_one(limiter, id, key, STINT_NOW);
+        if (cases[i].sure && (!v.allowed || v.window != end)) {
+            print_verdict("got", &v);
+            fail_msg("after %" PRIu64 " ns", cases[i].after);
+        }
+        assert_true(v.reset_after <= MINUTE + ALLOWANCE);
+        assert_true(v.window == test_time + v.reset_after);
+        /* "for at most one window" */
+        test_time += v.reset_after;
+        assert_true(take_one(limiter, id, key, STINT_NOW).allowed);
+        stint_close(limiter);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_ways_to_ask),
+        cmocka_unit_test(test_batch_in_order),
+        cmocka_unit_test(test_keys_apart),
+        cmocka_unit_test(test_exactly_the_limit),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_clock_steps),
+        cmocka_unit_test(test_clock_step_of_a_used_table),
+        cmocka_unit_test(test_late_by_hours),
+        cmocka_unit_test(test_late_without_a_slot),
+        cmocka_unit_test(test_lost_window_stays_over),
+        cmocka_unit_test(test_window_of_id_0),
+        cmocka_unit_test(test_wrap),
+    };
+    return cmocka_run_group_tests_name("semantics", tests, NULL, NULL);
+}

@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: MIT
+ * Windows that are not all alike: months and years of the calendar, and windows that begin with a
+ * key's first request; and what goes together with what. (The calendar's arithmetic is compared
+ * with the C library's.) */
+#include "fixture.h"
+#include "limiter.h"
+#include "model.h"
+#include "random.h"
+#include "script.h"
+
+#include <time.h>
+
+static struct random draws = {11};
+
+static uint64_t below(uint64_t n) {
+    return random_below(&draws, n);
+}
+
+/* ---- The calendar's arithmetic -------------------------------------------------------------- */
+
+/* Every day that 64 bits of ns since the epoch reach, and those to which a start reaches back. */
+TEST(test_every_day) {
+    for (int64_t day = -107000; day < 215000; day++) {
+        time_t seconds = day * 86400;
+        struct tm tm;
+        gmtime_r(&seconds, &tm);
+        int64_t month = day_month(day);
+        assert_int_equal(month_day(month), day - (tm.tm_mday - 1));
+        /* From March of the year 0 on. */
+        assert_int_equal(month, ((int64_t)tm.tm_year + 1900) * 12 + tm.tm_mon - 2);
+        assert_int_equal(month_into(day * TICKS_IN_DAY + 7), (tm.tm_mday - 1) * TICKS_IN_DAY + 7);
+    }
+}
+
+/* Nonsense in a table that somebody wrote over ends, too. */
+TEST(test_any_day) {
+    for (int i = 0; i < 100000; i++) {
+        int64_t day = (int64_t)below(UINT64_C(1) << 40) - (INT64_C(1) << 39);
+        int64_t month = day_month(day);
+        assert_true(month_day(month) <= day && day < month_day(month + 1));
+        int64_t days = month_day(month + 1) - month_day(month);
+        assert_true(days >= 28 && days <= 31);
+    }
+}
+
+static struct stint_policy calendar_policy(uint32_t calendar, int64_t start, int32_t offset) {
+    struct stint_policy policy = make_policy("calendar", 10, 0, start, 0);
+    policy.calendar = calendar;
+    policy.offset = offset;
+    return policy;
+}
+
+static void assert_span(const struct stint_policy *policy, uint64_t now) {
+    struct span got = calendar_window(tick_of(now), policy->start / (int64_t)STINT_TICK_NS,
+                                      policy->calendar, policy->offset);
+    uint64_t begin = calendar_edge(policy, now, false), end = calendar_edge(policy, now, true);
+    if (tick_ns(got.begin) != begin || tick_ns(got.end) != end)
+        fail_msg("calendar %u, start %" PRId64 ", offset %d, at %" PRIu64 ": %" PRIu64
+                 " to %" PRIu64 ", not %" PRIu64 " to %" PRIu64,
+                 policy->calendar, policy->start, policy->offset, now, tick_ns(got.begin),
+                 tick_ns(got.end), begin, end);
+    int64_t days = (got.end - got.begin) / TICKS_IN_DAY;
+    assert_int_equal((got.end - got.begin) % TICKS_IN_DAY, 0);
+    if (policy->calendar == STINT_CALENDAR_MONTH)
+        assert_true(days >= 28 && days <= 31);
+    else
+        assert_true(days == 365 || days == 366);
+    assert_true(got.end - got.begin <= calendar_longest(policy->calendar));
+}
+
+/* At the borders of windows, and anywhere. */
+TEST(test_windows_of_the_calendar) {
+    static const int32_t offsets[] = {0, -720, 840, 60, -570, 345};
+    for (int i = 0; i < 4000; i++) {
+        uint32_t calendar = 1 + (uint32_t)below(2);
+        int64_t start = (int64_t)(below(12) * 31 * DAY + below(28) * DAY);
+        if (i % 2 == 0)
+            start = ((int64_t)below(200000) - 100000) * (int64_t)DAY;
+        start += (int64_t)(i % 3 == 0 ? 0 : below(DAY / STINT_TICK_NS) * STINT_TICK_NS);
+        struct stint_policy policy = calendar_policy(calendar, start, offsets[below(6)]);
+        if (calendar_start(&policy).tm_mday > 28) {
+            char text[10];
+            assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
+            assert_non_null(strstr(stint_reason(), "policy.start"));
+            continue;
+        }
+        uint64_t now = 800 * DAY + below(90000 * DAY);
+        for (int windows = 0; windows < 30; windows++) {
+            assert_span(&policy, now);
+            uint64_t end = calendar_edge(&policy, now, true);
+            assert_span(&policy, end - 1);
+            assert_span(&policy, end);
+            now = end + below(10) * DAY;
+        }
+    }
+}
+
+/* ---- Months and years, step by step ---------------------------------------------------------- */
+
+#define AT(seconds) (UINT64_C(seconds) * SECOND)
+#define JANUARY     AT(1704067200) /* 2024, 00:00 UTC of the first of each */
+#define FEBRUARY    AT(1706745600)
+#define MARCH       AT(1709251200)
+#define APRIL       AT(1711929600)
+#define MAY         AT(1714521600)
+#define YEAR_2025   AT(1735689600)
+#define YEAR_2026   AT(1767225600)
+#define EAST        (14 * HOUR)
+#define WEST        (12 * HOUR)
+
+enum { MONTHLY = STINT_CALENDAR_MONTH, YEARLY = STINT_CALENDAR_YEAR };
+
+/* clang-format off */
+static const struct script scripts[] = {
+    {"month: 31, 29, 31 and 30 days",
+     policy(0, .limit = 3, .calendar = MONTHLY), {
+        ok(JANUARY, 3, 0, 0, 0, 3, 3, 3, FEBRUARY),
+        no(JANUARY, 1, 0, 0, FIRST, 3, 3, FEBRUARY, 31 * DAY),
+        no(FEBRUARY - 1, 1, 0, 0, 0, 3, 3, FEBRUARY, 1),
+        ok(FEBRUARY, 3, 0, 0, 0, 3, 3, 3, MARCH),
+        no(FEBRUARY + 1, 1, 0, 0, FIRST, 3, 3, MARCH, 29 * DAY - 1),
+        no(MARCH - 1, 1, 0, 0, 0, 3, 3, MARCH, 1),
+        ok(MARCH, 1, 0, 0, 0, 3, 1, 1, APRIL),
+        ok(APRIL - 1, 2, 0, 0, 0, 3, 3, 2, APRIL),
+        ok(APRIL, 3, 0, 0, 0, 3, 3, 3, MAY),
+        no(APRIL, 1, 0, 0, FIRST, 3, 3, MAY, 30 * DAY)}},
+    {"month: 28 days",
+     policy(0, .limit = 1, .calendar = MONTHLY), {
+        ok(YEAR_2025 + 31 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 59 * DAY),
+        no(YEAR_2025 + 31 * DAY, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + 59 * DAY, 28 * DAY),
+        ok(YEAR_2025 + 59 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 90 * DAY)}},
+    {"month: late callers are in that of their time, if the key has none newer",
+     policy(0, .limit = 3, .calendar = MONTHLY), {
+        ok(FEBRUARY - SECOND, 1, 0, 0, 0, 3, 1, 1, FEBRUARY),
+        ok(FEBRUARY + SECOND, 0, 0, PEEK, 0, 3, 0, 0, MARCH), /* February is known now */
+        ok(FEBRUARY - 2 * SECOND, 1, 0, 0, 0, 3, 2, 1, FEBRUARY),
+        ok(FEBRUARY + SECOND, 2, 0, 0, 0, 3, 2, 2, MARCH),
+        ok(FEBRUARY - SECOND, 1, 0, 0, 0, 3, 3, 1, MARCH),
+        no(FEBRUARY - 30 * SECOND, 1, 0, 0, FIRST, 3, 3, MARCH, 29 * DAY + 30 * SECOND)}},
+    {"month: refunds by the window that was charged, and a reset",
+     policy(0, .limit = 3, .calendar = MONTHLY), {
+        ok(FEBRUARY - SECOND, 3, 0, 0, 0, 3, 3, 3, FEBRUARY),
+        refund(1, MARCH, 0),
+        refund(2, FEBRUARY, 2),
+        ok(FEBRUARY, 3, 0, 0, 0, 3, 3, 3, MARCH),
+        refund(1, FEBRUARY, 0),
+        refund(1, MARCH, 1),
+        reset(),
+        ok(MARCH - 1, 3, 0, 0, 0, 3, 3, 3, MARCH)}},
+    {"month: from the 15th at nine, by a clock 14 hours ahead",
+     policy(0, .limit = 1, .calendar = MONTHLY, .offset = 840,
+            .start = (int64_t)(14 * DAY + 9 * HOUR)), {
+        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, JANUARY + 14 * DAY + 9 * HOUR - EAST),
+        ok(JANUARY + 14 * DAY + 9 * HOUR - EAST, 1, 0, 0, 0, 1, 1, 1,
+           FEBRUARY + 14 * DAY + 9 * HOUR - EAST),
+        no(FEBRUARY + 14 * DAY + 9 * HOUR - EAST - 1, 1, 0, 0, FIRST, 1, 1,
+           FEBRUARY + 14 * DAY + 9 * HOUR - EAST, 1),
+        ok(FEBRUARY + 14 * DAY + 9 * HOUR - EAST, 1, 0, 0, 0, 1, 1, 1,
+           MARCH + 14 * DAY + 9 * HOUR - EAST)}},
+    {"year: ends first in the east",
+     policy(0, .limit = 1, .calendar = YEARLY, .offset = 840), {
+        ok(YEAR_2025 - EAST - 1, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 - EAST),
+        ok(YEAR_2025 - EAST, 1, 0, 0, 0, 1, 1, 1, YEAR_2026 - EAST),
+        no(YEAR_2025, 1, 0, 0, FIRST, 1, 1, YEAR_2026 - EAST, 365 * DAY - EAST)}},
+    {"year: ends last in the west",
+     policy(0, .limit = 1, .calendar = YEARLY, .offset = -720), {
+        ok(YEAR_2025 + WEST - 1, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + WEST),
+        no(YEAR_2025 + WEST - 1, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + WEST, 1),
+        ok(YEAR_2025 + WEST, 1, 0, 0, 0, 1, 1, 1, YEAR_2026 + WEST)}},
+    {"year: of 366 days, of which the 29th of February is one",
+     policy(0, .limit = 1, .calendar = YEARLY), {
+        ok(JANUARY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025),
+        no(JANUARY, 1, 0, 0, FIRST, 1, 1, YEAR_2025, 366 * DAY),
+        no(MARCH - 1, 1, 0, 0, 0, 1, 1, YEAR_2025, YEAR_2025 - MARCH + 1),
+        ok(YEAR_2025, 1, 0, 0, 0, 1, 1, 1, YEAR_2026)}},
+    {"year: from the 28th of February",
+     policy(0, .limit = 1, .calendar = YEARLY, .start = (int64_t)(58 * DAY)), {
+        ok(FEBRUARY, 1, 0, 0, 0, 1, 1, 1, MARCH - 2 * DAY),
+        ok(MARCH - 2 * DAY, 1, 0, 0, 0, 1, 1, 1, YEAR_2025 + 58 * DAY),
+        no(YEAR_2025 + 58 * DAY - 1, 1, 0, 0, FIRST, 1, 1, YEAR_2025 + 58 * DAY, 1)}},
+    {"month: with a near limit, and refusals that count",
+     policy(0, .limit = 4, .calendar = MONTHLY, .near_limit = 50, .flags = STINT_COUNT_REFUSED), {
+        ok(FEBRUARY, 2, 0, 0, 0, 4, 2, 2, MARCH),
+        ok(FEBRUARY, 1, 0, 0, NEAR, 4, 3, 1, MARCH),
+        no(FEBRUARY, 5, 0, 0, FIRST | NEAR, 4, 8, MARCH, STINT_NEVER),
+        no(MARCH - 1, 1, 0, 0, NEAR, 4, 9, MARCH, 1),
+        ok(MARCH, 1, 0, 0, 0, 4, 1, 1, APRIL)}},
+
+    {"first: a window begins with a request that takes, and lasts one window",
+     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
+        ok(T0 + 7 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 7 * SECOND),
+        ok(E, 1, 0, 0, 0, 3, 2, 1, E + 7 * SECOND),
+        ok(E + 7 * SECOND - 1, 1, 0, 0, 0, 3, 3, 1, E + 7 * SECOND),
+        no(E + 7 * SECOND - 1, 1, 0, 0, FIRST, 3, 3, E + 7 * SECOND, 1),
+        ok(E + 20 * SECOND, 3, 0, 0, 0, 3, 3, 3, E2 + 20 * SECOND),
+        no(E2 + 7 * SECOND, 1, 0, 0, FIRST, 3, 3, E2 + 20 * SECOND, 13 * SECOND)}},
+    {"first: it begins with a tick, so it is up to 10 ms short",
+     policy(W, .limit = 1, .flags = STINT_START_FIRST), {
+        ok(T0 + 10 * MS - 1, 1, 0, 0, 0, 1, 1, 1, E),
+        no(E - 1, 1, 0, 0, FIRST, 1, 1, E, 1),
+        ok(E + 3 * MS, 1, 0, 0, 0, 1, 1, 1, E2)}},
+    {"first: looks begin none, nor does what takes nothing",
+     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
+        ok(T0, 1, 0, PEEK, 0, 3, 0, 0, E),
+        ok(T0 + SECOND, 0, 0, 0, 0, 3, 0, 0, E + SECOND),
+        ok(T0 + 2 * SECOND, 3, 0, LOOK, 0, 3, 0, 0, E + 2 * SECOND),
+        ok(T0 + 3 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 3 * SECOND),
+        ok(E + 5 * SECOND, 1, 0, PEEK, 0, 3, 0, 0, E2 + 5 * SECOND),
+        ok(E + 6 * SECOND, 0, 0, 0, 0, 3, 0, 0, E2 + 6 * SECOND),
+        ok(E + 7 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 7 * SECOND)}},
+    {"first: a refusal and a charge begin one",
+     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
+        no(T0, 4, 0, 0, FIRST, 3, 0, E, STINT_NEVER),
+        ok(T0 + SECOND, 3, 0, 0, 0, 3, 3, 3, E),
+        no(T0 + SECOND, 1, 0, 0, 0, 3, 3, E, 59 * SECOND),
+        ok(E + SECOND, 5, 0, CHARGE, 0, 3, 5, 5, E2 + SECOND),
+        no(E2, 1, 0, LOOK, FIRST, 3, 5, E2 + SECOND, SECOND),
+        ok(E2 + SECOND, 2, 0, PARTIAL, 0, 3, 2, 2, E2 + SECOND + W),
+        no(E2 + SECOND, 2, 0, DRAIN, FIRST, 3, 3, E2 + SECOND + W, W)}},
+    {"first: a late caller joins the window, also one that began after his time",
+     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
+        ok(T0 + 30 * SECOND, 1, 0, 0, 0, 3, 1, 1, E + 30 * SECOND),
+        ok(T0 + 29 * SECOND, 1, 0, 0, 0, 3, 2, 1, E + 30 * SECOND),
+        ok(T0 + 30 * SECOND - 10 * MS, 1, 0, 0, 0, 3, 3, 1, E + 30 * SECOND),
+        no(T0 + 1, 1, 0, 0, FIRST, 3, 3, E + 30 * SECOND, 90 * SECOND - 1),
+        ok(E + 31 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 31 * SECOND),
+        ok(E + 29 * SECOND, 1, 0, 0, 0, 3, 2, 1, E2 + 31 * SECOND)}},
+    {"first: refunds by the window that was charged; a reset keeps the window",
+     policy(W, .limit = 3, .flags = STINT_START_FIRST), {
+        ok(T0 + SECOND, 3, 0, 0, 0, 3, 3, 3, E + SECOND),
+        refund(1, E, 0),
+        refund(5, E + SECOND, 3),
+        ok(T0 + 2 * SECOND, 2, 0, 0, 0, 3, 2, 2, E + SECOND),
+        reset(),
+        ok(T0 + 3 * SECOND, 3, 0, 0, 0, 3, 3, 3, E + SECOND),
+        ok(E + 2 * SECOND, 1, 0, 0, 0, 3, 1, 1, E2 + 2 * SECOND),
+        refund(1, E + SECOND, 0),
+        refund(1, E2 + 2 * SECOND, 1)}},
+    {"first: refusals that count, as in the recipe of INCR and EXPIRE",
+     policy(W, .limit = 2, .flags = STINT_START_FIRST | STINT_COUNT_REFUSED), {
+        ok(T0 + SECOND, 2, 0, 0, 0, 2, 2, 2, E + SECOND),
+        no(T0 + SECOND, 1, 0, 0, FIRST, 2, 3, E + SECOND, W),
+        no(E, 1, 0, 0, 0, 2, 4, E + SECOND, SECOND),
+        ok(E + SECOND, 1, 0, 0, 0, 2, 1, 1, E2 + SECOND)}},
+    {"first: a limit of the request's own, and one that changes",
+     policy(W, .limit = 2, .flags = STINT_START_FIRST | STINT_SHADOW), {
+        ok(T0 + SECOND, 4, 5, 0, 0, 5, 4, 4, E + SECOND),
+        wait(T0 + SECOND, 1, 0, FIRST | SHADOWED, 2, 4, 0, E + SECOND, W),
+        change(6, 0, 0),
+        ok(T0 + SECOND, 2, 0, 0, 0, 6, 6, 2, E + SECOND),
+        change(6, 3, 0),
+        wait(E, 1, 0, SHADOWED, 3, 6, 0, E + SECOND, SECOND)}},
+};
+/* clang-format on */
+
+TEST(test_scripts) {
+    assert_true(play_scripts(scripts, sizeof scripts / sizeof scripts[0]) > 200);
+}
+
+/* ---- Time goes wrong ------------------------------------------------------------------------- */
+
+static uint32_t add_text_policy(struct stint_limiter *limiter, const char *text) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    if (stint_policy_parse(text, &policy, NULL) != 0)
+        fail_msg("%s: %s", text, stint_reason());
+    return add_made(limiter, &policy);
+}
+
+/* The clock was in March, and is stepped back. A key stays in March only as long as H says: until
+ * that is further ahead than the longest month and the allowance. */
+TEST(test_clock_steps_across_the_end_of_a_month) {
+    static const struct {
+        uint64_t to, window; /* in which the key is then */
+    } cases[] = {
+        {MARCH - SECOND, APRIL},           {MARCH - 50 * SECOND, APRIL}, {MARCH - MINUTE, APRIL},
+        {MARCH - MINUTE - 20 * MS, MARCH}, {MARCH - DAY, MARCH},         {FEBRUARY + 1, MARCH},
+        {FEBRUARY - 1, FEBRUARY},          {JANUARY - 1, JANUARY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        uint32_t id = add_text_policy(limiter, "3/month");
+        test_time = MARCH + SECOND;
+        assert_int_equal(ask(limiter, id, 5, 2, 0).window, APRIL);
+        test_time = cases[i].to;
+        struct stint_verdict v = ask(limiter, id, 5, 1, 0);
+        if (v.window != cases[i].window)
+            fail_msg("case %zu: %" PRIu64, i, v.window);
+        assert_int_equal(v.used, cases[i].window == APRIL ? 3 : 1);
+        assert_int_equal(get_stats(limiter).clock_steps, cases[i].window != APRIL);
+        stint_close(limiter);
+    }
+}
+
+/* From April with its 30 days back into the last hours of March: less than the longest month before
+ * the end, so the key stays in April, and others begin in March. The hint is of either. */
+TEST(test_clock_steps_into_a_longer_month) {
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
+    uint32_t id = add_text_policy(limiter, "3/month");
+    test_time = APRIL + SECOND;
+    assert_int_equal(ask(limiter, id, 5, 2, 0).window, MAY);
+    test_time = APRIL - 2 * HOUR;
+    for (uint64_t key = 6; key < 9; key++)
+        assert_int_equal(ask(limiter, id, key, 3, 0).window, APRIL);
+    assert_int_equal(ask(limiter, id, 5, 1, 0).window, MAY);
+    assert_int_equal(ask(limiter, id, 5, 1, 0).allowed, false);
+    /* The table is full: the slot of April is live, too. */
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(ask(limiter, id, 9, 1, 0).flags, STINT_UNTRACKED);
+    assert_int_equal(get_stats(limiter).clock_steps, 0);
+    /* Further back it is none that could be, and is taken; those of March are live. */
+    test_time = FEBRUARY + DAY;
+    assert_int_equal(ask(limiter, id, 9, 1, 0).window, MARCH);
+    stint_close(limiter);
+}
+
+/* A key whose window began with its first request is frozen no longer than any other. */
+TEST(test_clock_steps_of_first_requests) {
+    static const uint64_t steps[] = {SECOND, 59 * SECOND, MINUTE, MINUTE + 20 * MS, DAY, 400 * DAY};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        uint32_t id = add_text_policy(limiter, "3/hour start=first");
+        test_time = T0;
+        assert_int_equal(ask(limiter, id, 5, 2, 0).window, T0 + HOUR);
+        test_time = T0 - steps[i];
+        bool stays = steps[i] <= MINUTE;
+        struct stint_verdict v = ask(limiter, id, 5, 1, 0);
+        assert_int_equal(v.window, stays ? T0 + HOUR : test_time + HOUR);
+        assert_int_equal(v.used, stays ? 3 : 1);
+        assert_int_equal(get_stats(limiter).clock_steps, !stays);
+        stint_close(limiter);
+    }
+}
+
+/* A key that lost its slot after its window: a late caller's begins after that, not in it. */
+TEST(test_late_first_request) {
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
+    uint32_t id = add_text_policy(limiter, "3/minute start=first");
+    test_time = T0 + 5 * SECOND;
+    for (uint64_t key = 1; key <= 4; key++)
+        assert_int_equal(ask(limiter, id, key, 3, 0).window, test_time + MINUTE);
+    test_time += MINUTE;
+    for (uint64_t key = 5; key <= 7; key++)
+        assert_int_equal(ask(limiter, id, key, 1, 0).window, test_time + MINUTE);
+    for (uint64_t key = 1; key <= 4; key++) {
+        struct stint_request request = {.key = key, .policy = id, .cost = 1};
+        struct stint_verdict v;
+        stint_decide(limiter, &request, test_time - SECOND, &v);
+        if ((v.flags & STINT_UNTRACKED) != 0)
+            continue;
+        bool joined = v.window == test_time; /* it has kept its slot: full */
+        assert_int_equal(v.allowed, !joined);
+        assert_true(joined || v.window >= test_time + MINUTE);
+    }
+    stint_close(limiter);
+}
+
+/* A full table: each choice, and a slot that falls free with its window. */
+TEST(test_first_requests_of_a_full_table) {
+    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
+        struct stint_limiter *limiter = open_limiter(2, on_full);
+        uint32_t id = add_text_policy(limiter, "3/minute start=first");
+        for (uint64_t key = 1; key <= 4; key++) {
+            test_time = T0 + key * SECOND;
+            assert_int_equal(ask(limiter, id, key, key < 4 ? 2 : 1, 0).window, test_time + MINUTE);
+        }
+        test_time = E;
+        struct stint_verdict v = ask(limiter, id, 9, 1, 0);
+        assert_int_equal(v.allowed, on_full != STINT_FULL_REFUSE);
+        assert_int_equal(v.flags, on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
+        assert_int_equal(v.window, on_full == STINT_FULL_REPLACE ? E + MINUTE : 0);
+        assert_int_equal(v.reset_after, MINUTE);
+        test_time = E + SECOND; /* the first's slot */
+        v = ask(limiter, id, 10, 1, 0);
+        assert_int_equal(v.flags, 0);
+        assert_int_equal(v.window, test_time + MINUTE);
+        stint_close(limiter);
+    }
+}
+
+/* ---- Together -------------------------------------------------------------------------------- */
+
+/* All limits of a request in one call, by each its own window. */
+TEST(test_groups) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t first = add_text_policy(limiter, "2/minute start=first");
+    uint32_t month = add_text_policy(limiter, "3/month"), minute = add_text_policy(limiter, "9/m");
+    struct stint_request requests[4] = {{.key = 5, .policy = first, .cost = 1},
+                                        {.key = 5, .policy = month, .cost = 1},
+                                        {.key = 5, .policy = minute, .cost = 1},
+                                        {.key = 5, .policy = first, .cost = 1}};
+    struct stint_verdict v[4];
+    for (int round = 0; round < 3; round++) { /* without slots, in place, and in an old window */
+        uint64_t end = T0 + 7 * SECOND + (round == 2 ? HOUR : 0) + MINUTE;
+        test_time = end - MINUTE + (round == 1 ? SECOND : 0);
+        bool fits = round != 1;
+        assert_int_equal(stint_decide_all(limiter, requests, 4, STINT_NOW, v), fits);
+        for (int i = 0; i < 4; i += 3) {
+            assert_int_equal(v[i].allowed, fits);
+            assert_int_equal(v[i].window, end);
+            assert_int_equal(v[i].used, round == 1 || i == 3 ? 2 : 1);
+        }
+        assert_int_equal(v[1].window, FEBRUARY);
+        assert_int_equal(used_of(limiter, month, 5), round == 2 ? 2 : 1);
+    }
+    /* What was taken goes back, each into its own window. */
+    assert_int_equal(stint_refund_all(limiter, requests, v, 4), 4);
+    assert_int_equal(used_of(limiter, first, 5), 0);
+    assert_int_equal(used_of(limiter, month, 5), 1);
+    /* A later part is refused: the first request's window was begun, or not, but nothing is
+     * taken. */
+    test_time += HOUR;
+    requests[1].cost = 4;
+    assert_false(stint_decide_all(limiter, requests, 3, STINT_NOW, v));
+    assert_int_equal(used_of(limiter, first, 5), 0);
+    assert_int_equal(v[0].granted, 0);
+    const size_t ends[] = {1, 3};
+    assert_int_equal(stint_decide_groups(limiter, requests, ends, 2, STINT_NOW, v), 1);
+    assert_int_equal(stint_decide_batch(limiter, requests, 4, STINT_NOW, v), 2);
+    assert_int_equal(used_of(limiter, first, 5), 2);
+    stint_close(limiter);
+}
+
+/* A part of this window's length, not of the longest's. */
+TEST(test_jitter_of_months) {
+    struct stint_limiter *limiter = open_limiter(5000, STINT_FULL_REFUSE);
+    uint32_t id = add_text_policy(limiter, "1/month jitter=100%");
+    uint64_t longest = 0;
+    test_time = YEAR_2025 + 40 * DAY;
+    for (uint64_t key = 1; key < 4000; key++) {
+        ask(limiter, id, number_key(limiter, key), 1, 0);
+        struct stint_verdict v = ask(limiter, id, number_key(limiter, key), 1, 0);
+        uint64_t jitter = v.retry_after - v.reset_after;
+        assert_true(jitter < 28 * DAY);
+        longest = jitter > longest ? jitter : longest;
+    }
+    assert_true(longest > 27 * DAY);
+    stint_close(limiter);
+}
+
+/* What the client and the operator are told: no length, where windows have none in common. */
+TEST(test_texts) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    uint32_t ids[] = {add_text_policy(limiter, "3/month name=quota"),
+                      add_text_policy(limiter, "2/minute start=first")};
+    struct stint_verdict v[2];
+    char text[4000];
+    test_time = MARCH - 10 * SECOND;
+    for (int i = 0; i < 2; i++)
+        v[i] = ask(limiter, ids[i], 5, 1, 0);
+    assert_true(stint_headers(limiter, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, ids, v, 2, text,
+                              sizeof text) > 0);
+    assert_string_equal(text, "RateLimit-Policy: \"quota\";q=3, \"2/minute\";q=2;w=60\r\n"
+                              "RateLimit: \"quota\";r=2;t=10, \"2/minute\";r=1;t=60\r\n"
+                              "X-RateLimit-Limit: 2\r\n"
+                              "X-RateLimit-Remaining: 1\r\n"
+                              "X-RateLimit-Reset: 1709251250\r\n");
+    assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
+    assert_non_null(strstr(text, "stint_policy_limit{policy=\"quota\"} 3\n"));
+    assert_null(strstr(text, "stint_policy_window_seconds{policy=\"quota\"}"));
+    assert_non_null(strstr(text, "stint_policy_window_seconds{policy=\"2/minute\"} 60\n"));
+    stint_close(limiter);
+}
+
+/* A policy of the calendar, out of range or as it cannot be; and what cannot change. */
+TEST(test_policies) {
+    static const struct {
+        uint64_t window;
+        int64_t start;
+        uint32_t calendar;
+        int32_t offset;
+        const char *word; /* of the reason; NULL: it is valid */
+    } cases[] = {
+        {0, 0, MONTHLY, 0, NULL},
+        {0, 0, YEARLY, 840, NULL},
+        {0, 0, YEARLY, -720, NULL},
+        {0, (int64_t)(27 * DAY + 24 * HOUR - 10 * MS), MONTHLY, 0, NULL},
+        {0, (int64_t)(28 * DAY), MONTHLY, 0, "policy.start"},
+        {0, -(int64_t)(10 * MS), YEARLY, 0, "policy.start"},
+        {0, 1, MONTHLY, 0, "policy.start"},
+        {0, INT64_MAX / 10000000 * 10000000, MONTHLY, 0, NULL},
+        {0, INT64_MIN / 10000000 * 10000000, MONTHLY, 0, NULL},
+        {0, 0, MONTHLY, 841, "policy.offset"},
+        {0, 0, MONTHLY, -721, "policy.offset"},
+        {0, 0, MONTHLY, INT32_MIN, "policy.offset"},
+        {0, 0, 3, 0, "policy.calendar"},
+        {0, 0, UINT32_MAX, 0, "policy.calendar"},
+        {MINUTE, 0, MONTHLY, 0, "policy.window"},
+        {31 * DAY, 0, MONTHLY, 0, "policy.window"},
+        {0, 0, 0, 0, "policy.window"},
+        {MINUTE, 0, 0, 60, "policy.offset"},
+    };
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stint_policy policy =
+            calendar_policy(cases[i].calendar, cases[i].start, cases[i].offset);
+        struct stint_policy got = STINT_POLICY_INIT;
+        policy.window = cases[i].window;
+        memset(policy.name, 0, sizeof policy.name);
+        snprintf(policy.name, sizeof policy.name, "%zu", i);
+        int id = policy_added(limiter, &policy);
+        if (cases[i].word == NULL) {
+            if (id < 0)
+                fail_msg("case %zu: %s", i, stint_reason());
+            assert_int_equal(stint_policy_get(limiter, (uint32_t)id, &got), 0);
+            assert_memory_equal(&got, &policy, sizeof got);
+            continue;
+        }
+        assert_int_equal(id, -EINVAL);
+        if (strstr(stint_reason(), cases[i].word) == NULL)
+            fail_msg("case %zu: \"%s\" does not name %s", i, stint_reason(), cases[i].word);
+    }
+    stint_close(limiter);
+}
+
+TEST(test_what_cannot_change) {
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    static const char *const texts[] = {"3/month name=p",
+                                        "3/year name=p",
+                                        "3/month name=p start=2024-01-01T00:00:00+01:00",
+                                        "3/month name=p start=2024-01-02",
+                                        "3/31d name=p",
+                                        "3/31d name=p start=first"};
+    static const char *const words[] = {"calendar", "calendar", "offset",
+                                        "start",    "window",   "FIRST"};
+    uint32_t month = add_text_policy(limiter, texts[0]);
+    struct stint_policy policy = STINT_POLICY_INIT, got = STINT_POLICY_INIT;
+    for (size_t i = 1; i < 6; i++) {
+        assert_int_equal(stint_policy_parse(texts[i], &policy, NULL), 0);
+        assert_int_equal(stint_policy_change(limiter, month, &policy), -EINVAL);
+        assert_int_equal(policy_added(limiter, &policy), -EEXIST);
+        assert_int_equal(stint_policy_get(limiter, month, &got), 0);
+        assert_int_equal(got.calendar, STINT_CALENDAR_MONTH);
+        if (i < 4 && strstr(stint_reason(), words[i]) == NULL)
+            fail_msg("\"%s\" does not name %s", stint_reason(), words[i]);
+    }
+    assert_int_equal(stint_policy_parse("3/31d name=q", &policy, NULL), 0);
+    uint32_t days = add_made(limiter, &policy);
+    policy.flags = STINT_START_FIRST;
+    assert_int_equal(stint_policy_change(limiter, days, &policy), -EINVAL);
+    assert_non_null(strstr(stint_reason(), words[5]));
+    /* All else may. */
+    assert_int_equal(
+        stint_policy_parse("7/month name=p shadow jitter=5% capacity=6", &policy, NULL), 0);
+    assert_int_equal(stint_policy_change(limiter, month, &policy), 0);
+    test_time = T0;
+    assert_int_equal(ask(limiter, month, 5, 1, 0).capacity, 6);
+    stint_close(limiter);
+}
+
+/* ---- What goes together ---------------------------------------------------------------------- */
+
+/* The table of stint.h, above struct stint_policy, once more: what each has that does not go with
+ * one of those before it. */
+enum feature {
+    BELOW,
+    ABOVE,
+    RESERVED,
+    STRIPES,
+    REFUSED,
+    SLIDING,
+    START,
+    OWN,
+    BY_FIRST,
+    CALENDAR,
+    HELD,
+    BANNING,
+    RULED,
+    SHADOW,
+    NEARLY,
+    JITTER,
+    FEATURES
+};
+#define X(feature) (UINT32_C(1) << (feature))
+
+static const struct {
+    const char *name; /* in the reason */
+    uint32_t without;
+    struct stint_policy has; /* what it adds to 100 a minute */
+} features[FEATURES] = {
+    [BELOW] = {"policy.capacity below", 0, {.capacity = 80}},
+    [ABOVE] = {"policy.capacity above", X(BELOW), {.capacity = 120}},
+    [RESERVED] = {"policy.max_reserved", 0, {.max_reserved = 10}},
+    [STRIPES] = {"policy.stripes", X(ABOVE) | X(RESERVED), {.stripes = 2}},
+    [REFUSED] = {"STINT_COUNT_REFUSED",
+                 X(ABOVE) | X(RESERVED) | X(STRIPES),
+                 {.flags = STINT_COUNT_REFUSED}},
+    [SLIDING] = {"STINT_SMOOTH",
+                 X(BELOW) | X(ABOVE) | X(RESERVED) | X(STRIPES) | X(REFUSED),
+                 {.flags = STINT_SMOOTH}},
+    [START] = {"policy.start", 0, {.start = 10000000}},
+    [OWN] = {"STINT_START_PER_KEY", X(STRIPES) | X(START), {.flags = STINT_START_PER_KEY}},
+    [BY_FIRST] = {"STINT_START_FIRST",
+                  X(ABOVE) | X(RESERVED) | X(STRIPES) | X(SLIDING) | X(START) | X(OWN),
+                  {.flags = STINT_START_FIRST}},
+    [CALENDAR] = {"policy.calendar",
+                  X(ABOVE) | X(RESERVED) | X(STRIPES) | X(SLIDING) | X(OWN) | X(BY_FIRST),
+                  {.calendar = STINT_CALENDAR_MONTH}},
+    [HELD] = {"STINT_IN_FLIGHT", X(HELD) - 1, {.flags = STINT_IN_FLIGHT}},
+    [BANNING] = {"policy.ban", X(STRIPES) | X(HELD), {.ban = HOUR, .flags = STINT_OVERRIDES}},
+    [RULED] = {"STINT_OVERRIDES", X(STRIPES) | X(HELD), {.flags = STINT_OVERRIDES}},
+    [SHADOW] = {"STINT_SHADOW", 0, {.flags = STINT_SHADOW}},
+    [NEARLY] = {"policy.near_limit", 0, {.near_limit = 50}},
+    [JITTER] = {"policy.jitter", 0, {.jitter = 10}},
+};
+
+static void add_feature(struct stint_policy *policy, enum feature feature) {
+    const struct stint_policy *has = &features[feature].has;
+    policy->capacity += has->capacity;
+    policy->max_reserved += has->max_reserved;
+    policy->stripes += has->stripes;
+    policy->start += has->start;
+    policy->flags |= has->flags;
+    policy->ban += has->ban;
+    policy->calendar += has->calendar;
+    policy->near_limit += has->near_limit;
+    policy->jitter += has->jitter;
+    if (policy->calendar != 0)
+        policy->window = 0;
+}
+
+/* A policy that may be does as it says, by requests with any flags. */
+static void check_works(struct stint_limiter *limiter, uint32_t id, const char *pair) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
+    const uint32_t capacity = capacity_of(&policy);
+    for (uint32_t flags = 0; flags < 32; flags++) {
+        const stint_key key = number_key(limiter, 32 * id + flags); /* lines have 96 slots */
+        bool bad = (flags & STINT_CHARGE) != 0 &&
+                   (flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) != 0;
+        if (is_in_flight(&policy)) /* nobody would hold it */
+            bad |= (flags & (STINT_CHARGE | STINT_DRAIN)) != 0;
+        struct stint_verdict v = ask(limiter, id, key, capacity, flags);
+        struct stint_request asked = {.policy = id, .cost = capacity, .flags = flags};
+        uint32_t granted = bad || takes_nothing(&asked) ? 0 : capacity;
+        if (v.granted != granted || v.allowed == bad || !!(v.flags & STINT_BAD_REQUEST) != bad)
+            fail_msg("%s, request flags %#x", pair, flags);
+        if (bad)
+            continue;
+        assert_true(v.window > test_time && v.window - test_time <= longest_window(&policy));
+        assert_int_equal(v.used, granted);
+        /* One token more is refused, or let through where it is but counted. */
+        v = ask(limiter, id, key, granted == 0 ? capacity + 1 : 1, 0);
+        bool shadow = (policy.flags & STINT_SHADOW) != 0;
+        if (v.allowed != shadow || v.granted != 0 || (v.flags & STINT_FIRST_REFUSAL) == 0)
+            fail_msg("%s, after request flags %#x", pair, flags);
+    }
+}
+
+TEST(test_every_pair) {
+    struct stint_options options = fixture_options(20000, STINT_FULL_REFUSE);
+    options.max_policies = 2 * FEATURES * FEATURES;
+    struct stint_limiter *limiter = open_with(&options);
+    unsigned good = 0, wrong = 0;
+    test_time = T0 + 5 * SECOND;
+    for (int i = 0; i < FEATURES; i++)
+        for (int j = 0; j <= i; j++) {
+            char pair[STINT_NAME_SIZE], text[200];
+            snprintf(pair, sizeof pair, "%s, %s", features[i].name, features[j].name);
+            struct stint_policy policy = make_policy(pair, 100, MINUTE, 0, 0);
+            add_feature(&policy, (enum feature)i);
+            if (i != j)
+                add_feature(&policy, (enum feature)j);
+            if ((features[i].without & X(j)) == 0) {
+                int id = policy_added(limiter, &policy);
+                if (id < 0)
+                    fail_msg("%s: %s", pair, stint_reason());
+                check_works(limiter, (uint32_t)id, pair);
+                good++;
+                continue;
+            }
+            if (i == ABOVE) /* it has one capacity */
+                continue;
+            assert_int_equal(policy_added(limiter, &policy), -EINVAL);
+            if (strstr(stint_reason(), features[i].name) == NULL ||
+                strstr(stint_reason(), features[j].name) == NULL)
+                fail_msg("%s: \"%s\" does not name both", pair, stint_reason());
+            assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
+            wrong++;
+        }
+    print_message("%u pairs go together, %u do not\n", good, wrong);
+    stint_close(limiter);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_day),
+        cmocka_unit_test(test_any_day),
+        cmocka_unit_test(test_windows_of_the_calendar),
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_clock_steps_across_the_end_of_a_month),
+        cmocka_unit_test(test_clock_steps_into_a_longer_month),
+        cmocka_unit_test(test_clock_steps_of_first_requests),
+        cmocka_unit_test(test_late_first_request),
+        cmocka_unit_test(test_first_requests_of_a_full_table),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_jitter_of_months),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_what_cannot_change),
+        cmocka_unit_test(test_every_pair),
+    };
+    return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
+}

@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""stint-bench growth and goals, run --latency, --plot and --compare, on tables so small that it
+takes seconds: what they print, what they refuse.
+
+    growth.py BENCH_PY STINT_BENCH
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+BENCH = []  # the script, and the program that it asks
+CORES = len(os.sched_getaffinity(0))
+REDIS = shutil.which("redis-server") is not None
+POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
+PATHS = 27  # other kinds of decisions than the plain take
+SMALL = ["--keys", "10k", "--seconds", "0.002"]
+
+# What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+
+
+def call(*arguments, **more):
+    return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=120, **more)
+
+
+def result(*arguments):
+    """The JSON object of a call that must succeed."""
+    done = call(*arguments, "--format", "json")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+class Growth(unittest.TestCase):
+    def test_every_series(self):
+        rows = result("growth", *SMALL)["rows"]
+        found = {}
+        for row in rows:
+            self.assertIs(row["checked"], True, row)
+            self.assertGreater(row["ns_min"], 0)
+            self.assertLessEqual(row["ns_min"], row["ns_per_op"])
+            self.assertLessEqual(row["ns_per_op"], row["ns_max"])
+            self.assertLessEqual(row["ratio_min"], row["ratio_max"])
+            found.setdefault(row["series"], []).append(row)
+        self.assertEqual(set(found), {"keys", "load", "threads", "key-length", "policies",
+                                      "refused"})
+
+        def values(series, name, workload="take"):
+            return [row[name] for row in found[series] if row["workload"] == workload]
+
+        self.assertEqual(values("keys", "keys"), [1000, 10000])
+        self.assertEqual(values("keys", "keys", "batch"), [1000, 10000])
+        loads = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
+        self.assertEqual(values("load", "load"), loads)
+        self.assertEqual(values("load", "load", "first-seen"), loads)
+        self.assertEqual(values("key-length", "key_length"), [4 << i for i in range(9)])
+        self.assertEqual(values("policies", "policies"), [4 ** i for i in range(7)])
+        threads = [(row["workload"], row["distribution"], row["stripes"] > 1, row["threads"])
+                   for row in found["threads"]]
+        powers = sorted({1 << i for i in range(10) if 1 << i <= CORES} | {CORES})
+        self.assertEqual(threads, [(w, d, s, t) for w, d, s in (
+            ("take", "uniform", False), ("take", "zipf", False), ("take", "hot", False),
+            ("take", "hot", True), ("refuse", "hot", False)) for t in powers])
+        self.assertEqual({row["floor"] for row in found["threads"]}, {"one alone"})
+
+    def test_unplaced_keys_are_counted(self):
+        for row in result("growth", "--by", "load", *SMALL)["rows"]:
+            with self.subTest(row=row):
+                if row["load"] <= 0.5:
+                    self.assertEqual(row["unplaced"], 0)
+                if row["load"] == 0.95:
+                    self.assertGreater(row["unplaced"], 0)
+                    self.assertLess(row["unplaced"], 1000)
+
+    def test_the_refused_part_is_refused(self):
+        rows = result("growth", "--by", "refused", *SMALL)["rows"]
+        self.assertEqual([row["refused_part"] for row in rows],
+                         [0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1])
+        for row in rows:
+            part = row["refused"] / (row["refused"] + row["allowed"])
+            self.assertAlmostEqual(part, row["refused_part"], delta=0.03)
+
+    def test_table(self):
+        done = call("growth", *SMALL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+        self.assertIn("keys unplaced", done.stdout)
+
+    def test_interrupted_it_is_gone(self):
+        with tempfile.TemporaryDirectory() as directory:
+            process = subprocess.Popen([*BENCH, "growth", "--seconds", "3600", "--keys", "10k"],
+                                       stdout=subprocess.PIPE, start_new_session=True,
+                                       cwd=directory)
+            while b"as grows" not in process.stdout.readline():
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            self.assertEqual(process.wait(60), -signal.SIGINT)  # its first row takes an hour
+            with self.assertRaises(ProcessLookupError):  # nor anything that it started
+                os.killpg(process.pid, 0)
+            process.stdout.close()
+            self.assertEqual(os.listdir(directory), [])
+
+    def test_interrupted_it_has_printed_the_rows_that_were_measured(self):
+        process = subprocess.Popen([*BENCH, "growth", "--by", "refused", "--keys", "10k",
+                                    "--seconds", "1", "--format", "json"],
+                                   stdout=subprocess.PIPE, text=True)
+        while '"workload"' not in (line := process.stdout.readline()):
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        self.assertEqual(process.wait(60), -signal.SIGINT)
+        process.stdout.close()
+        self.assertIs(json.loads(line.strip().rstrip(","))["checked"], True)
+
+
+class Latency(unittest.TestCase):
+    def check_tail(self, tail):
+        self.assertEqual(list(tail), POINTS)
+        values = [tail[point]["ns"] for point in POINTS]
+        self.assertEqual(values, sorted(values))
+        for point in tail.values():
+            self.assertLessEqual(point["min"], point["max"])
+        # The largest of all is the largest of a repeat.
+        self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
+
+    def test_calls_beside_empty_sections(self):
+        threads = min(2, CORES)
+        tails = result("run", "--latency", *SMALL, "--threads", str(threads),
+                       "--workload", "take,take-at,refuse,first-seen,roll,churn,roll-all")["rows"]
+        self.assertEqual(len(tails), 7)
+        for row in tails:
+            with self.subTest(row=row):
+                self.assertIs(row["checked"], True)
+                self.check_tail(row["call"])
+                self.check_tail(row["empty"])
+                self.assertGreater(row["calls"], 0)
+                self.assertEqual(row["calls"], row["allowed"] + row["refused"])
+                self.assertLessEqual(row["empty"]["p50"]["ns"], row["call"]["p99"]["ns"])
+                self.assertIn(row["timer"], ("tsc", "clock_gettime"))
+                self.assertGreater(row["overhead_ns"], 0)
+                self.assertGreater(row["step_ns"], 0)
+                if row["workload"] == "roll-all":
+                    # Whole windows, of as many calls as there are keys.
+                    self.assertEqual(row["calls"] % 10000, 0)
+
+    def test_table(self):
+        done = call("run", "--latency", *SMALL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+        for word in POINTS + ["subtracted", "first-seen", "roll-all", "empty"]:
+            self.assertIn(word, done.stdout)
+
+
+class Goals(unittest.TestCase):
+    def test_every_point_and_the_exit_code(self):
+        done = call("goals", *SMALL, "--format", "json")
+        goals = json.loads(done.stdout)["rows"]
+        self.assertEqual([goal["point"] for goal in goals],
+                         [1, 2, 3, 4, 4, 4, 5, 5, 5, 5, 6, 7, 7, 7, 7] + [8] * 2 * PATHS)
+        # Like beside like decides.
+        self.assertEqual([goal["aside"] for goal in goals],
+                         [False] * 12 + [True, True, False] + [False] * 2 * PATHS)
+        for goal in goals:
+            with self.subTest(goal=goal):
+                self.assertEqual(goal["absent"], goal["point"] == 7 and not REDIS)
+                if goal["measured"] is None:
+                    self.assertIs(goal["met"], None if goal["absent"] else False)
+                    continue
+                self.assertLessEqual(goal["measured_min"], goal["measured"])
+                self.assertLessEqual(goal["measured"], goal["measured_max"])
+                met = (goal["measured"] >= goal["limit"] if goal["better"] == "higher"
+                       else goal["measured"] <= goal["limit"])
+                self.assertIs(goal["met"], None if goal["aside"] else met or goal["reached"])
+                self.assertTrue(goal["floor"])
+        self.assertEqual(done.returncode, 1 if any(goal["met"] is False for goal in goals) else 0)
+
+    def test_table(self):
+        done = call("goals", *SMALL)
+        lines = [line for line in done.stdout.splitlines() if re.match(r"\d  ", line)]
+        self.assertEqual([line[0] for line in lines], list("123444555567777") + ["8"] * 2 * PATHS)
+        missed = 0
+        for line in lines:
+            self.assertRegex(line, r" (met|MISSED|aside)$|not measured: | absent: redis-server")
+            missed += line.endswith(" MISSED") or "not measured" in line
+        self.assertEqual(done.returncode, 1 if missed else 0)
+        for line in done.stdout.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+
+
+    def test_without_redis_its_goal_is_absent(self):
+        done = call("goals", *SMALL, "--format", "json", env={"PATH": "/nonexistent"})
+        redis = [goal for goal in json.loads(done.stdout)["rows"] if goal["point"] == 7]
+        self.assertEqual([(goal["absent"], goal["measured"], goal["met"]) for goal in redis],
+                         [(True, None, None)] * 4)
+        self.assertEqual(done.stderr, "")
+        missed = [goal for goal in json.loads(done.stdout)["rows"] if goal["met"] is False]
+        self.assertEqual(done.returncode, 1 if missed else 0)
+
+
+class Compare(unittest.TestCase):
+    RUN = ["run", "--workload", "take,batch", "--keys", "100,1k", "--seconds", "0.01"]
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def write(self, text):
+        path = os.path.join(self.directory.name, "old.json")
+        with open(path, "w") as file:
+            file.write(text if isinstance(text, str) else json.dumps(text))
+        return path
+
+    def test_a_doctored_result(self):
+        old = result(*self.RUN)
+        rows = old["rows"]
+        rows[0].update(ns_per_op=1e6, ns_min=9e5, ns_max=2e6)
+        rows[1].update(ns_per_op=1e-3, ns_min=1e-3, ns_max=2e-3)
+        rows[2].update(ns_per_op=10, ns_min=1e-3, ns_max=1e6)
+        rows[3]["keys"] = 77
+        rows[2].pop("policies")  # as in a result of an older version
+        new = result(*self.RUN, "--compare", self.write(old))
+        compare = new["compare"]
+        self.assertEqual([pair["change"] for pair in compare["pairs"]],
+                         ["faster", "slower", "same"])
+        self.assertEqual((compare["faster"], compare["slower"], compare["only_old"],
+                          compare["only_new"], compare["same_machine"]), (1, 1, 1, 1, True))
+        for pair, then, now in zip(compare["pairs"], rows, new["rows"]):
+            self.assertEqual(pair["old"], {"value": then["ns_per_op"], "min": then["ns_min"],
+                                           "max": then["ns_max"]})
+            self.assertEqual(pair["new"], {"value": now["ns_per_op"], "min": now["ns_min"],
+                                           "max": now["ns_max"]})
+            ratio = now["ns_per_op"] / then["ns_per_op"]
+            self.assertAlmostEqual(pair["ratio"] / ratio, 1, places=4)
+        done = call(*self.RUN, "--compare", self.write(old))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(len(re.findall(r"  FASTER$", done.stdout, re.M)), 1)
+        self.assertEqual(len(re.findall(r"  SLOWER$", done.stdout, re.M)), 1)
+        self.assertIn("1 faster, 1 slower, 1 within the noise", done.stdout)
+
+    def test_a_result_with_itself(self):
+        """Every command's own JSON is read back, and each row finds its partner."""
+        for arguments, metrics in ((["run", "--latency", *SMALL], 6),
+                                   (["growth", "--by", "keys,policies,load", *SMALL], 1),
+                                   (["goals", *SMALL], 1),
+                                   (["peers", "--peer", "mutex,open-64", "--keys", "10,100",
+                                     "--seconds", "0.01"], 1),
+                                   (["load", "--rate", "9k", "--keys", "100", "--seconds", "0.1",
+                                     "--limit", "5/s", "--limit", "9/min"], 13)):
+            with self.subTest(arguments=arguments):
+                done = call(*arguments, "--format", "json")
+                path = self.write(done.stdout)
+                again = json.loads(call(*arguments, "--format", "json", "--compare", path).stdout)
+                old = json.loads(done.stdout)
+                rows = [row for row in old["rows"] if row.get("measured", 0) is not None]
+                compare = again["compare"]
+                self.assertEqual((compare["only_old"], compare["only_new"]), (0, 0))
+                self.assertEqual(len(compare["pairs"]), metrics * len(rows))
+                self.assertEqual(compare["commit"], old["build"]["commit"])
+
+    def test_a_result_of_another_command(self):
+        """Every measuring command has one shape of result, and says whose it is."""
+        quick = {"run": ["--workload", "take", "--keys", "9", "--seconds", "0.001"],
+                 "growth": ["--by", "keys", *SMALL],
+                 "peers": ["--peer", "counter", "--keys", "9", "--threads", "1", "--seconds",
+                           "0.001"],
+                 "load": ["--rate", "1k", "--keys", "9", "--seconds", "0.01"]}
+        for command, arguments in quick.items():
+            with self.subTest(command=command):
+                old = result(command, *arguments)
+                self.assertEqual(list(old), ["command", "machine", "build", "date", "seconds",
+                                             "rows"])
+                self.assertEqual(old["command"], command)
+                other = "goals" if command == "run" else "run"
+                done = call(other, "--compare", self.write(old))
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("it is a result of stint-bench %s" % command, done.stderr)
+
+    def test_rows_with_other_limits_are_no_pair(self):
+        arguments = ["load", "--rate", "1k", "--keys", "9", "--seconds", "0.01", "--limit"]
+        path = self.write(result(*arguments, "5/s"))
+        compare = result(*arguments, "6/s", "--compare", path)["compare"]
+        self.assertEqual((compare["pairs"], compare["only_old"], compare["only_new"]), ([], 1, 1))
+
+    def test_what_is_no_result(self):
+        for text in ("", "{", "[1]", "{}", '{"command": "run", "rows": []}',
+                     '{"machine": {}, "rows": []}', '{"command": "run", "machine": {}, "rows": {}}'):
+            with self.subTest(text=text):
+                done = call(*self.RUN, "--compare", self.write(text))
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn("--compare", done.stderr)
+        done = call(*self.RUN, "--compare", os.path.join(self.directory.name, "nothing"))
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("nothing", done.stderr)
+
+
+class Plot(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.path = os.path.join(self.directory.name, "plots")
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    def test_pictures(self):
+        grown = result("growth", "--by", "keys,threads", *SMALL, "--plot", self.path)
+        result("run", "--latency", *SMALL, "--plot", self.path)
+        result("peers", "--peer", "mutex", "--keys", "9,2k", "--threads", "1", "--seconds", "0.01",
+               "--plot", self.path)
+        result("load", "--rate", "1k", "--keys", "9", "--seconds", "0.1", "--plot", self.path)
+        pictures = sorted(os.listdir(self.path))
+        self.assertEqual(pictures, ["keys.svg", "load.svg", "peers.svg", "tails.svg"] +
+                         ["threads.svg"] * (CORES > 1))
+        wanted = {"keys.svg": ["take", "batch", "1k", "10k", "floor: clock, hash, atomic add",
+                               "floor: atomic add"],
+                  "load.svg": ["99.99%", "a decision", "begun after it was due"],
+                  "peers.svg": ["stint, one at a time", "stint, 16 in a call", "uthash, one mutex",
+                                "9 keys, 1 thread", "2k keys, 1 thread",
+                                "decisions a second, all threads together"],
+                  "tails.svg": ["99.99%", "first-seen, 10k keys, 1 thr", "1 µs"],
+                  "threads.svg": ["take zipf, 10k keys", "refuse hot, 10k keys"]}
+        for name in pictures:
+            with self.subTest(name=name):
+                with open(os.path.join(self.path, name), encoding="utf-8") as file:
+                    svg = file.read()
+                root = xml.etree.ElementTree.fromstring(svg)
+                self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+                texts = " ".join("".join(text.itertext()).strip()
+                                 for text in root.iter("{http://www.w3.org/2000/svg}text"))
+                for word in wanted[name]:
+                    self.assertIn(word, texts)
+                self.assertIn(grown["build"]["commit"], texts)
+                self.assertIn(grown["date"][:8], texts)
+                self.assertIn("prefers-color-scheme", svg)
+
+    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    def test_an_absent_peer_has_its_line(self):
+        os.symlink(shutil.which("gnuplot"), os.path.join(self.directory.name, "gnuplot"))
+        done = call("peers", "--peer", "redis-incr", "--keys", "9", "--threads", "1", "--seconds",
+                    "0.01", "--plot", self.path, env={"PATH": self.directory.name})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(self.path, "peers.svg"), encoding="utf-8") as file:
+            self.assertIn("Redis INCR (not installed)", file.read())
+
+    def test_what_makes_no_picture_is_told(self):
+        if shutil.which("gnuplot"):
+            done = call("run", "--workload", "take", "--distribution", "zipf", "--keys", "9",
+                        "--seconds", "0.001", "--plot", self.path)
+            self.assertEqual(done.returncode, 0)
+            self.assertIn("no picture", done.stderr)
+
+    def test_without_gnuplot_nothing_is_measured(self):
+        done = call("growth", "--plot", self.path, env={"PATH": self.directory.name})
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("gnuplot", done.stderr)
+
+    def test_where_nothing_can_be_drawn(self):
+        with open(self.path, "w"):
+            pass
+        done = call("growth", "--plot", self.path)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn(self.path, done.stderr)
+
+
+class Usage(unittest.TestCase):
+    def refused(self, *arguments):
+        done = call(*arguments)
+        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+        self.assertEqual(done.stdout, "")
+        self.assertIn("--help", done.stderr)
+        return done.stderr
+
+    def test_the_option_and_the_value_are_named(self):
+        for command, option, value in (
+                ("growth", "--by", "keys,nothing"), ("growth", "--by", ""),
+                ("growth", "--keys", "999"), ("growth", "--keys", "5G"),
+                ("growth", "--seconds", "0"), ("growth", "--format", "csv"),
+                ("goals", "--keys", "1"), ("goals", "--keys", "401M"),
+                ("goals", "--seconds", "nan"), ("goals", "--format", "")):
+            with self.subTest(command=command, option=option, value=value):
+                message = self.refused(command, option, value)
+                self.assertIn(option, message)
+                self.assertIn("'%s'" % value.rpartition(",")[2], message)
+        for command in ("growth", "goals"):
+            self.assertIn("--nothing", self.refused(command, "--nothing"))
+            self.assertIn("--keys needs a value", self.refused(command, "--keys"))
+        self.assertIn("--plot", self.refused("goals", "--plot", "nowhere"))
+
+    def test_what_has_no_latency_and_what_has_nothing_else(self):
+        self.assertIn("batch", self.refused("run", "--latency", "--workload", "batch"))
+        self.assertIn("roll-all", self.refused("run", "--workload", "roll-all"))
+        self.assertIn("roll-all", self.refused("run", "--latency", "--workload", "roll-all",
+                                               "--distribution", "hot"))
+
+    def test_more_than_the_memory(self):
+        for arguments in (("growth", "--keys", "4G"), ("goals", "--keys", "400M"),
+                          ("run", "--latency", "--keys", "4G", "--load", "0.05")):
+            with self.subTest(arguments=arguments):
+                self.assertIn("GiB", self.refused(*arguments))
+
+    def test_help(self):
+        for command, options in (("growth", ["--by", "--keys", "policies"]),
+                                 ("goals", ["--keys", "Exit codes"]), ("run", ["--latency"])):
+            done = call(command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for option in options + ["--seconds", "--format", "--compare"]:
+                self.assertIn(option, done.stdout)
+            self.assertEqual("--plot" in done.stdout, command != "goals")
+            for line in done.stdout.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+
+
+if __name__ == "__main__":
+    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
+    unittest.main()

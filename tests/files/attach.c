@@ -1,0 +1,917 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Tables that are looked at: attached to without their options, to be read only too; told entry by
+ * entry; keys with names. */
+#include "labels.h" /* before cmocka, which defines fail() as well */
+#include "slot.h"
+
+#include "fixture.h"
+#include "kinds.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "directory.h"
+#include "random.h"
+
+static int table_make(void **state) {
+    test_time = T0;
+    return directory_make(state);
+}
+
+/* A table of each shape, made by its server. */
+static struct stint_limiter *make_table(uint64_t max_keys, uint32_t max_policies, uint32_t labels) {
+    struct stint_options options = shared_options(max_keys);
+    options.max_policies = max_policies;
+    options.labels = labels;
+    return open_with(&options);
+}
+
+static struct stint_options attach_options(uint32_t flags) {
+    struct stint_options options = shared_options(0);
+    options.flags = flags;
+    return options;
+}
+
+static struct stint_limiter *attach(uint32_t flags) {
+    struct stint_options options = attach_options(flags);
+    struct stint_limiter *limiter = NULL;
+    if (stint_attach(&options, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    return limiter;
+}
+
+static void assert_refused(const struct stint_options *options, int error, const char *reason) {
+    struct stint_limiter *limiter = NULL;
+    int attached = stint_attach(options, &limiter);
+    if (attached != -error || strstr(stint_reason(), reason) == NULL)
+        fail_msg("%d and \"%s\", not %d and \"%s\"", attached, stint_reason(), -error, reason);
+    assert_null(limiter);
+}
+
+static void take_times(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        (void)stint_take(limiter, policy, key, 1, STINT_NOW, NULL);
+}
+
+/* ---- The shape is the file's ----------------------------------------------------------------- */
+
+TEST(test_attach) {
+    const struct {
+        uint64_t max_keys;
+        uint32_t shards, max_policies, labels;
+    } shapes[] = {{1000, 0, 0, 0},     {1, 0, 1, 0},     {100000, 0, 3, 1},
+                  {100000, 64, 64, 5}, {100, 2, 300, 8}, {10, 0, 65535, 0}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct stint_options options = shared_options(shapes[i].max_keys);
+        options.shards = shapes[i].shards;
+        options.max_policies = shapes[i].max_policies;
+        options.labels = shapes[i].labels;
+        struct stint_limiter *limiter = open_with(&options);
+        const uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+        const stint_key key = stint_key_of(limiter, "client", 6);
+        take_times(limiter, minute, key, 4);
+        for (uint32_t flags = 0; flags <= STINT_READ_ONLY; flags += STINT_READ_ONLY) {
+            struct stint_limiter *other = attach(flags | STINT_PREFAULT);
+            assert_int_equal(policy_found(other, "minute"), minute);
+            assert_int_equal(stint_key_of(other, "client", 6), key);
+            assert_int_equal(used_of(other, minute, key), 4);
+            assert_int_equal(get_stats(other).memory, stint_memory_size(&options));
+            assert_int_equal(get_stats(other).slots, get_stats(limiter).slots);
+            assert_int_equal(get_stats(other).shards, get_stats(limiter).shards);
+            stint_close(other);
+        }
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+TEST(test_attach_options) {
+    struct stint_limiter *limiter = NULL;
+    struct stint_options options = attach_options(0), none = STINT_OPTIONS_INIT;
+    assert_refused(&options, ENOENT, "there is no table");
+    stint_close(make_table(100, 0, 0));
+    assert_int_equal(stint_attach(&options, NULL), -EINVAL);
+    assert_int_equal(stint_attach(NULL, &limiter), -EINVAL);
+    assert_refused(&none, EINVAL, "options.path is NULL");
+    options.size = offsetof(struct stint_options, mode) - 1;
+    assert_refused(&options, EINVAL, "options.size");
+    options = attach_options(1 << 4);
+    assert_refused(&options, EINVAL, "options.flags");
+    options = attach_options(0);
+    options.on_full = 3;
+    assert_refused(&options, EINVAL, "options.on_full");
+    options = attach_options(0);
+    options.path = "";
+    assert_refused(&options, EINVAL, "options.path is empty");
+    options = attach_options(0);
+    options.max_keys = 100;
+    assert_refused(&options, EINVAL, "must be 0");
+    options = attach_options(0);
+    options.shards = 1;
+    assert_refused(&options, EINVAL, "must be 0");
+    options = attach_options(0);
+    options.max_policies = 64;
+    assert_refused(&options, EINVAL, "must be 0");
+    options = attach_options(0);
+    options.labels = 4;
+    assert_refused(&options, EINVAL, "must be 0");
+    options = attach_options(0);
+    options.secret = test_secret();
+    assert_refused(&options, EPROTO, "secret");
+
+    options = shared_options(100);
+    options.path = NULL;
+    options.flags = STINT_READ_ONLY;
+    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "for a table in a file"));
+    options = shared_options(100);
+    options.mode = 01000;
+    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "options.mode"));
+    options = shared_options(100);
+    options.labels = STINT_LABELS_MAX + 1;
+    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "options.labels"));
+}
+
+/* ---- Entries --------------------------------------------------------------------------------- */
+
+struct told {
+    size_t count, stop;
+    struct stint_entry entries[64];
+};
+
+static bool tell(void *context, const struct stint_entry *entry) {
+    struct told *told = context;
+    assert_true(told->count < sizeof told->entries / sizeof told->entries[0]);
+    told->entries[told->count++] = *entry;
+    return told->count != told->stop;
+}
+
+TEST(test_each) {
+    struct stint_limiter *limiter = make_table(1000, 0, 0);
+    uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0),
+             day = add_policy(limiter, "day", 50, DAY, 0, 0);
+    struct told told = {0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 0);
+    for (uint64_t i = 1; i <= 10; i++) {
+        take_times(limiter, minute, number_key(limiter, i), (uint32_t)i);
+        take_times(limiter, day, number_key(limiter, i), (uint32_t)i);
+    }
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 20);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        assert_int_equal(entry->used, used_of(limiter, entry->policy, entry->key));
+        assert_true(entry->used > 0);
+        assert_int_equal(entry->end, T0 + (entry->policy == minute ? MINUTE : DAY));
+        assert_int_equal(entry->flags, entry->policy == minute && entry->used == 5 &&
+                                               entry->key != number_key(limiter, 5)
+                                           ? STINT_ENTRY_REFUSED
+                                           : 0);
+    }
+    test_time += MINUTE;
+    told = (struct told){.stop = 3};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 3);
+    told = (struct told){0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 10);
+    assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
+    assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
+    stint_close(limiter);
+}
+
+/* Slots tell their keys in every table that is a file, also those that were displaced, over the end
+ * of a shard too. */
+TEST(test_each_tells_keys) {
+    const struct {
+        uint32_t shards, max_policies, keys;
+        bool spread; /* over the whole table */
+    } shapes[] = {{1, 3, 700, false},   {4, 3, 700, false},   {64, 3, 600, false},
+                  {2, 1, 400, false},   {256, 2, 300, false}, {1, 64, 8000, true},
+                  {16, 64, 8000, true}, {8, 5, 1000, true}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct stint_options options = shared_options(shapes[i].keys);
+        options.shards = shapes[i].shards;
+        options.max_policies = shapes[i].max_policies;
+        options.on_full = STINT_FULL_REFUSE;
+        options.secret = test_secret();
+        struct stint_limiter *limiter = open_with(&options);
+        const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
+        const struct table *table = &limiter->table;
+        assert_true(table_hashes_whole(table));
+        uint64_t found = 0, asked = 0;
+        for (uint64_t number = 0; asked < shapes[i].keys && number < 1000000; number++) {
+            /* Most of them in the last lines of the first shard, so that they go round. */
+            const stint_key key = number_key(limiter, number);
+            const uint64_t home = table_home(table, key);
+            if (!shapes[i].spread && number % 64 != 0 &&
+                (home >= table->shard_lines || home + 4 < table->shard_lines))
+                continue;
+            asked += stint_take(limiter, minute, key, 1, STINT_NOW, NULL);
+        }
+        for (uint64_t line = 0; line < table->line_count; line++) {
+            for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+                const struct slot *slot = &table->lines[line].slots[j];
+                uint64_t hash;
+                if (slot->tag == 0)
+                    continue;
+                assert_true(table_hash(table, line, slot->tag, &hash));
+                assert_int_equal(used_of(limiter, minute, hash), 1);
+                assert_int_equal(table_tag(table, hash, minute), slot->tag);
+                found++;
+            }
+        }
+        assert_int_equal(found, asked);
+        /* What cannot be there is told as nothing. */
+        uint64_t hash, none = 0;
+        for (uint64_t line = 0; line < table->line_count; line++)
+            none += !table_hash(table, line, table_tag(table, number_key(limiter, line), 0), &hash);
+        assert_true(table->line_count / table->tag_unit == table->probe_lines || none != 0);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+static bool tell_sum(void *context, const struct stint_entry *entry) {
+    uint64_t *sum = context;
+    *sum += entry->used;
+    return true;
+}
+
+/* Parts of more keys than there is room for at first. */
+TEST(test_each_of_many_stripes) {
+    struct stint_options options = fixture_options(20000, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter = open_with(&options);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 2;
+    uint32_t striped = add_made(limiter, &policy);
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < 4000; i++)
+        take_times(limiter, striped, number_key(limiter, i), 8);
+    assert_int_equal(stint_each(limiter, tell_sum, &sum), 0);
+    assert_int_equal(sum, 4000 * 8);
+    stint_close(limiter);
+}
+
+TEST(test_each_in_small_memory) {
+    struct stint_options options = fixture_options(40, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 2;
+    uint32_t striped = add_made(limiter, &policy);
+    const stint_key key = number_key(limiter, 1);
+    take_times(limiter, minute, key, 2);
+    take_times(limiter, striped, key, 8);
+    struct told told = {0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 3);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        assert_true((entry->flags & STINT_ENTRY_KEY_PART) != 0);
+        if (entry->policy == minute)
+            assert_int_equal(entry->key, key & (UINT64_MAX >> 7));
+        else
+            assert_true((entry->flags & STINT_ENTRY_KEY_STRIPE) != 0 && entry->used == 4);
+    }
+    stint_close(limiter);
+}
+
+/* A debt is told, by the window of now; a smooth count, as a look tells it. */
+TEST(test_each_carried) {
+    struct stint_limiter *limiter = make_table(1000, 0, 0);
+    struct stint_policy policy = make_policy("debts", 5, MINUTE, 0, 0);
+    policy.max_reserved = 20;
+    uint32_t debts = add_made(limiter, &policy),
+             smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH),
+             plain = add_policy(limiter, "plain", 10, MINUTE, 0, 0),
+             own = add_policy(limiter, "own", 10, HOUR, 0, STINT_START_PER_KEY);
+    const stint_key key = number_key(limiter, 1);
+    (void)ask(limiter, debts, key, 19, STINT_RESERVE);
+    (void)ask(limiter, smooth, key, 9, 0);
+    (void)ask(limiter, plain, key, 9, 0);
+    (void)ask(limiter, own, key, 9, 0);
+    for (uint32_t step = 0; step < 12; step++) {
+        struct told told = {0};
+        assert_int_equal(stint_each(limiter, tell, &told), 0);
+        uint32_t seen = 0;
+        for (size_t i = 0; i < told.count; i++) {
+            const struct stint_entry *entry = &told.entries[i];
+            const struct stint_verdict verdict = ask(limiter, entry->policy, key, 0, STINT_PEEK);
+            assert_int_equal(entry->used, verdict.used);
+            assert_int_equal(entry->end, verdict.window);
+            seen |= 1u << entry->policy;
+        }
+        for (uint32_t id = 0; id < 4; id++) /* what is not told has used nothing */
+            assert_true((seen >> id & 1) != 0 || used_of(limiter, id, key) == 0);
+        assert_int_equal(seen >> debts & 1, step < 8);
+        test_time += 30 * SECOND;
+    }
+    stint_close(limiter);
+}
+
+/* Puts tokens in some stripes of a key, by their own slots. */
+static void take_stripes(struct stint_limiter *limiter, uint32_t striped, uint32_t plain,
+                         stint_key key, uint64_t which) {
+    struct table *table = &limiter->table;
+    for (uint32_t i = 0; i < 64; i++) {
+        if ((which >> i & 1) == 0)
+            continue;
+        const stint_key hash = stripe_key(key, i);
+        take_times(limiter, plain, hash, 1); /* of another policy, whose slot is turned over */
+        for (uint32_t j = 0; j < 2 * LINE_SLOTS; j++) {
+            struct line *line = &table->lines[table_home(table, hash)];
+            struct slot *slot =
+                &(j < LINE_SLOTS ? line : table_next(table, hash, line))->slots[j % LINE_SLOTS];
+            if (slot->tag == table_tag(table, hash, plain))
+                slot->tag = table_tag(table, hash, striped);
+        }
+    }
+}
+
+TEST(test_each_striped) {
+    struct stint_limiter *limiter = make_table(20000, 0, 16);
+    struct stint_policy policy = make_policy("striped", 64, MINUTE, 0, 0);
+    policy.stripes = 8;
+    uint32_t striped = add_made(limiter, &policy);
+    policy = make_policy("other", 128, MINUTE, 0, 0);
+    policy.stripes = 64;
+    uint32_t other = add_made(limiter, &policy),
+             plain = add_policy(limiter, "plain", 1, MINUTE, 0, 0);
+    const struct {
+        uint64_t which;
+        bool known; /* the key can be told */
+    } keys[] = {{0x03, true},  {0x01, false}, {0x81, true}, {0xff, true}, {0xfe, true},
+                {0x7e, false}, {0x40, false}, {0x82, true}, {0x11, true}, {0x80, false}};
+    struct told told = {0};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        take_stripes(limiter, striped, plain, number_key(limiter, i), keys[i].which);
+    take_stripes(limiter, other, plain, number_key(limiter, 3), UINT64_MAX);
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, sizeof keys / sizeof keys[0] + 1);
+    uint64_t seen = 0;
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        if (entry->policy == other) {
+            assert_int_equal(entry->key, number_key(limiter, 3));
+            assert_int_equal(entry->used, 64);
+            continue;
+        }
+        for (size_t j = 0; j < sizeof keys / sizeof keys[0]; j++) {
+            bool is = false;
+            for (uint32_t stripe = 0; stripe < 8; stripe++)
+                is |= entry->key == stripe_key(number_key(limiter, j), stripe);
+            if (!is)
+                continue;
+            assert_int_equal(entry->flags, keys[j].known ? 0 : STINT_ENTRY_KEY_STRIPE);
+            assert_true(!keys[j].known || entry->key == number_key(limiter, j));
+            assert_int_equal(entry->used, __builtin_popcountll(keys[j].which));
+            seen |= UINT64_C(1) << j;
+        }
+    }
+    assert_int_equal(seen, (UINT64_C(1) << sizeof keys / sizeof keys[0]) - 1);
+    /* Labels tell the others. */
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (!keys[i].known)
+            assert_int_equal(stint_label(limiter, number_key(limiter, i), "name", 4), 0);
+    told = (struct told){0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    for (size_t i = 0; i < told.count; i++)
+        assert_int_equal(told.entries[i].flags, 0);
+    told = (struct told){.stop = 2};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 2);
+    stint_close(limiter);
+}
+
+/* One thread alone, a refusal that took nothing: stripe 0. */
+TEST(test_each_striped_refused) {
+    struct stint_limiter *limiter = make_table(1000, 0, 0);
+    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
+    policy.stripes = 4;
+    uint32_t striped = add_made(limiter, &policy);
+    const stint_key key = number_key(limiter, 1), drained = number_key(limiter, 2);
+    assert_false(ask(limiter, striped, key, 9, 0).allowed);
+    assert_false(ask(limiter, striped, drained, 9, STINT_DRAIN).allowed);
+    struct told told = {0};
+    assert_int_equal(stint_each(limiter, tell, &told), 0);
+    assert_int_equal(told.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const bool is = told.entries[i].key == drained;
+        assert_true(is || told.entries[i].key == key);
+        assert_int_equal(told.entries[i].used, is ? 8 : 0);
+        assert_int_equal(told.entries[i].flags, STINT_ENTRY_REFUSED);
+    }
+    stint_close(limiter);
+}
+
+/* ---- Read only ------------------------------------------------------------------------------- */
+
+static void assert_bad(const struct stint_verdict *verdict) {
+    const struct stint_verdict bad = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
+    assert_verdict(verdict, &bad, __LINE__);
+}
+
+/* A caller who is very late is decided by the clock, which has moved since it was read for the
+ * other. */
+static void forget_readings(struct stint_verdict *verdict, const struct stint_verdict *other,
+                            uint64_t now) {
+    const uint64_t moved = other->reset_after - verdict->reset_after;
+    if (now == STINT_NOW || now + ALLOWANCE >= test_time)
+        return;
+    assert_true(moved + 3 * READINGS_MOST * test_step <= 6 * READINGS_MOST * test_step);
+    verdict->reset_after += moved;
+    if (verdict->retry_after != 0 && verdict->retry_after != STINT_NEVER)
+        verdict->retry_after += moved;
+}
+
+/* Decides by a reader in every way; looks are those of the writer. */
+static void decide_all_ways(struct stint_limiter *reader, struct stint_limiter *writer,
+                            const struct stint_request *request, uint64_t now) {
+    const bool look = (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK &&
+                      request->policy < get_stats(reader).policies;
+    struct stint_verdict verdict, verdicts[3], same;
+    struct stint_request requests[3] = {*request, *request, *request};
+    const size_t ends[3] = {0, 1, 3};
+
+    (void)stint_decide(reader, request, now, NULL);
+    (void)stint_decide(reader, request, now, &verdict);
+    (void)stint_decide_batch(reader, requests, 3, now, NULL);
+    assert_int_equal(stint_decide_batch(reader, requests, 3, now, verdicts),
+                     verdict.allowed ? 3 : 0);
+    for (size_t i = 0; i < 3; i++) {
+        forget_readings(&verdicts[i], &verdict, now);
+        assert_verdict(&verdicts[i], &verdict, __LINE__);
+    }
+    assert_int_equal(stint_decide_all(reader, requests, 1, now, verdicts), verdict.allowed);
+    assert_verdict(&verdicts[0], &verdict, __LINE__);
+    assert_false(stint_decide_all(reader, requests, 2, now, NULL));
+    assert_false(stint_decide_all(reader, requests, 2, now, verdicts));
+    assert_bad(&verdicts[0]);
+    assert_bad(&verdicts[1]);
+    assert_int_equal(stint_decide_groups(reader, requests, ends, 3, now, verdicts),
+                     1u + verdict.allowed);
+    assert_bad(&verdicts[2]);
+    assert_int_equal(stint_refund_all(reader, requests, verdicts, 3), 0);
+    if (look) {
+        (void)stint_decide(writer, request, now, &same);
+        forget_readings(&verdict, &same, now);
+        assert_verdict(&verdict, &same, __LINE__);
+    } else if ((request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK) {
+        assert_bad(&verdict);
+    }
+    assert_false(stint_take(reader, request->policy, request->key, request->cost, now, NULL));
+    assert_false(stint_take(reader, request->policy, request->key, request->cost, now, &verdict));
+    assert_bad(&verdict);
+    assert_int_equal(
+        stint_refund(reader, request->policy, request->key, 1, now / MINUTE * MINUTE + MINUTE), 0);
+    stint_reset(reader, request->policy, request->key);
+    stint_prefetch(reader, request->key);
+}
+
+/* It is told, and stays. */
+static void assert_override_kept(struct stint_limiter *reader) {
+    const stint_key key = number_key(reader, 3);
+    uint32_t limit = 0;
+
+    assert_int_equal(stint_override(reader, KINDS - 1, key, 5, test_time + HOUR), -EROFS);
+    assert_non_null(strstr(stint_reason(), "STINT_READ_ONLY"));
+    assert_int_equal(stint_override_clear(reader, KINDS - 1, key), -EROFS);
+    assert_int_equal(stint_override_get(reader, KINDS - 1, key, &limit, NULL), 0);
+    assert_int_equal(limit, 2);
+}
+
+/* All that is no decision. */
+static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *writer) {
+    struct stint_policy policy = make_policy("new", 5, MINUTE, 0, 0), got = STINT_POLICY_INIT;
+    struct stint_stats stats = get_stats(reader), others = get_stats(writer);
+    struct stint_verdict verdict = {.capacity = 5, .window = test_time + SECOND};
+    static char text[2][32768];
+    const uint32_t id = 0;
+    struct told told = {0};
+
+    assert_memory_equal(&stats, &others, sizeof stats);
+    assert_int_equal(policy_added(reader, &policy), -EROFS);
+    assert_non_null(strstr(stint_reason(), "STINT_READ_ONLY"));
+    assert_int_equal(stint_policy_get(reader, 0, &got), 0);
+    assert_string_equal(got.name, "plain");
+    assert_int_equal(policy_added(reader, &got), -EROFS); /* even if it is there */
+    assert_int_equal(stint_policy_change(reader, 0, &got), -EROFS);
+    assert_int_equal(policy_found(reader, "banning"), KINDS - 1);
+    assert_int_equal(policy_found(reader, "none"), -ENOENT);
+    assert_int_equal(stint_label(reader, 1, "name", 4), -EROFS);
+    assert_override_kept(reader);
+    for (uint32_t i = 0; i < KINDS; i++) {
+        struct stint_policy_stats counts = get_policy_stats(reader, i),
+                                  same = get_policy_stats(writer, i);
+        assert_memory_equal(&counts, &same, sizeof counts);
+    }
+    assert_true(stint_metrics(reader, NULL, text[0], sizeof text[0]) > 1000);
+    (void)stint_metrics(writer, NULL, text[1], sizeof text[1]);
+    assert_string_equal(text[0], text[1]);
+    assert_true(stint_headers(reader, STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY, &id, &verdict, 1,
+                              text[0], sizeof text[0]) > 0);
+    assert_int_equal(stint_each(reader, tell, &told), 0);
+    assert_int_equal(stint_key_of(reader, "a", 1), stint_key_of(writer, "a", 1));
+    assert_int_equal(stint_key_join(reader, 7, "a", 1), stint_key_join(writer, 7, "a", 1));
+    assert_int_equal(stint_now(reader), test_time);
+}
+
+/* Whatever is asked, at whatever time, nothing is stored: the mapping could not be written to, and
+ * the table is what it was, to the byte. */
+TEST(test_read_only) {
+    static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
+                                     3 * MINUTE, 100 * DAY, 0};
+    struct stint_options options = shared_options(50);
+    options.max_policies = KINDS + 2;
+    options.labels = 4;
+    options.on_full = STINT_FULL_REFUSE;
+    options.secret = test_secret();
+    struct stint_limiter *writer = open_with(&options);
+    add_kinds(writer, KINDS);
+    struct stint_options readers = attach_options(STINT_READ_ONLY | STINT_PREFAULT);
+    readers.on_full = STINT_FULL_REFUSE;
+    struct stint_limiter *reader;
+    assert_int_equal(stint_attach(&readers, &reader), 0);
+    const size_t size = get_stats(writer).memory;
+    const struct table *table = &writer->table;
+    char *before = malloc(size);
+    assert_non_null(before);
+
+    for (size_t step = 0; step < sizeof steps / sizeof steps[0]; step++) {
+        test_time = step == 4 || step == 8 ? T0 : test_time + steps[step]; /* stepped back */
+        for (uint32_t id = 0; id < KINDS && step % 3 != 2; id++) {
+            (void)ask(writer, id, number_key(writer, 1), 1, 0);
+            (void)ask(writer, id, number_key(writer, 2), 9, STINT_DRAIN);
+            (void)ask(writer, id, number_key(writer, 3), 3, STINT_CHARGE);
+        }
+        if (step == 1)
+            assert_int_equal(
+                stint_override(writer, KINDS - 1, number_key(writer, 3), 2, test_time + 2 * DAY),
+                0);
+        for (uint64_t number = 100; step == 3 && number < 60000; number++) /* full lines */
+            if (table_home(table, number_key(writer, number)) < 40)
+                (void)ask(writer, KINDS - 1, number_key(writer, number), 1, 0);
+        (void)stint_label(writer, number_key(writer, 1), "one", 3);
+        memcpy(before, writer->header, size);
+        for (uint64_t number = 0; number < 8; number++) {
+            static const uint32_t limits[] = {0, 3, STINT_LIMIT_MAX}, costs[] = {0, 1, 6};
+            uint64_t key = number;
+            while (number > 5 && table_home(table, number_key(writer, key)) >= 20)
+                key++; /* a new one, where all is full */
+            for (uint32_t flags = 0; flags < 64; flags++) {
+                const struct stint_request request = {
+                    .key = number == 4 ? STINT_KEY_GLOBAL : number_key(writer, key),
+                    .policy = (uint32_t)(number + flags / 2 + step) % (KINDS + 2),
+                    .cost = costs[(flags + number) % 3],
+                    .limit = limits[(flags + number + step) / 3 % 3],
+                    .flags = flags};
+                decide_all_ways(reader, writer, &request, STINT_NOW);
+                decide_all_ways(reader, writer, &request, test_time - HOUR);
+                decide_all_ways(reader, writer, &request, test_time + 30 * SECOND);
+            }
+        }
+        struct told told = {.stop = 60}, same = {.stop = 60};
+        assert_int_equal(stint_each(reader, tell, &told), 0);
+        assert_int_equal(stint_each(writer, tell, &same), 0);
+        assert_int_equal(told.count, same.count);
+        for (size_t i = 0; i < told.count; i++)
+            told.entries[i].label = same.entries[i].label = NULL;
+        assert_memory_equal(&told, &same, sizeof told);
+        /* But for what the writer's own looks have stored: hints, and latest_begin. */
+        struct header *header = writer->header;
+        ((struct header *)(void *)before)->latest_begin = header->latest_begin;
+        ((struct header *)(void *)before)->swept = header->swept;
+        ((struct header *)(void *)before)->swept_from = header->swept_from;
+        ((struct header *)(void *)before)->strays = header->strays;
+        for (uint32_t id = 0; id < KINDS; id++) {
+            struct policy *policy =
+                (void *)(before + ((char *)&writer->policies[id] - (char *)header));
+            policy->current_end = writer->policies[id].current_end;
+            policy->largest = writer->policies[id].largest;
+        }
+        size_t counters = (size_t)((char *)writer->counters - (char *)header),
+               shards = (size_t)((char *)writer->table.shards - (char *)header);
+        assert_memory_equal(before, header, counters);
+        assert_memory_equal(before + shards, (char *)header + shards, size - shards);
+    }
+    struct stint_limiter *again = attach(STINT_READ_ONLY);
+    stint_close(again);
+    test_time += DAY;
+    call_the_rest(reader, writer);
+    free(before);
+    stint_close(reader);
+    stint_close(writer);
+}
+
+/* The same without a writer beside it: not a byte of the file changes. */
+TEST(test_read_only_file) {
+    struct stint_limiter *writer = make_table(1000, 0, 4);
+    add_kinds(writer, KINDS);
+    for (uint32_t id = 0; id < KINDS; id++)
+        (void)ask(writer, id, number_key(writer, 1), 4, 0);
+    const size_t size = get_stats(writer).memory;
+    stint_close(writer);
+    assert_int_equal(chmod(path, 0400), 0);
+    int file = open(path, O_RDONLY);
+    assert_true(file >= 0);
+    char *before = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0), *copy = malloc(size);
+    assert_true(before != MAP_FAILED && copy != NULL);
+    memcpy(copy, before, size);
+    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0); /* which a reader does not wait for */
+
+    struct stint_limiter *reader = attach(STINT_READ_ONLY);
+    struct stat about, later;
+    assert_int_equal(fstat(file, &about), 0);
+    const uint64_t times[] = {T0, T0 + HOUR, T0 + 400 * DAY, T0 - 400 * DAY, T0 + 90 * SECOND};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        test_time = times[i];
+        for (uint32_t id = 0; id < KINDS + 1; id++)
+            for (uint32_t flags = 0; flags < 32; flags++)
+                for (uint64_t number = 0; number < 3; number++) {
+                    const struct stint_request request = {.key = number_key(reader, number),
+                                                          .policy = id,
+                                                          .cost = (uint32_t)number,
+                                                          .flags = flags};
+                    struct stint_verdict verdict;
+                    (void)stint_decide(reader, &request, STINT_NOW, &verdict);
+                    (void)stint_take(reader, id, request.key, 1, STINT_NOW, NULL);
+                    (void)stint_decide_all(reader, &request, 1, STINT_NOW, NULL);
+                    stint_reset(reader, id, request.key);
+                }
+        (void)get_stats(reader);
+        struct told told = {0};
+        assert_int_equal(stint_each(reader, tell, &told), 0);
+    }
+    pid_t child = fork(); /* which inherits the handle, and has no lane either */
+    if (child == 0) {
+        const stint_key key = number_key(reader, 1);
+        test_time = T0;
+        (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
+        _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(reader);
+    assert_memory_equal(before, copy, size);
+    assert_int_equal(fstat(file, &later), 0);
+    assert_int_equal(about.st_mtim.tv_nsec, later.st_mtim.tv_nsec);
+    munmap(before, size);
+    free(copy);
+    close(file);
+}
+
+/* By stint_open: whether a server would find its table. None is made. */
+TEST(test_read_only_open) {
+    struct stint_options options = shared_options(1000), other;
+    struct stint_limiter *limiter = NULL;
+
+    options.flags = STINT_READ_ONLY;
+    assert_int_equal(stint_open(&options, &limiter), -ENOENT);
+    assert_int_equal(access(path, F_OK), -1);
+    struct stint_limiter *writer = make_table(1000, 64, 0);
+    uint32_t minute = add_policy(writer, "minute", 5, MINUTE, 0, 0);
+    take_times(writer, minute, number_key(writer, 1), 3);
+    for (int open = 1; open >= 0; open--) { /* while the server runs, and without it */
+        limiter = open_with(&options);
+        assert_int_equal(used_of(limiter, minute, number_key(limiter, 1)), 3);
+        assert_int_equal(stint_policy_remove(limiter, minute), -EROFS);
+        stint_close(limiter);
+        for (int i = 0; i < 4; i++) {
+            static const char *const reasons[] = {"max_keys", "shards", "max_policies", "labels"};
+            other = options;
+            other.max_keys -= i == 0;
+            other.shards = i == 1 ? 2 : 0;
+            other.max_policies = i == 2 ? 65 : 0;
+            other.labels = i == 3 ? 8 : 0;
+            limiter = NULL;
+            assert_int_equal(stint_open(&other, &limiter), -EPROTO);
+            assert_non_null(strstr(stint_reason(), reasons[i]));
+            assert_null(limiter);
+        }
+        if (open)
+            stint_close(writer);
+    }
+    assert_int_equal(truncate(path, 100000), 0);
+    assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+    assert_non_null(strstr(stint_reason(), "cut off"));
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Another user, who may only read. */
+TEST(test_read_only_rights) {
+    struct stint_options options = shared_options(100);
+    options.mode = 0644;
+    struct stint_limiter *writer = open_with(&options), *reader;
+    uint32_t minute = add_policy(writer, "minute", 10, MINUTE, 0, 0);
+    take_times(writer, minute, 1, 3);
+    pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && (chmod(directory, 0755) != 0 || setuid(65534) != 0))
+            _exit(2);
+        options = attach_options(0);
+        int error = stint_attach(&options, &reader);
+        if (geteuid() == 65534 && (error != -EACCES || strstr(stint_reason(), path) == NULL))
+            _exit(3);
+        options = attach_options(STINT_READ_ONLY);
+        if (stint_attach(&options, &reader) != 0)
+            _exit(4);
+        _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(writer);
+}
+
+/* A reader decides by all policies that are there, and mends none: so it looks at those, too, that
+ * the count of policies does not tell of. */
+TEST(test_read_only_beyond_count) {
+    struct stint_options options = attach_options(STINT_READ_ONLY);
+    struct stint_limiter *limiter = make_table(100, 0, 0);
+    const uint32_t id = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    const struct stint_request reserve = {
+        .key = 1, .policy = id, .cost = 1, .flags = STINT_PEEK | STINT_RESERVE};
+    struct policy *policy = &limiter->policies[id];
+    limiter->header->policy_count = 0;
+    /* As who adds a policy leaves it for an instant, or for long if he dies there. */
+    struct stint_limiter *reader = attach(STINT_READ_ONLY);
+    alarm(60); /* or fail here */
+    assert_true(stint_decide(reader, &reserve, STINT_NOW, NULL));
+    stint_close(reader);
+    policy->rules[policy->version % 2][RULE_TRAITS] ^= STINT_SHADOW;
+    if (stint_attach(&options, &reader) == 0)
+        (void)stint_decide(reader, &reserve, STINT_NOW, NULL);
+    alarm(0);
+    assert_refused(&options, EPROTO, "policy 0");
+    policy->rules[policy->version % 2][RULE_TRAITS] ^= STINT_SHADOW;
+    policy->length = 0;
+    assert_refused(&options, EPROTO, "policy 0");
+    stint_close(limiter);
+}
+
+/* What is no table is refused, and not written to. */
+TEST(test_read_only_damaged) {
+    struct stint_options options = attach_options(STINT_READ_ONLY);
+    struct stint_limiter *limiter = make_table(100, 0, 4);
+    add_kinds(limiter, KINDS);
+    const size_t size = get_stats(limiter).memory;
+    const size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
+    stint_close(limiter);
+    const struct {
+        size_t at;
+        unsigned char flip;
+        const char *reason;
+    } damages[] = {
+        {offsetof(struct header, magic), 1, "does not begin as one"},
+        {offsetof(struct header, layout), 4, "layout"},
+        {offsetof(struct header, features), 1, "features"},
+        {offsetof(struct header, shards), 2, "shape is none"},
+        {offsetof(struct header, shards) + 3, 1, "shape is none"},
+        {offsetof(struct header, max_keys) + 6, 1, "shape is none"},
+        {offsetof(struct header, max_keys) + 3, 1, "sizes"},
+        {offsetof(struct header, max_policies) + 3, 1, "shape is none"},
+        {offsetof(struct header, max_policies), 1, "sizes"},
+        {offsetof(struct header, labels), 1, "sizes"},
+        {offsetof(struct header, labels_count), 1, "labels"},
+        {offsetof(struct header, labels_count), 4, "sizes"},
+        {offsetof(struct header, labels_count) + 7, 4, "shape is none"},
+        {offsetof(struct header, size), 1, "sizes"},
+        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        int file = open(path, O_RDWR);
+        unsigned char byte;
+        assert_int_equal(pread(file, &byte, 1, (off_t)damages[i].at), 1);
+        byte ^= damages[i].flip;
+        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
+        assert_refused(&options, EPROTO, damages[i].reason);
+        byte ^= damages[i].flip;
+        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
+        close(file);
+    }
+    stint_close(attach(STINT_READ_ONLY));
+    assert_int_equal(truncate(path, (off_t)size - 1), 0);
+    assert_refused(&options, EPROTO, "cut off");
+    assert_int_equal(truncate(path, 100), 0);
+    assert_refused(&options, EPROTO, "has 100 bytes");
+    assert_int_equal(unlink(path), 0);
+    assert_refused(&options, ENOENT, "there is no table");
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refused(&options, EPROTO, "not even a file");
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* ---- The file's mode, and its name ----------------------------------------------------------- */
+
+TEST(test_mode) {
+    static const uint32_t modes[] = {0, 0600, 0640, 0664, 0666, 0777, 0400};
+    struct stint_options options = shared_options(100);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        for (mode_t mask = 0; mask <= 0777; mask += 0777) {
+            const mode_t old = umask(mask);
+            struct stat about;
+            options.mode = modes[i];
+            stint_close(open_with(&options));
+            (void)umask(old);
+            assert_int_equal(stat(path, &about), 0);
+            assert_int_equal(about.st_mode & 07777, modes[i] == 0 ? 0600 : modes[i]);
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+}
+
+/* The clock of a limiter is asked by whoever opens a table alone, so it comes while he has it. */
+static char another[sizeof path + 8];
+
+/* Who waits for the lock of a file that is renamed over meanwhile has the new one. */
+TEST(test_renamed_while_waited_for) {
+    struct stint_limiter *new = make_table(2000, 0, 0);
+    (void)add_policy(new, "new", 10, MINUTE, 0, 0);
+    stint_close(new);
+    snprintf(another, sizeof another, "%s.new", path);
+    assert_int_equal(rename(path, another), 0);
+    stint_close(make_table(1000, 0, 0));
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
+    int tell_parent[2];
+    assert_int_equal(pipe(tell_parent), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct stint_options options = attach_options(0);
+        close(file);
+        if (write(tell_parent[1], "", 1) != 1 || stint_attach(&options, &new) != 0)
+            _exit(2);
+        _exit(policy_found(new, "new") == 0 ? 0 : 3);
+    }
+    char byte;
+    assert_int_equal(read(tell_parent[0], &byte, 1), 1);
+    usleep(20000); /* it most likely waits by now; if not, there is nothing to see */
+    assert_int_equal(rename(another, path), 0);
+    close(file);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(tell_parent[0]);
+    close(tell_parent[1]);
+}
+
+TEST(test_processes) {
+    if (emulated("MADV_WIPEONFORK"))
+        return;
+    struct stint_limiter *one = make_table(1000, 0, 0);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    assert_int_equal(get_stats(one).processes, 0);
+    take_times(one, minute, 1, 1);
+    struct stint_limiter *two = attach(0), *reader = attach(STINT_READ_ONLY);
+    take_times(two, minute, 1, 1); /* a lane more of the same process */
+    assert_int_equal(get_stats(reader).processes, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        take_times(one, minute, 1, 1);
+        _exit(get_stats(reader).processes == 2 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stint_close(reader);
+    stint_close(two);
+    stint_close(one);
+}
+
+int main(void) {
+#define IN_DIRECTORY(function)                                                                     \
+    cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
+    const struct CMUnitTest tests[] = {
+        IN_DIRECTORY(test_attach),
+        IN_DIRECTORY(test_attach_options),
+        IN_DIRECTORY(test_each),
+        IN_DIRECTORY(test_each_tells_keys),
+        cmocka_unit_test(test_each_of_many_stripes),
+        cmocka_unit_test(test_each_in_small_memory),
+        IN_DIRECTORY(test_each_carried),
+        IN_DIRECTORY(test_each_striped),
+        IN_DIRECTORY(test_each_striped_refused),
+        IN_DIRECTORY(test_read_only),
+        IN_DIRECTORY(test_read_only_file),
+        IN_DIRECTORY(test_read_only_open),
+        IN_DIRECTORY(test_read_only_rights),
+        IN_DIRECTORY(test_read_only_beyond_count),
+        IN_DIRECTORY(test_read_only_damaged),
+        IN_DIRECTORY(test_mode),
+        IN_DIRECTORY(test_renamed_while_waited_for),
+        IN_DIRECTORY(test_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

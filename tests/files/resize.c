@@ -1,0 +1,1197 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * stint_resize: whatever the shapes are, the new table answers as the old one would have; also one
+ * of 0.1. Whoever is killed in it leaves one of the two whole. What cannot be done is refused, and
+ * changes nothing. */
+#include "labels.h" /* before cmocka, which defines fail() as well */
+
+#include "kinds.h"
+#include "limiter.h"
+#include "random.h"
+#include "small_file_system.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Where a killed process may leave a file. */
+static const char *leftover(void) {
+    static char name[PATH_MAX + 32];
+    snprintf(name, sizeof name, "%s/.table.resize", directory);
+    return name;
+}
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+/* A shape for which hashes are whole. */
+static struct stint_options shaped(uint64_t max_keys, uint32_t shards, uint32_t max_policies) {
+    struct stint_options options = shared_options(max_keys);
+    options.shards = shards;
+    options.max_policies = max_policies;
+    options.secret = test_secret();
+    return options;
+}
+
+/* The options that stint_resize is given for a shape. */
+static struct stint_options sized(uint64_t max_keys, uint32_t shards, uint32_t max_policies) {
+    struct stint_options options = shaped(max_keys, shards, max_policies);
+    options.path = NULL;
+    return options;
+}
+
+static void resize(const struct stint_options *options) {
+    if (stint_resize(path, options) != 0)
+        fail_msg("%s", stint_reason());
+}
+
+static void assert_refused(const struct stint_options *options, int error, const char *reason) {
+    assert_int_equal(stint_resize(path, options), -error);
+    if (strstr(stint_reason(), reason) == NULL || strstr(stint_reason(), path) == NULL)
+        fail_msg("%s", stint_reason());
+    assert_int_equal(entries_of_directory(), 1);
+}
+
+/* ---- Random tables --------------------------------------------------------------------------- */
+
+enum { POLICIES = 12, KEYS = 150, OPERATIONS = 2500 };
+
+static struct random draws;
+
+static uint32_t below(uint32_t number) {
+    return (uint32_t)random_below(&draws, number);
+}
+
+/* Of any kind, with windows of 10 ms to 40 days. */
+static struct stint_policy draw_policy(uint32_t number) {
+    static const uint64_t windows[] = {10 * MS, SECOND, 7 * SECOND, MINUTE, HOUR, DAY, 40 * DAY};
+    const enum kind kind = (enum kind)(number < MINUTES ? number : below(HELD));
+    struct stint_policy policy = make_policy(
+        "", 4 + below(30) + number * 100, windows[below(sizeof windows / sizeof windows[0])], 0, 0);
+    if (below(3) == 0)
+        policy.start = (int64_t)(below(1000) * STINT_TICK_NS);
+    if (below(4) != 0)
+        snprintf(policy.name, sizeof policy.name, "policy %" PRIu32, number);
+    policy = kind_drawn(kind, &policy, random_drawn, &draws);
+    policy.near_limit = below(3) == 0 ? 1 + below(100) : 0;
+    policy.jitter = below(3) == 0 ? below(101) : 0;
+    return policy;
+}
+
+static struct stint_request draw_request(const struct stint_limiter *limiter, uint32_t policies) {
+    static const uint32_t flags[] = {
+        0, 0, 0, STINT_PEEK, STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, STINT_CHARGE};
+    struct stint_request request = {
+        .key = number_key(limiter, below(KEYS)),
+        .policy = below(policies),
+        .cost = below(4) == 0 ? below(40) : 1,
+        .flags = flags[below(sizeof flags / sizeof flags[0])],
+    };
+    if (request.flags != STINT_CHARGE && below(8) == 0)
+        request.limit = 1 + below(60);
+    return request;
+}
+
+static void draw_time(void) {
+    static const uint64_t steps[] = {0,           10 * MS,     500 * MS, 5 * SECOND,
+                                     20 * SECOND, 10 * MINUTE, DAY};
+    test_time += below(50) == 0 ? steps[below(sizeof steps / sizeof steps[0])] : 0;
+}
+
+/* Does the same to both tables; they must answer alike. */
+static void decide_alike(struct stint_limiter *one, struct stint_limiter *other,
+                         const struct stint_request *request, int line) {
+    struct stint_verdict expected, got;
+    (void)stint_decide(one, request, STINT_NOW, &expected);
+    (void)stint_decide(other, request, STINT_NOW, &got);
+    assert_verdict(&got, &expected, line);
+    if (expected.granted > 0 && below(8) == 0) {
+        uint32_t back = 1 + below(expected.granted);
+        stint_refund(one, request->policy, request->key, back, expected.window);
+        stint_refund(other, request->policy, request->key, back, expected.window);
+    }
+}
+
+/* All that a table tells, in an order of its own. */
+struct told {
+    struct stint_entry entries[KEYS * POLICIES];
+    char labels[KEYS * POLICIES][STINT_LABEL_SIZE];
+    size_t count;
+};
+
+static bool note(void *context, const struct stint_entry *entry) {
+    struct told *told = context;
+    assert_true(told->count < KEYS * POLICIES);
+    told->entries[told->count] = *entry;
+    if (entry->label_length != 0)
+        memcpy(told->labels[told->count], entry->label, entry->label_length);
+    told->entries[told->count].label = told->labels[told->count];
+    told->count++;
+    return true;
+}
+
+static int by_key(const void *one, const void *other) {
+    const struct stint_entry *a = one, *b = other;
+    return a->key != b->key         ? (a->key < b->key ? -1 : 1)
+           : a->policy != b->policy ? (a->policy < b->policy ? -1 : 1)
+           : a->used != b->used     ? (a->used < b->used ? -1 : 1)
+                                    : 0;
+}
+
+static void tell(struct stint_limiter *limiter, struct told *told) {
+    memset(told, 0, sizeof *told);
+    assert_int_equal(stint_each(limiter, note, told), 0);
+    qsort(told->entries, told->count, sizeof told->entries[0], by_key);
+}
+
+static void assert_told_alike(struct stint_limiter *one, struct stint_limiter *other) {
+    static struct told a, b;
+    tell(one, &a);
+    tell(other, &b);
+    assert_int_equal(b.count, a.count);
+    for (size_t i = 0; i < a.count; i++) {
+        const struct stint_entry *x = &a.entries[i], *y = &b.entries[i];
+        if (x->key != y->key || x->policy != y->policy || x->flags != y->flags ||
+            x->used != y->used || x->end != y->end || x->refused_windows != y->refused_windows ||
+            x->label_length != y->label_length || memcmp(x->label, y->label, x->label_length) != 0)
+            fail_msg("entry %zu: key %" PRIx64 " and %" PRIx64, i, x->key, y->key);
+    }
+}
+
+/* All that both say of all keys and policies. */
+static void assert_alike(struct stint_limiter *one, struct stint_limiter *other) {
+    struct stint_policy policy = STINT_POLICY_INIT, same = STINT_POLICY_INIT;
+    uint32_t id = 0;
+
+    for (; stint_policy_get(one, id, &policy) == 0; id++) {
+        struct stint_policy_stats stats = get_policy_stats(one, id),
+                                  got = get_policy_stats(other, id);
+        assert_int_equal(stint_policy_get(other, id, &same), 0);
+        assert_memory_equal(&policy, &same, sizeof policy);
+        assert_int_equal(policy_found(other, policy.name), id);
+        assert_memory_equal(&stats, &got, sizeof stats);
+    }
+    assert_int_equal(stint_policy_get(other, id, &same), -ENOENT);
+    for (uint64_t number = 0; number < KEYS; number++) {
+        for (uint32_t i = 0; i < id; i++) {
+            struct stint_request request = {
+                .key = number_key(one, number), .policy = i, .cost = 1, .flags = STINT_PEEK};
+            decide_alike(one, other, &request, __LINE__);
+        }
+    }
+    assert_told_alike(one, other);
+    struct stint_stats stats = get_stats(one), got = get_stats(other);
+    assert_int_equal(got.placed, stats.placed);
+    assert_int_equal(got.resets, stats.resets);
+    assert_int_equal(got.bad_requests, stats.bad_requests);
+    assert_int_equal(got.untracked, stats.untracked);
+    assert_int_equal(got.unknown_policy, stats.unknown_policy);
+}
+
+static uint32_t fill_table(struct stint_limiter *limiter, uint32_t max_policies) {
+    uint32_t policies = 1 + below(max_policies);
+
+    for (uint32_t id = 0; id < policies; id++) {
+        struct stint_policy policy = draw_policy(id);
+        assert_int_equal(add_made(limiter, &policy), id);
+    }
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        struct stint_request request = draw_request(limiter, policies + (below(500) == 0));
+        draw_time();
+        (void)stint_decide(limiter, &request, STINT_NOW, NULL);
+        if (below(300) == 0)
+            change_limit(limiter, below(policies), 64 + below(2000)); /* above any stripes */
+        if (below(20) == 0)
+            (void)stint_label(limiter, request.key, &request.key, 1 + below(8));
+        if (below(200) == 0)
+            stint_reset(limiter, below(policies), request.key);
+    }
+    return policies;
+}
+
+static struct stint_options draw_shape(bool chosen, uint32_t max_policies) {
+    struct stint_options options =
+        shaped(6200 + below(8000), chosen ? 0 : 1u << below(7), max_policies);
+    options.labels = 2000 + below(3000); /* so that no set is full */
+    return options;
+}
+
+/* A table is resized, and goes on beside a copy that was not. */
+static void resize_one(void) {
+    char other_path[PATH_MAX + 32];
+    const bool chosen = below(2) == 0; /* the number of shards */
+    struct stint_options options = draw_shape(chosen, POLICIES), other = options;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t policies = fill_table(limiter, POLICIES);
+    stint_close(limiter);
+
+    struct bytes bytes = file_read(path);
+    snprintf(other_path, sizeof other_path, "%s/other", directory);
+    file_write(other_path, bytes);
+    free(bytes.start);
+    other.path = other_path;
+    for (uint32_t times = 1 + below(3); times > 0; times--) {
+        options = draw_shape(chosen, POLICIES + below(100));
+        struct stint_options resized = options;
+        resized.path = NULL;
+        resize(&resized);
+    }
+    struct stint_limiter *unsized = open_with(&other);
+    limiter = open_with(&options);
+    assert_alike(unsized, limiter);
+    /* What was over is gone, and all else is there. */
+    assert_int_equal(get_stats(limiter).live, get_stats(unsized).live);
+    assert_int_equal(get_stats(limiter).used, get_stats(limiter).live);
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        struct stint_request request = draw_request(limiter, policies);
+        draw_time();
+        decide_alike(unsized, limiter, &request, __LINE__);
+    }
+    stint_close(limiter);
+    stint_close(unsized);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(other_path), 0);
+}
+
+TEST(test_random_tables) {
+    draws.state = test_seed();
+    uint64_t rounds = test_rounds(20);
+    for (uint64_t round = 0; round < rounds; round++) {
+        test_time = T0 + below(1000000) * STINT_TICK_NS;
+        resize_one();
+    }
+}
+
+/* The hash of each slot is found again, in tables of all shapes that hold it. */
+TEST(test_hashes) {
+    draws.state = test_seed();
+    for (uint64_t i = 0; i < test_rounds(200000); i++) {
+        uint32_t shard_bits = below(12), bits = 1 + below(12);
+        uint64_t least = (((uint64_t)PROBE_LINES << bits) + (1u << shard_bits) - 1) >> shard_bits;
+        struct table table = {
+            .shard_bits = shard_bits,
+            .shard_lines = least + (below(2) == 0 ? below(4) : below(10000)),
+            .tag_unit = UINT64_C(1) << bits,
+        };
+        table.line_count = table.shard_lines << shard_bits;
+        table.probe_lines =
+            table.shard_lines < PROBE_LINES ? (uint16_t)table.shard_lines : PROBE_LINES;
+        assert_true(table_hashes_whole(&table));
+        /* Also at the ends of what the tag lacks, and of lines. */
+        uint64_t hash = random_next(&draws), found = 0;
+        if (below(2) == 0)
+            hash = (hash & ~(UINT64_MAX >> bits)) - below(2);
+        uint64_t home = table_home(&table, hash), first = home - home % table.shard_lines;
+        uint64_t line = first + (home - first + below(table.probe_lines)) % table.shard_lines;
+        assert_true(
+            table_hash(&table, line, table_tag(&table, hash, below((1u << bits) - 1)), &found));
+        assert_int_equal(found, hash);
+    }
+}
+
+/* ---- Shapes ---------------------------------------------------------------------------------- */
+
+/* What is 0 stays, but for a number of shards that was chosen. */
+TEST(test_as_it_was) {
+    struct stint_options options = shaped(20000, 0, 20), bigger = options;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 10, DAY, 0, 0);
+    (void)ask(limiter, id, 1, 4, 0);
+    stint_close(limiter);
+
+    struct bytes before = file_read(path);
+    struct stat about, now;
+    assert_int_equal(stat(path, &about), 0);
+    struct stint_options given = sized(0, 0, 0);
+    resize(&given);
+    assert_int_equal(stat(path, &now), 0);
+    assert_int_not_equal(about.st_ino, now.st_ino);
+    struct bytes after = file_read(path);
+    assert_int_equal(after.size, before.size);
+    free(before.start);
+    free(after.start);
+    given = sized(100000, 0, 0);
+    resize(&given);
+    bigger.max_keys = 100000;
+    limiter = open_with(&bigger); /* 16 shards; it was 4 */
+    assert_int_equal(used_of(limiter, id, 1), 4);
+    stint_close(limiter);
+
+    given = sized(0, 2, 30);
+    resize(&given);
+    bigger.shards = 2;
+    bigger.max_policies = 30;
+    stint_close(open_with(&bigger));
+    given = sized(30000, 0, 0);
+    resize(&given);
+    bigger.max_keys = 30000;
+    limiter = open_with(&bigger);
+    assert_int_equal(used_of(limiter, id, 1), 4);
+    stint_close(limiter);
+}
+
+/* Policies that hold their ids go on; so do refunds of windows that are open. */
+TEST(test_goes_on) {
+    test_time = T0;
+    struct stint_options options = shaped(6200, 0, 0), given = sized(9000, 4, 10);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 5, HOUR, 0, 0);
+    struct stint_verdict held = ask(limiter, id, 7, 5, 0);
+    assert_true(held.allowed);
+    assert_false(ask(limiter, id, 7, 1, 0).allowed);
+    stint_close(limiter);
+    resize(&given);
+    given.path = path;
+    limiter = open_with(&given);
+    struct stint_verdict verdict = ask(limiter, id, 7, 1, 0);
+    assert_false(verdict.allowed);
+    assert_int_equal(verdict.flags & STINT_FIRST_REFUSAL, 0); /* which there was */
+    stint_refund(limiter, id, 7, 2, held.window);
+    assert_int_equal(used_of(limiter, id, 7), 3);
+    /* Late callers join the window that is there, and open none that was over (watermark). */
+    stint_close(limiter);
+    test_time = T0 + HOUR + MINUTE;
+    given = sized(8000, 2, 0);
+    resize(&given);
+    given.path = path;
+    given.max_policies = 10;
+    limiter = open_with(&given);
+    const struct stint_request late = {.key = 7, .policy = id, .cost = 5};
+    assert_true(stint_decide(limiter, &late, T0 + HOUR - SECOND, &verdict));
+    assert_int_equal(verdict.window, T0 + 2 * HOUR);
+    stint_close(limiter);
+}
+
+static void assert_unknown(struct stint_limiter *limiter, uint32_t id) {
+    assert_int_equal(ask(limiter, id, 7, 1, 0).flags, STINT_UNKNOWN_POLICY);
+}
+
+/* Policies that were replaced or removed: the others keep their ids, what is gone is gone, and its
+ * ids are free in the new table. */
+TEST(test_policies_gone) {
+    test_time = T0;
+    struct stint_options options = shaped(800, 0, 6), given = sized(1600, 0, 5);
+    struct stint_limiter *limiter = open_with(&options);
+    const char *const texts[] = {
+        "3/h name=a\n4/h name=b\n5/h name=c start=first\n6/h name=d stripes=4",
+        "9/day name=a\n4/h name=b\n5/month name=c"};
+    for (size_t i = 0; i < 2; i++) {
+        const uint32_t flags = i == 0 ? 0 : STINT_PRUNE;
+        assert_int_equal(stint_policies_apply(limiter, texts[i], flags, NULL, NULL, NULL), 0);
+        for (uint32_t id = 0; id < (i == 0 ? 4 : 3); id++)
+            for (uint64_t key = 0; key < 20; key++)
+                assert_true(ask(limiter, id, number_key(limiter, key), 1 + id, 0).allowed);
+    }
+    assert_int_equal(policy_found(limiter, "a"), 4);
+    assert_int_equal(policy_found(limiter, "c"), 5);
+    stint_close(limiter);
+    struct bytes before = file_read(path);
+    assert_refused(&given, EINVAL, "options.max_policies must be at least 6");
+    assert_file(before);
+    free(before.start);
+    given.max_policies = 0;
+    resize(&given);
+    options.max_keys = 1600;
+    limiter = open_with(&options);
+    assert_int_equal(get_stats(limiter).policies, 3);
+    assert_int_equal(policy_found(limiter, "a"), 4);
+    assert_int_equal(policy_found(limiter, "b"), 1);
+    assert_int_equal(policy_found(limiter, "c"), 5);
+    assert_int_equal(policy_found(limiter, "d"), -ENOENT);
+    assert_unknown(limiter, 0);
+    assert_unknown(limiter, 2);
+    assert_unknown(limiter, 3);
+    assert_int_equal(get_stats(limiter).live, 60);
+    for (uint64_t key = 0; key < 20; key++) {
+        assert_int_equal(used_of(limiter, 4, number_key(limiter, key)), 1);
+        assert_int_equal(used_of(limiter, 1, number_key(limiter, key)), 4);
+        assert_int_equal(used_of(limiter, 5, number_key(limiter, key)), 3);
+    }
+    assert_int_equal(get_policy_stats(limiter, 5).allowed, 20);
+    assert_int_equal(get_policy_stats(limiter, 1).allowed, 40);
+    /* The free ids are given to others, who begin with nothing. */
+    assert_int_equal(
+        stint_policies_apply(limiter, "7/h name=e\n7/h name=f\n7/h name=g", 0, NULL, NULL, NULL),
+        0);
+    assert_int_equal(policy_found(limiter, "e"), 0);
+    assert_int_equal(policy_found(limiter, "f"), 2);
+    assert_int_equal(policy_found(limiter, "g"), 3);
+    assert_int_equal(get_policy_stats(limiter, 0).allowed, 0);
+    assert_int_equal(used_of(limiter, 0, number_key(limiter, 1)), 0);
+    /* Free ids behind all others need no room. What was half replaced is so, or is not. */
+    assert_int_equal(stint_policy_remove(limiter, 5), 0);
+    limiter->records[1].alias = 3 + 1;
+    stint_close(limiter);
+    given.max_policies = 5;
+    resize(&given);
+    options.max_policies = 5;
+    limiter = open_with(&options);
+    assert_int_equal(get_stats(limiter).policies, 4);
+    assert_unknown(limiter, 1);
+    assert_int_equal(used_of(limiter, 4, number_key(limiter, 1)), 1);
+    struct stint_policy more = make_policy("more", 5, HOUR, 0, 0);
+    assert_int_equal(policy_added(limiter, &more), 1);
+    strcpy(more.name, "too many");
+    assert_int_equal(policy_added(limiter, &more), -ENOSPC);
+    stint_close(limiter);
+}
+
+/* A day's keys do not fit into a table of an hour's: that is said before anything is done. */
+TEST(test_too_small) {
+    enum { MANY = 20000 };
+    test_time = T0;
+    struct stint_options options = shaped(40000, 0, 4), small = sized(800, 0, 0);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t day = add_policy(limiter, "day", 5, DAY, 0, 0);
+    for (uint64_t i = 0; i < MANY; i++)
+        assert_true(ask(limiter, day, number_key(limiter, i), 1, 0).allowed);
+    stint_close(limiter);
+
+    struct bytes before = file_read(path);
+    assert_refused(&small, ENOSPC, "20000 live keys");
+    assert_file(before);
+    struct stint_options tight = sized(MANY * 3 / 4, 0, 0);
+    resize(&tight); /* 67% full */
+    tight.path = path;
+    tight.max_policies = 4;
+    limiter = open_with(&tight);
+    assert_int_equal(get_stats(limiter).live, MANY);
+    for (uint64_t i = 0; i < MANY; i++)
+        assert_int_equal(used_of(limiter, day, number_key(limiter, i)), 1);
+    stint_close(limiter);
+    /* What is over does not have to fit. */
+    test_time = T0 + DAY;
+    resize(&small);
+    small.path = path;
+    small.max_policies = 4;
+    limiter = open_with(&small);
+    assert_int_equal(get_stats(limiter).used, 0);
+    stint_close(limiter);
+    free(before.start);
+}
+
+/* What nobody counts in is left behind; of two slots of a key, as a step of the clock may leave
+ * them, the later one counts. */
+TEST(test_odd_slots) {
+    test_time = T0;
+    struct stint_options options = shaped(800, 1, 4), given = sized(0, 2, 0);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 5, DAY, 0, 0);
+    const struct table *table = &limiter->table;
+    const stint_key key = number_key(limiter, 1), other = number_key(limiter, 2);
+    const uint64_t line = table_home(table, key), tag = table_tag(table, key, id),
+                   over = (T0 / DAY + 1) * DAY / STINT_TICK_NS << 31,
+                   ahead = (T0 / DAY + 2) * DAY / STINT_TICK_NS << 31;
+    struct slot *slots = table->lines[line].slots;
+    slots[0] = (struct slot){table_tombstone(table), ahead};
+    slots[1] = (struct slot){table_tag(table, key, 3), ahead | 1}; /* of no policy */
+    slots[2] = (struct slot){tag, over | 2};
+    slots[3] = (struct slot){tag, over | UINT64_C(1) << 30 | 3}; /* pending */
+    table_next(table, key, &table->lines[line])->slots[0] = (struct slot){tag, over | 4};
+    (void)ask(limiter, id, other, 1, 0);
+    stint_close(limiter);
+    resize(&given);
+    given = shaped(800, 2, 4);
+    limiter = open_with(&given);
+    assert_int_equal(get_stats(limiter).used, 2);
+    assert_int_equal(used_of(limiter, id, key), 4);
+    assert_int_equal(used_of(limiter, id, other), 1);
+    /* A key that cannot be where it is. */
+    uint64_t hash, nowhere = 0;
+    while (table_hash(&limiter->table, nowhere, tag, &hash))
+        nowhere++;
+    limiter->table.lines[nowhere].slots[0] = (struct slot){tag, over | 2};
+    stint_close(limiter);
+    given = sized(0, 0, 0);
+    assert_refused(&given, EPROTO, "belongs there");
+}
+
+/* When the clock is behind, as that of a machine that has just started, nothing is lost by it. */
+TEST(test_clock_behind) {
+    test_time = T0;
+    struct stint_options options = shaped(800, 0, 4), given = sized(1600, 0, 0);
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 5, HOUR, 0, 0);
+    for (uint64_t i = 0; i < KEYS; i++)
+        (void)ask(limiter, id, number_key(limiter, i), 1 + (uint32_t)i % 5, 0);
+    stint_close(limiter);
+    /* So far that what is live cannot be told from what is over. */
+    test_time = T0 - 600 * DAY;
+    assert_refused(&given, EINVAL, "clock is months behind");
+    test_time = T0 - 400 * DAY;
+    resize(&given);
+    test_time = T0 + MINUTE;
+    options.max_keys = 1600;
+    limiter = open_with(&options);
+    for (uint64_t i = 0; i < KEYS; i++)
+        assert_int_equal(used_of(limiter, id, number_key(limiter, i)), 1 + i % 5);
+    stint_close(limiter);
+}
+
+/* Gives a key a second place in its set, with 7 refusals, as two threads do that name it at one
+ * instant. Returns false if all others have many. */
+static bool label_twice(struct stint_limiter *limiter, stint_key key) {
+    for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++) {
+        const struct label *label = &limiter->labels[i];
+        struct label *set = &limiter->labels[i - i % LABELS_IN_SET];
+        for (unsigned j = 0; label->key == key && j < LABELS_IN_SET; j++) {
+            if (set[j].refused >> 32 >= 100)
+                continue;
+            set[j] = *label;
+            set[j].refused = UINT64_C(7) << 32 | (uint32_t)label->refused;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Fewer labels: those of the keys stay that were refused most. A torn one is not shown, and its
+ * count stays. */
+TEST(test_labels) {
+    test_time = T0;
+    struct stint_options options = shaped(800, 0, 4), given = sized(0, 0, 0);
+    options.labels = 800;
+    struct stint_limiter *limiter = open_with(&options);
+    uint32_t id = add_policy(limiter, "p", 5, DAY, 0, 0);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        char name[16];
+        int length = snprintf(name, sizeof name, "name %" PRIu64, i);
+        (void)ask(limiter, id, number_key(limiter, i), 1, 0);
+        for (uint64_t times = 0; times < (i < 8 ? 100 : 1); times++)
+            assert_int_equal(stint_label(limiter, number_key(limiter, i), name, (size_t)length), 0);
+    }
+    static struct told told;
+    tell(limiter, &told);
+    for (uint64_t i = 0; i < limiter->label_sets * LABELS_IN_SET; i++)
+        if (limiter->labels[i].key == number_key(limiter, 3))
+            limiter->labels[i].bytes[0]++;
+    const unsigned more = label_twice(limiter, number_key(limiter, 4)) ? 7 : 0;
+    stint_close(limiter);
+    given.labels = 32;
+    resize(&given);
+    options.labels = 32;
+    limiter = open_with(&options);
+    tell(limiter, &told);
+    assert_int_equal(told.count, KEYS);
+    unsigned labels = 0, heavy = 0;
+    for (size_t i = 0; i < told.count; i++) {
+        const struct stint_entry *entry = &told.entries[i];
+        labels += entry->label_length != 0;
+        heavy += entry->refused_windows >= 100;
+        assert_true(entry->key != number_key(limiter, 4) || entry->refused_windows == 100 + more);
+        assert_true(entry->key != number_key(limiter, 3) || entry->label_length == 0);
+        assert_true(entry->key != number_key(limiter, 3) || entry->refused_windows == 100);
+    }
+    assert_in_range(labels, 16, 32);
+    assert_int_equal(heavy, 8);
+    stint_close(limiter);
+    given = sized(0, 0, 0); /* as it was */
+    resize(&given);
+    stint_close(open_with(&options));
+}
+
+/* ---- What is refused ------------------------------------------------------------------------- */
+
+TEST(test_wrong_arguments) {
+    struct stint_options options = shaped(6200, 0, 0), given = sized(0, 0, 0);
+    assert_int_equal(stint_resize(NULL, &given), -EINVAL);
+    assert_int_equal(stint_resize("", &given), -EINVAL);
+    assert_int_equal(stint_resize(path, &options), -EINVAL);
+    assert_non_null(strstr(stint_reason(), "options.path"));
+    given.size = 3;
+    assert_int_equal(stint_resize(path, &given), -EINVAL);
+    given = sized(0, 0, 0);
+    assert_int_equal(stint_resize(path, &given), -ENOENT);
+    assert_int_equal(entries_of_directory(), 0);
+
+    struct stint_limiter *limiter = open_with(&options);
+    assert_refused(&given, EBUSY, "has the table open");
+    for (unsigned i = 0; i < 3; i++) {
+        char name[2] = {(char)('a' + i), '\0'};
+        (void)add_policy(limiter, name, 1, DAY, 0, 0);
+    }
+    stint_close(limiter);
+    struct bytes before = file_read(path);
+    given = sized(0, 3, 0);
+    assert_refused(&given, EINVAL, "options.shards");
+    given = sized(0, 0, 2);
+    assert_refused(&given, EINVAL, "at least 3");
+    given = sized(0, 0, 0);
+    given.flags = 1u << 30;
+    assert_refused(&given, EINVAL, "options.flags");
+    given = sized(0, 0, 0);
+    given.mode = 01000;
+    assert_refused(&given, EINVAL, "options.mode");
+    given = sized(0, 0, 0);
+    given.secret = shared_memory(STINT_SECRET_SIZE);
+    assert_refused(&given, EPROTO, "another secret");
+    assert_file(before);
+    /* No table, and one of a later version. */
+    given = sized(0, 0, 0);
+    struct bytes wrong = {calloc(1, before.size), before.size};
+    file_write(path, wrong);
+    assert_refused(&given, EPROTO, "no table of stint");
+    ((struct header *)(void *)before.start)->layout = 99;
+    file_write(path, before);
+    assert_refused(&given, EPROTO, "layout 99");
+    ((struct header *)(void *)before.start)->layout = HEADER_LAYOUT;
+    ((struct header *)(void *)before.start)->shards = 3;
+    file_write(path, before);
+    assert_refused(&given, EPROTO, "shape");
+    before.size = 100;
+    file_write(path, before);
+    assert_refused(&given, EPROTO, "100 bytes");
+    free(wrong.start);
+    free(before.start);
+}
+
+/* A symbolic link is not followed; a name that leaves no room for another beside it. */
+TEST(test_names) {
+    char name[NAME_MAX + 1], linked[PATH_MAX + 32], real[PATH_MAX + 32];
+    struct stint_options options = shaped(6200, 0, 0);
+    stint_close(open_with(&options));
+    snprintf(real, sizeof real, "%s", path);
+    snprintf(linked, sizeof linked, "%s/link", directory);
+    assert_int_equal(symlink(path, linked), 0);
+    assert_int_equal(stint_resize(linked, NULL), -ELOOP);
+    assert_int_equal(unlink(linked), 0);
+
+    memset(name, 'x', sizeof name - 1);
+    for (size_t length = NAME_MAX; length >= NAME_MAX - 8; length--) {
+        char longer[PATH_MAX + NAME_MAX + 2];
+        name[length] = '\0';
+        snprintf(longer, sizeof longer, "%s/%s", directory, name);
+        assert_int_equal(rename(real, longer), 0);
+        assert_int_equal(stint_resize(longer, NULL), length > NAME_MAX - 8 ? -ENAMETOOLONG : 0);
+        assert_true(length <= NAME_MAX - 8 || strstr(stint_reason(), "247 bytes") != NULL);
+        assert_int_equal(entries_of_directory(), 1);
+        assert_int_equal(rename(longer, real), 0);
+    }
+    /* In the directory of the process. */
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(directory), 0);
+    assert_int_equal(stint_resize("table", NULL), 0);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(entries_of_directory(), 1);
+}
+
+/* The mode, and the owner if he may be given; what was left behind is replaced, not followed. */
+TEST(test_rights) {
+    struct stint_options options = shaped(6200, 0, 0);
+    char victim[PATH_MAX + 32];
+    struct stat about;
+    stint_close(open_with(&options));
+    assert_int_equal(chmod(path, 0640), 0);
+    bool owner = geteuid() == 0 && chown(path, 12345, 23456) == 0;
+    snprintf(victim, sizeof victim, "%s/victim", directory);
+    file_write(victim, (struct bytes){(unsigned char *)path, 3});
+    assert_int_equal(symlink(victim, leftover()), 0);
+    umask(077);
+    assert_int_equal(stint_resize(path, NULL), 0);
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0640);
+    if (owner) {
+        assert_int_equal(about.st_uid, 12345);
+        assert_int_equal(about.st_gid, 23456);
+    }
+    assert_int_equal(stat(victim, &about), 0);
+    assert_int_equal(about.st_size, 3);
+    assert_int_equal(unlink(victim), 0);
+    assert_int_equal(entries_of_directory(), 1);
+
+    /* An access control list, in which user 34567 may read, is not lost in silence. */
+    static const uint8_t list[] = {2, 0, 0,   0,   1,   0,   6,  0, 255, 255, 255, 255, 2,   0,  4,
+                                   0, 7, 135, 0,   0,   4,   0,  0, 0,   255, 255, 255, 255, 16, 0,
+                                   4, 0, 255, 255, 255, 255, 32, 0, 0,   0,   255, 255, 255, 255};
+    struct stint_options given = sized(0, 0, 0);
+    bool listed = setxattr(path, "system.posix_acl_access", list, sizeof list, 0) == 0;
+    if (listed)
+        assert_refused(&given, EOPNOTSUPP, "access control list");
+    given.mode = 0604;
+    resize(&given);
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0604);
+
+    /* What cannot be removed is in the way, and that is said. */
+    struct bytes before = file_read(path);
+    assert_int_equal(mkdir(leftover(), 0700), 0);
+    assert_int_equal(stint_resize(path, NULL), -EISDIR);
+    assert_int_equal(rmdir(leftover()), 0);
+    assert_file(before);
+    free(before.start);
+}
+
+/* In a child that is not root, and may write to a directory and a table of another user. */
+static int resize_as_another(void) {
+    if (setgid(12345) != 0 || setuid(12345) != 0)
+        return 77;
+    int given_away = stint_resize(path, NULL);
+    bool owner = strstr(stint_reason(), "owner") != NULL;
+    if (given_away != -EPERM || !owner)
+        return 1;
+    return 0;
+}
+
+/* In one of his own that he may not read. */
+static int resize_unread(void) {
+    if (setgid(12345) != 0 || setuid(12345) != 0)
+        return 77;
+    return stint_resize(path, NULL) == -EACCES ? 0 : 1;
+}
+
+/* The owner of the table stays its owner, or nothing is done. */
+TEST(test_other_users) {
+    if (geteuid() != 0)
+        skip();
+    struct stint_options options = shaped(6200, 0, 0);
+    stint_close(open_with(&options));
+    struct bytes before = file_read(path);
+    for (unsigned unread = 0; unread < 2; unread++) {
+        assert_int_equal(chmod(path, 0666), 0);
+        assert_int_equal(chown(path, unread ? 12345 : 0, unread ? 12345 : 0), 0);
+        assert_int_equal(chmod(directory, unread ? 0333 : 0777), 0);
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(unread ? resize_unread() : resize_as_another());
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == 77)
+            skip();
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_file(before);
+        assert_int_equal(entries_of_directory(), 1);
+    }
+    free(before.start);
+}
+
+/* Tables of 0.1 may not know whole hashes. */
+TEST(test_small_table) {
+    struct stint_options options = sized(100, 1, 0), given = sized(10000, 0, 0);
+    size_t size = stint_memory_size(&options);
+    struct bytes small = {aligned_alloc(64, size), size};
+    struct stint_limiter *limiter;
+    assert_non_null(small.start);
+    memset(small.start, 0, size);
+    assert_int_equal(stint_open_in(&options, small.start, size, &limiter), 0);
+    stint_close(limiter);
+    const uint32_t layout = 2;
+    memcpy(small.start + offsetof(struct header, layout), &layout, sizeof layout);
+    memmove(small.start + 40, small.start + offsetof(struct header, secret), STINT_SECRET_SIZE);
+    file_write(path, small);
+    assert_refused(&given, EPROTO, "too small to be resized");
+    assert_non_null(strstr(stint_reason(), "6144"));
+    assert_file(small);
+    free(small.start);
+}
+
+/* ---- A file system without room -------------------------------------------------------------- */
+
+static int use_small_file_system(void) {
+    struct stint_options options = shaped(10000, 0, 0), given = sized(30000, 0, 0);
+    struct stint_limiter *limiter = NULL;
+    struct statvfs before, after;
+
+    if (!small_file_system_mount("size=1536k,mode=700"))
+        return NO_MOUNT;
+    CHECK(stint_open(&options, &limiter) == 0);
+    struct stint_policy policy = make_policy("p", 5, DAY, 0, 0);
+    CHECK(policy_added(limiter, &policy) == 0);
+    CHECK(stint_take(limiter, 0, 1, 3, STINT_NOW, NULL));
+    stint_close(limiter);
+    CHECK(statvfs(directory, &before) == 0);
+    CHECK(stint_resize(path, &given) == -ENOSPC);
+    CHECK(strstr(stint_reason(), path) != NULL);
+    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
+    CHECK(entries_of_directory() == 1);
+    CHECK(stint_open(&options, &limiter) == 0);
+    CHECK(!stint_take(limiter, 0, 1, 3, STINT_NOW, NULL));
+    stint_close(limiter);
+    return 0;
+}
+
+TEST(test_full_file_system) {
+    test_time = T0;
+    small_file_system_test(use_small_file_system);
+}
+
+/* ---- Killed ---------------------------------------------------------------------------------- */
+
+enum { TRACED_KEYS = 40, STOPS_MAX = 2000 };
+
+/* Resizes in a child that is killed as it enters or leaves its system call number `stop`. Returns
+ * whether it came so far. */
+static bool resize_killed(const struct stint_options *given, unsigned stop) {
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
+            _exit(2);
+        (void)raise(SIGSTOP);
+        _exit(stint_resize(path, given) == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSTOPPED(status));
+    for (unsigned i = 0; i < stop; i++) {
+        assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status)) {
+            assert_int_equal(WEXITSTATUS(status), 0);
+            return false;
+        }
+        assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    return true;
+}
+
+static void assert_counts(const struct stint_options *options) {
+    struct stint_limiter *limiter = open_with(options);
+    for (uint64_t i = 0; i < TRACED_KEYS; i++)
+        assert_int_equal(used_of(limiter, 0, number_key(limiter, i)), 1 + i % 5);
+    stint_close(limiter);
+}
+
+/* Whoever is killed in it, wherever that is, leaves the old table or the new one; and what else he
+ * leaves is gone after the next. */
+TEST(test_killed) {
+    if (emulated("ptrace"))
+        skip();
+    test_time = T0;
+    struct stint_options old = shaped(800, 0, 4), resized = shaped(2000, 4, 6),
+                         given = sized(2000, 4, 6);
+    struct stint_limiter *limiter = open_with(&old);
+    (void)add_policy(limiter, "p", 5, DAY, 0, 0);
+    for (uint64_t i = 0; i < TRACED_KEYS; i++)
+        (void)ask(limiter, 0, number_key(limiter, i), 1 + (uint32_t)i % 5, 0);
+    stint_close(limiter);
+
+    struct bytes before = file_read(path);
+    unsigned olds = 0, news = 0, left = 0;
+    for (unsigned stop = 1;; stop++) {
+        assert_true(stop < STOPS_MAX);
+        file_write(path, before);
+        if (!resize_killed(&given, stop))
+            break;
+        unsigned entries = entries_of_directory();
+        struct stat about, new_about;
+        assert_int_equal(stat(path, &about), 0);
+        bool is_new = (size_t)about.st_size != before.size;
+        olds += !is_new, news += is_new, left += entries == 2;
+        if (!is_new)
+            assert_file(before);
+        if (entries == 2)
+            assert_int_equal(stat(leftover(), &new_about), 0);
+        else
+            assert_int_equal(entries, 1);
+        assert_counts(is_new ? &resized : &old);
+        resize(&given);
+        assert_int_equal(entries_of_directory(), 1);
+        assert_counts(&resized);
+    }
+    assert_true(olds > 10 && news > 0 && left > 0); /* they were all met */
+    free(before.start);
+}
+
+/* ---- An opener waits ------------------------------------------------------------------------- */
+
+/* Whoever waits for the file while another takes its place opens that one. */
+TEST(test_opener_waits) {
+    test_time = T0;
+    struct stint_options old = shaped(800, 0, 4), resized = shaped(2000, 0, 4),
+                         given = sized(2000, 0, 0);
+    struct stint_limiter *limiter = open_with(&old);
+    (void)add_policy(limiter, "p", 5, DAY, 0, 0);
+    (void)ask(limiter, 0, 1, 3, 0);
+    stint_close(limiter);
+
+    /* The child waits for the old file, which is locked here; then resizes the new one by turns. */
+    char other[PATH_MAX + 32];
+    snprintf(other, sizeof other, "%s/other", directory);
+    struct bytes bytes = file_read(path);
+    file_write(other, bytes);
+    free(bytes.start);
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0 && flock(file, LOCK_EX) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        close(file);
+        struct stint_limiter *opened = NULL;
+        if (stint_open(&resized, &opened) != 0)
+            _exit(1);
+        _exit(used_of(opened, 0, 1) == 3 ? 0 : 2);
+    }
+    usleep(50000);
+    assert_int_equal(stint_resize(other, &given), 0);
+    assert_int_equal(rename(other, path), 0);
+    close(file);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- Layout 2 -------------------------------------------------------------------------------- */
+
+/* What the library of 0.1 said of its table (tests/data/table_0_1.c). */
+static void assert_told(struct stint_limiter *limiter, const char *told) {
+    FILE *file = fopen(told, "r");
+    unsigned lines = 0;
+    char line[512];
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        uint64_t time, number, a[5];
+        uint32_t id;
+        int allowed, at = 0;
+        lines++;
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line,
+                   "verdict %" SCNu64 " %" SCNu64 " %" SCNu32 " %d %" SCNu64 " %" SCNu64 " %" SCNu64
+                   " %" SCNu64 " %" SCNu64,
+                   &time, &number, &id, &allowed, &a[0], &a[1], &a[2], &a[3], &a[4]) == 9) {
+            test_time = time;
+            struct stint_verdict got = ask(limiter, id, number_key(limiter, number), 1, STINT_PEEK);
+            if (got.allowed != (allowed != 0) || got.capacity != a[0] || got.used != a[1] ||
+                got.remaining != a[2] || got.window != a[3] || got.retry_after != a[4]) {
+                print_verdict(line, &got);
+                fail_msg("key %" PRIu64 ", policy %" PRIu32, number, id);
+            }
+        } else if (sscanf(line,
+                          "policy %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %n",
+                          &id, &a[0], &a[1], &a[2], &a[3], &at) == 5) {
+            struct stint_policy policy = STINT_POLICY_INIT;
+            char text[512];
+            struct stint_policy_stats stats = get_policy_stats(limiter, id);
+            assert_int_equal(stats.allowed, a[0]);
+            assert_int_equal(stats.refused, a[1]);
+            assert_int_equal(stats.shadowed, a[2]);
+            assert_int_equal(stats.first_refusals, a[3]);
+            assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
+            assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
+            assert_string_equal(text, line + at);
+        } else {
+            assert_int_equal(sscanf(line, "table %" SCNu64 " %" SCNu64, &a[0], &a[1]), 2);
+            struct stint_stats stats = get_stats(limiter);
+            assert_int_equal(stats.placed, a[0]);
+            assert_int_equal(stats.live, a[1]);
+        }
+    }
+    fclose(file);
+    assert_int_equal(lines, 1211);
+}
+
+static char *fixture_file(const char *ending) {
+    static char name[PATH_MAX];
+    const char *folder = getenv("STINT_TEST_DATA");
+    snprintf(name, sizeof name, "%s/table-0.1%s", folder == NULL ? "." : folder, ending);
+    return name;
+}
+
+/* A table of 0.1 is refused by stint_open, which says what to do; and then it is one of this
+ * version, of the same size or of another. */
+TEST(test_layout_2) {
+    struct bytes old = file_read(fixture_file(""));
+    for (unsigned other = 0; other < 2; other++) {
+        test_time = T0 + 20 * SECOND;
+        file_write(path, old);
+        struct stint_options options = shaped(2000, 0, 12), given = sized(0, 0, 0);
+        struct stint_limiter *limiter = NULL;
+        assert_int_equal(stint_open(&options, &limiter), -EPROTO);
+        assert_non_null(strstr(stint_reason(), "stint resize"));
+        assert_file(old);
+        if (other == 1)
+            given = sized(7000, 8, 200);
+        resize(&given);
+        if (other == 1) {
+            options = given;
+            options.path = path;
+        }
+        limiter = open_with(&options);
+        assert_in_range(limiter->header->latest_begin, tick_of(T0), tick_of(T0 + HOUR)); /* I7 */
+        assert_told(limiter, fixture_file(".txt"));
+        /* It is one like any other: policies are added and changed, counts go on. */
+        test_time = T0 + 70 * SECOND;
+        assert_int_equal(add_policy(limiter, "more", 3, MINUTE, 0, 0), 10);
+        assert_int_equal(add_policy(limiter, "", 500, HOUR, 0, 0), 8);
+        change_limit(limiter, 7, 20);
+        struct stint_policy carrying = kind_policy(COUNTING);
+        carrying.flags = 0;
+        carrying.capacity = 50;
+        assert_int_equal(stint_policy_change(limiter, 7, &carrying), -EINVAL); /* it has counted */
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+    free(old.start);
+}
+
+/* A policy of 0.1 whose windows begin elsewhere keeps them. */
+TEST(test_start_of_layout_2) {
+    const int64_t start = -1234567;
+    const size_t at = sizeof(struct header) + 6 * 8; /* in layout 2: the seventh word of policy 0 */
+    struct bytes old = file_read(fixture_file(""));
+    struct stint_options given = sized(0, 0, 0), options = shaped(2000, 0, 12);
+    struct stint_policy policy = {.size = sizeof policy};
+
+    test_time = T0 + 20 * SECOND;
+    assert_int_equal(*(int64_t *)(void *)(old.start + at), 0);
+    memcpy(old.start + at, &start, sizeof start);
+    file_write(path, old);
+    resize(&given);
+    struct stint_limiter *limiter = open_with(&options);
+    assert_int_equal(stint_policy_get(limiter, 0, &policy), 0);
+    assert_int_equal(policy.start, start * (int64_t)STINT_TICK_NS);
+    stint_close(limiter);
+    assert_int_equal(unlink(path), 0);
+    free(old.start);
+}
+
+/* What 0.1 writes of no policy is found before anything is changed. */
+TEST(test_damage_of_layout_2) {
+    const size_t words = sizeof(struct header), max_policies = 12;
+    const size_t record = words + max_policies * sizeof(struct policy);
+    const struct {
+        size_t at;
+        uint64_t word;
+    } rows[] = {
+        {words + 5 * 8, 0}, /* length */
+        {words + 5 * 8, STINT_WINDOW_MAX / STINT_TICK_NS + 1},
+        {words + 6 * 8, (uint64_t)INT64_MAX / STINT_TICK_NS + 1}, /* start */
+        {words + 6 * 8, (uint64_t)(INT64_MIN / (int64_t)STINT_TICK_NS - 1)},
+        {words + 7 * 8, 0}, /* version */
+        {record, 0},        /* name */
+        {record + STINT_NAME_SIZE + 8, LARGEST_MAX + 1},
+    };
+    struct bytes old = file_read(fixture_file(""));
+    struct stint_options given = sized(0, 0, 0);
+
+    test_time = T0 + 20 * SECOND;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint64_t was;
+        memcpy(&was, old.start + rows[i].at, sizeof was);
+        memcpy(old.start + rows[i].at, &rows[i].word, sizeof was);
+        file_write(path, old);
+        assert_refused(&given, EPROTO, "policy 0");
+        assert_file(old);
+        memcpy(old.start + rows[i].at, &was, sizeof was);
+    }
+    file_write(path, old);
+    resize(&given);
+    assert_int_equal(unlink(path), 0);
+    free(old.start);
+}
+
+/* ---- Damaged files --------------------------------------------------------------------------- */
+
+/* A few bytes or words anywhere, mostly where they are looked at. */
+static void damage(struct bytes bytes) {
+    for (uint32_t times = 1 + below(4); times > 0; times--) {
+        size_t part = below(3) == 0 ? bytes.size : below(2) == 0 ? 4096 : 400;
+        size_t at = below((uint32_t)(part < bytes.size ? part : bytes.size) - 8) & ~(size_t)7;
+        uint64_t word;
+        memcpy(&word, bytes.start + at, 8);
+        switch (below(4)) {
+        case 0:
+            word ^= UINT64_C(1) << below(64);
+            break;
+        case 1:
+            word = random_next(&draws);
+            break;
+        case 2:
+            word = below(300);
+            break;
+        default:
+            memcpy(&word, bytes.start + (below((uint32_t)bytes.size - 8) & ~7u), 8);
+        }
+        memcpy(bytes.start + at, &word, 8);
+    }
+}
+
+/* What somebody has written over is refused and stays as it is, or becomes a table that opens. */
+static void resize_damaged(struct bytes whole, uint64_t rounds) {
+    unsigned refused = 0, done = 0;
+    struct bytes bytes = {malloc(whole.size), whole.size};
+    assert_non_null(bytes.start);
+    for (uint64_t round = 0; round < rounds; round++) {
+        memcpy(bytes.start, whole.start, whole.size);
+        damage(bytes);
+        file_write(path, bytes);
+        struct stint_options given = sized(800 + below(3000), 1u << below(4), 12 + below(20));
+        int error = stint_resize(path, &given);
+        assert_int_equal(entries_of_directory(), 1);
+        if (error != 0) {
+            assert_true(error == -EPROTO || error == -EINVAL || error == -ENOSPC);
+            assert_file(bytes);
+            refused++;
+            continue;
+        }
+        done++;
+        given.path = path;
+        struct stint_limiter *limiter = open_with(&given);
+        for (uint64_t i = 0; i < 50; i++)
+            (void)ask(limiter, below(12), number_key(limiter, below(60)), 1 + below(3), 0);
+        (void)get_stats(limiter);
+        stint_close(limiter);
+    }
+    assert_true(rounds < 100 || (refused > 0 && done > 0));
+    assert_int_equal(unlink(path), 0);
+    free(bytes.start);
+}
+
+TEST(test_damaged_tables) {
+    draws.state = test_seed();
+    uint64_t rounds = test_rounds(400);
+    struct bytes old = file_read(fixture_file(""));
+    test_time = T0 + 20 * SECOND;
+    resize_damaged(old, rounds);
+    /* The same of this layout. */
+    file_write(path, old);
+    free(old.start);
+    struct stint_options given = sized(0, 0, 0);
+    resize(&given);
+    struct bytes now = file_read(path);
+    resize_damaged(now, rounds);
+    free(now.start);
+}
+
+#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, directory_make, directory_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_DIRECTORY(test_random_tables),
+        cmocka_unit_test(test_hashes),
+        IN_DIRECTORY(test_as_it_was),
+        IN_DIRECTORY(test_goes_on),
+        IN_DIRECTORY(test_too_small),
+        IN_DIRECTORY(test_odd_slots),
+        IN_DIRECTORY(test_clock_behind),
+        IN_DIRECTORY(test_labels),
+        IN_DIRECTORY(test_wrong_arguments),
+        IN_DIRECTORY(test_names),
+        IN_DIRECTORY(test_rights),
+        IN_DIRECTORY(test_other_users),
+        IN_DIRECTORY(test_small_table),
+        IN_DIRECTORY(test_full_file_system),
+        IN_DIRECTORY(test_killed),
+        IN_DIRECTORY(test_opener_waits),
+        IN_DIRECTORY(test_layout_2),
+        IN_DIRECTORY(test_start_of_layout_2),
+        IN_DIRECTORY(test_damage_of_layout_2),
+        IN_DIRECTORY(test_damaged_tables),
+        IN_DIRECTORY(test_policies_gone),
+    };
+    return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
+}

@@ -1,0 +1,1160 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * One table for many processes: files, memory that the caller shares, restarts, forks, and
+ * everything that may be found where a table is expected. */
+#include "slot.h" /* before cmocka, which defines fail() as well */
+
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "directory.h"
+
+/* ---- Tables in files ------------------------------------------------------------------------- */
+
+static int table_make(void **state) {
+    test_time = T0;
+    return directory_make(state);
+}
+
+static struct stint_limiter *open_shared(uint64_t max_keys) {
+    struct stint_options options = shared_options(max_keys);
+    struct stint_limiter *limiter = NULL;
+    if (stint_open(&options, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    return limiter;
+}
+
+static void assert_refused(const struct stint_options *options, int error, const char *reason) {
+    struct stint_limiter *limiter = NULL;
+    int opened = stint_open(options, &limiter);
+    if (opened != -error || strstr(stint_reason(), reason) == NULL ||
+        strncmp(stint_reason(), options->path, strlen(options->path)) != 0)
+        fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
+    assert_null(limiter);
+}
+
+static void take_granted(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                         uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
+}
+
+static uint32_t used(struct stint_limiter *limiter, uint32_t policy, stint_key key) {
+    struct stint_verdict verdict;
+    struct stint_request request = {.key = key, .policy = policy, .flags = STINT_PEEK};
+    stint_decide(limiter, &request, STINT_NOW, &verdict);
+    return verdict.used;
+}
+
+static void assert_child_good(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("the child ended with status %#x", (unsigned)status);
+}
+
+/* ---- Sharing --------------------------------------------------------------------------------- */
+
+/* Two handles are two processes as far as the table can see. */
+TEST(test_two_see_one_table) {
+    struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    assert_int_equal(policy_found(two, "minute"), minute);
+    stint_key key = stint_key_of(one, "client", 6);
+    assert_int_equal(stint_key_of(two, "client", 6), key);
+    take_granted(one, minute, key, 4);
+    take_granted(two, minute, key, 6);
+    assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
+    assert_false(stint_take(two, minute, key, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(one, minute).allowed, 10);
+    assert_int_equal(get_policy_stats(two, minute).refused, 2);
+
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    assert_int_equal((uint64_t)about.st_size, get_stats(one).memory);
+    assert_true((uint64_t)about.st_blocks * 512 >= get_stats(one).memory); /* reserved */
+    stint_close(one);
+    assert_false(stint_take(two, minute, key, 1, STINT_NOW, NULL));
+    stint_close(two);
+}
+
+TEST(test_policies_by_name) {
+    struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    uint32_t hour = add_policy(two, "hour", 100, HOUR, 0, STINT_START_PER_KEY);
+    assert_int_equal(add_policy(two, "minute", 10, MINUTE, 0, 0), minute);
+    assert_int_equal(add_policy(one, "hour", 100, HOUR, 0, STINT_START_PER_KEY), hour);
+    assert_int_equal(get_stats(one).policies, 2);
+
+    struct stint_policy other[] = {
+        make_policy("minute", 11, MINUTE, 0, 0),
+        make_policy("minute", 10, HOUR, 0, 0),
+        make_policy("minute", 10, MINUTE, (int64_t)SECOND, 0),
+        make_policy("minute", 10, MINUTE, 0, STINT_SHADOW),
+    };
+    static const char *const differs[] = {"limit", "window", "start", "flags"};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        char reason[64];
+        snprintf(reason, sizeof reason, "named minute exists with another %s", differs[i]);
+        assert_int_equal(policy_added(two, &other[i]), -EEXIST);
+        if (strstr(stint_reason(), reason) == NULL)
+            fail_msg("\"%s\" does not say: %s", stint_reason(), reason);
+    }
+    struct stint_policy more[] = {
+        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
+        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
+        make_policy("minute", 10, MINUTE, 0, 0),
+    };
+    more[0].capacity = 20;
+    more[1].max_reserved = 5;
+    more[2].stripes = 2;
+    more[3].near_limit = 80;
+    more[4].jitter = 10;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        assert_int_equal(policy_added(two, &more[i]), -EEXIST);
+    more[0].capacity = 10; /* says what is so anyway */
+    assert_int_equal(policy_added(two, &more[0]), minute);
+
+    stint_key key = stint_key_of(one, "client", 6);
+    take_granted(one, minute, key, 10);
+    assert_int_equal(stint_policy_change(two, minute, &other[0]), 0);
+    take_granted(one, minute, key, 1);
+    assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
+    stint_close(one);
+    stint_close(two);
+}
+
+/* A daily quota survives that its process stops, and windows that end meanwhile are over. */
+TEST(test_restart) {
+    struct stint_limiter *limiter = open_shared(1000);
+    uint32_t day = add_policy(limiter, "day", 100, DAY, 0, 0);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    stint_key key = stint_key_of(limiter, "client", 6);
+    take_granted(limiter, day, key, 70);
+    take_granted(limiter, minute, key, 10);
+    stint_close(limiter);
+
+    test_time += 2 * HOUR;
+    limiter = open_shared(1000);
+    assert_int_equal(add_policy(limiter, "minute", 10, MINUTE, 0, 0), minute);
+    assert_int_equal(add_policy(limiter, "day", 100, DAY, 0, 0), day);
+    assert_int_equal(stint_key_of(limiter, "client", 6), key);
+    assert_int_equal(used(limiter, day, key), 70);
+    take_granted(limiter, day, key, 30);
+    assert_false(stint_take(limiter, day, key, 1, STINT_NOW, NULL));
+    take_granted(limiter, minute, key, 10);
+    assert_false(stint_take(limiter, minute, key, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 20);
+    stint_close(limiter);
+    test_time = T0;
+}
+
+/* Who removes the file takes nothing from those who have it. */
+TEST(test_removed_file) {
+    struct stint_limiter *old = open_shared(1000);
+    uint32_t minute = add_policy(old, "minute", 10, MINUTE, 0, 0);
+    take_granted(old, minute, 1, 3);
+    assert_int_equal(unlink(path), 0);
+    struct stint_limiter *new = open_shared(1000);
+    assert_int_equal(policy_found(new, "minute"), -ENOENT);
+    assert_int_equal(used(old, minute, 1), 3);
+    stint_close(old);
+    stint_close(new);
+}
+
+/* Many processes begin at once: one table comes of it. */
+TEST(test_made_once) {
+    enum { ROUNDS = 20, PROCESSES = 8 };
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        int start[2];
+        pid_t children[PROCESSES];
+        assert_int_equal(pipe(start), 0);
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] > 0)
+                continue;
+            char byte;
+            close(start[1]);
+            if (read(start[0], &byte, 1) != 0) /* all begin when the parent closes its end */
+                _exit(2);
+            struct stint_options options = shared_options(1000);
+            struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
+            struct stint_limiter *limiter;
+            if (stint_open(&options, &limiter) != 0)
+                _exit(3);
+            int id = policy_added(limiter, &policy);
+            if (id != 0)
+                _exit(4);
+            for (unsigned n = 0; n < 5; n++)
+                (void)stint_take(limiter, (uint32_t)id, stint_key_of(limiter, "k", 1), 1, STINT_NOW,
+                                 NULL);
+            stint_close(limiter);
+            _exit(0);
+        }
+        close(start[0]);
+        close(start[1]);
+        for (unsigned i = 0; i < PROCESSES; i++)
+            assert_child_good(children[i]);
+        struct stint_limiter *limiter = open_shared(1000);
+        assert_int_equal(get_stats(limiter).policies, 1);
+        assert_int_equal(get_policy_stats(limiter, 0).allowed, 10);
+        assert_int_equal(get_policy_stats(limiter, 0).refused, PROCESSES * 5 - 10);
+        stint_close(limiter);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* ---- What else may be there ------------------------------------------------------------------ */
+
+static void write_file(void *bytes, size_t size) {
+    file_write(path, (struct bytes){bytes, size});
+}
+
+static void assert_still(void *bytes, size_t size) {
+    assert_file((struct bytes){bytes, size});
+}
+
+/* The bytes of its table; it is closed. */
+static unsigned char *bytes_of(struct stint_limiter *limiter, size_t *size) {
+    *size = get_stats(limiter).memory;
+    stint_close(limiter);
+    unsigned char *bytes = malloc(*size);
+    int file = open(path, O_RDONLY);
+    assert_non_null(bytes);
+    assert_int_equal(read(file, bytes, *size), *size);
+    close(file);
+    return bytes;
+}
+
+/* A whole table of 100 keys with one policy, as bytes. */
+static unsigned char *whole_table(size_t *size) {
+    struct stint_limiter *limiter = open_shared(100);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    take_granted(limiter, minute, 1, 3);
+    return bytes_of(limiter, size);
+}
+
+TEST(test_not_a_table) {
+    struct stint_options options = shared_options(100);
+    size_t size;
+    unsigned char *table = whole_table(&size);
+
+    static char text[] = "# not a table\n";
+    write_file(text, sizeof text);
+    assert_refused(&options, EPROTO, "no table of stint");
+    assert_still(text, sizeof text);
+    write_file(text, 0);
+    assert_refused(&options, EPROTO, "it has 0 bytes");
+    assert_still(text, 0);
+    unsigned char *zeros = calloc(1, size);
+    write_file(zeros, size);
+    assert_refused(&options, EPROTO, "does not begin as one");
+    assert_still(zeros, size);
+    free(zeros);
+
+    static const size_t cuts[] = {1, 64, 1000, sizeof(struct header), 8192};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        write_file(table, cuts[i]);
+        assert_refused(&options, EPROTO, "cut off");
+        assert_still(table, cuts[i]);
+    }
+    write_file(table, size - 1);
+    assert_refused(&options, EPROTO, "cut off");
+    assert_still(table, size - 1);
+
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_refused(&options, EISDIR, path);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(symlink("/nowhere/at/all", path), 0);
+    assert_refused(&options, ELOOP, path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_refused(&options, EPROTO, "not even a file");
+    assert_int_equal(unlink(path), 0);
+
+    options.path = "";
+    assert_refused(&options, EINVAL, "options.path");
+    options.path = "/no/such/directory/table";
+    assert_refused(&options, ENOENT, "/no/such/directory/table");
+    write_file(table, size);
+    free(table);
+    stint_close(open_shared(100)); /* that one is good */
+}
+
+/* Some bits of a byte of the table that are other ones. */
+struct damage {
+    size_t at;
+    unsigned char flip;
+    const char *reason; /* NULL: nobody minds */
+};
+
+static void assert_damages(unsigned char *table, size_t size, const struct damage *damages,
+                           size_t count) {
+    const struct stint_options options = shared_options(100);
+    for (const struct damage *damage = damages; damage < damages + count; damage++) {
+        table[damage->at] ^= damage->flip;
+        write_file(table, size);
+        if (damage->reason == NULL) {
+            stint_close(open_shared(100));
+        } else {
+            assert_refused(&options, EPROTO, damage->reason);
+            assert_still(table, size);
+        }
+        table[damage->at] ^= damage->flip;
+    }
+}
+
+/* Every field that is checked, spoilt in turn. */
+TEST(test_damaged_table) {
+    struct stint_options options = shared_options(100);
+    size_t size;
+    unsigned char *table = whole_table(&size);
+    struct stint_limiter *limiter = open_shared(100);
+    size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
+    size_t record = (size_t)((char *)limiter->records - (char *)limiter->header);
+    size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
+    stint_close(limiter);
+
+    const struct damage damages[] = {
+        {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
+        {offsetof(struct header, layout), 0x40,
+         "has layout 67, and this version of stint reads layout 3"},
+        {offsetof(struct header, shards), 0x02, "shards"},
+        {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
+        {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},
+        {offsetof(struct header, lanes), 0x01, "sizes"},
+        {offsetof(struct header, size) + 6, 0x01, "sizes"},
+        {offsetof(struct header, policy_count) + 4, 0x01, "policies"},
+        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
+        {policy + offsetof(struct policy, start) + 7, 0x40, "policy 0"},
+        {policy + offsetof(struct policy, rules) + 24 + 3, 0x80, "policy 0"},  /* limit */
+        {policy + offsetof(struct policy, rules) + 24 + 15, 0x7f, "policy 0"}, /* jitter */
+        {policy + offsetof(struct policy, rules) + 24 + 18, 0x70, "policy 0"}, /* stripes */
+        {policy + offsetof(struct policy, reciprocal), 0x01, "policy 0"},
+        {policy + offsetof(struct policy, fade), 0x01, "policy 0"},
+        {record + offsetof(struct policy_record, calendar), STINT_CALENDAR_MONTH, "policy 0"},
+        {record + offsetof(struct policy_record, offset), 0x01, "policy 0"},
+        {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
+        {record, 0x80, "policy 0"},
+        {policy + offsetof(struct policy, largest) + 4, 0x01, "policy 0"},
+        {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
+        {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
+        {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
+        {record + offsetof(struct policy_record, companion), 0x02, "policy 0"},
+        {record + offsetof(struct policy_record, bans[1]), 0x01, "policy 0"},
+        {shard + offsetof(struct shard, filter), 0x01, NULL}, /* a key may have an override */
+        {offsetof(struct header, features), 0x01, "features"},
+        {offsetof(struct header, features) + 7, 0x80, "features"},
+        {offsetof(struct header, labels), 0x40, "sizes"},
+        {offsetof(struct header, labels_count), 0x01, "labels"},
+    };
+    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
+    /* Whatever this version does not know, in the words for it; and in the word of known flags. */
+    const struct {
+        size_t at, bytes;
+        unsigned char known;
+        const char *reason;
+    } later[] = {
+        {record + offsetof(struct policy_record, flags), 4, RECORD_UNNAMED | RECORD_COMPANION,
+         "policy 0 of the table"},
+        {record + offsetof(struct policy_record, calendar), 4,
+         STINT_CALENDAR_MONTH | STINT_CALENDAR_YEAR, "policy 0 of the table has"},
+        {record + offsetof(struct policy_record, reserved),
+         sizeof(struct policy_record) - offsetof(struct policy_record, reserved), 0,
+         "policy 0 of the table has"},
+    };
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        for (size_t bit = 0; bit < 8 * later[i].bytes; bit++) {
+            const unsigned char flip = (unsigned char)(1 << bit % 8);
+            if (bit < 8 && (later[i].known & flip) != 0)
+                continue;
+            table[later[i].at + bit / 8] ^= flip;
+            write_file(table, size);
+            assert_refused(&options, EPROTO, later[i].reason);
+            assert_non_null(strstr(stint_reason(), "use the version that made the table"));
+            assert_still(table, size);
+            table[later[i].at + bit / 8] ^= flip;
+        }
+    }
+    for (size_t i = 0; i < 4; i++) { /* the other byte order */
+        unsigned char byte = table[i];
+        table[i] = table[7 - i];
+        table[7 - i] = byte;
+    }
+    write_file(table, size);
+    assert_refused(&options, EPROTO, "byte order");
+    free(table);
+}
+
+/* Likewise of the hidden policy that a policy with overrides has. */
+TEST(test_damaged_companion) {
+    struct stint_limiter *limiter = open_shared(100);
+    const uint32_t id = add_policy(limiter, "o", 10, MINUTE, 0, STINT_OVERRIDES);
+    const uint32_t companion = limiter_companion(limiter, id);
+    assert_int_equal(companion, 1);
+    const struct policy *policy = &limiter->policies[companion];
+    const struct policy_record *record = &limiter->records[companion];
+    const char *begin = (const char *)limiter->header;
+    const size_t rule = (size_t)((const char *)&policy->rules[1] - begin);
+    const size_t leads = (size_t)((const char *)&record->companion - begin);
+    const struct damage damages[] = {
+        {(size_t)(record->name - begin), 0x41, "policy 1"},
+        {(size_t)((const char *)&policy->length - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->start - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->window - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->largest - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->reciprocal - begin), 0x01, "policy 1"},
+        {(size_t)((const char *)&policy->fade - begin), 0x01, "policy 1"},
+        {rule + RULE_TRAITS * sizeof(uint64_t) + 3, 0x40, "policy 1"},
+        /* Whose it is: that of policy 0, which 1 says. */
+        {leads, 0x01, "policy 0"}, /* of none */
+        {leads, 0x03, "policy 0"}, /* its own */
+        {leads, 0x40, "policy 0"}, /* there are 64 */
+        {leads + 3, 0x80, "policy 0"},
+    };
+    size_t size;
+    unsigned char *table = bytes_of(limiter, &size);
+    assert_damages(table, size, damages, sizeof damages / sizeof *damages);
+    write_file(table, size);
+    free(table);
+    limiter = open_shared(100);
+    assert_int_equal(stint_policy_remove(limiter, id), 0);
+    table = bytes_of(limiter, &size);
+    static const unsigned char flips[] = {0x01, 0x03, 0x40};
+    for (size_t i = 0; i < sizeof flips; i++)
+        assert_damages(table, size, &(struct damage){leads, flips[i], "policy 1"}, 1);
+    free(table);
+}
+
+/* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
+ * one that is not in use. */
+TEST(test_rule_of_no_policy) {
+    struct stint_limiter *limiter = open_shared(1000), *two;
+    uint32_t minute = add_policy(limiter, "minute", 1000, MINUTE, 0, 0);
+    const uint64_t traits = (uint64_t)1000 << 32 | TRAIT_EXISTS;
+    for (uint64_t stripes = 0; stripes <= 7; stripes++) {
+        for (unsigned rule = 0; rule < 2; rule++)
+            limiter->policies[9].rules[rule][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
+        limiter->policies[minute].rules[0][RULE_TRAITS] = traits | stripes << TRAIT_STRIPES;
+        two = open_shared(1000);
+        const struct stint_request requests[2] = {{.key = 5, .policy = 9, .cost = 900},
+                                                  {.key = 5, .policy = minute, .cost = 1}};
+        assert_false(stint_decide(limiter, requests, STINT_NOW, NULL));
+        assert_false(stint_decide(two, requests, STINT_NOW, NULL));
+        assert_false(stint_decide_all(two, requests, 2, STINT_NOW, NULL));
+        assert_int_equal(stint_refund(two, 9, 5, 1, T0 + MINUTE), 0);
+        take_granted(two, minute, 5, 1);
+        stint_close(two);
+    }
+    assert_int_equal(used(limiter, minute, 5), 8);
+    limiter->policies[minute].rules[1][RULE_TRAITS] |= UINT64_C(7) << TRAIT_STRIPES; /* 128 */
+    assert_true(ask(limiter, minute, 6, 900, 0).granted <= 1000);
+    stint_close(limiter);
+    const struct stint_options options = shared_options(1000);
+    assert_refused(&options, EPROTO, "policy 0");
+}
+
+TEST(test_other_options) {
+    struct stint_options options = shared_options(100);
+    options.secret = test_secret();
+    struct stint_limiter *limiter = open_with(&options);
+    for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
+        struct stint_options other = options;
+        other.max_keys = 101;
+        assert_refused(&other, EPROTO, "max_keys 100, not 101");
+        other = options;
+        other.max_policies = 65;
+        assert_refused(&other, EPROTO, "max_policies 64, not 65");
+        other = options;
+        other.shards = 4;
+        assert_refused(&other, EPROTO, "made with 1 shards, not 4");
+        unsigned char secret[STINT_SECRET_SIZE];
+        memcpy(secret, options.secret, sizeof secret);
+        secret[191] ^= 1;
+        other.secret = secret;
+        other.shards = 0;
+        assert_refused(&other, EPROTO, "secret");
+        other = options;
+        other.secret = NULL; /* the table's */
+        other.on_full = STINT_FULL_REFUSE;
+        other.flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
+        struct stint_limiter *same;
+        assert_int_equal(stint_open(&other, &same), 0);
+        assert_int_equal(number_key(same, 7), number_key(limiter, 7));
+        stint_close(same);
+        if (attached == 0)
+            stint_close(limiter);
+        else
+            break;
+        limiter = open_with(&options);
+    }
+    stint_close(limiter);
+}
+
+/* A file and a directory that may not be written to: root may do everything, so another user
+ * tries. */
+TEST(test_rights) {
+    struct stint_options options = shared_options(100);
+    stint_close(open_shared(100));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child > 0) {
+        assert_child_good(child);
+        return;
+    }
+    struct stint_limiter *limiter;
+    const uid_t nobody = 65534;
+    if (geteuid() == 0 && (chown(directory, nobody, (gid_t)-1) != 0 ||
+                           chown(path, nobody, (gid_t)-1) != 0 || setuid(nobody) != 0))
+        _exit(2);
+    if (chmod(path, 0400) != 0 || stint_open(&options, &limiter) != -EACCES ||
+        strstr(stint_reason(), path) == NULL)
+        _exit(3);
+    if (unlink(path) != 0 || chmod(directory, 0500) != 0 ||
+        stint_open(&options, &limiter) != -EACCES || strstr(stint_reason(), path) == NULL)
+        _exit(4);
+    _exit(chmod(directory, 0700) == 0 ? 0 : 5);
+}
+
+/* A link is not followed, whatever it leads to; nor is anything made in its place. */
+TEST(test_symbolic_links) {
+    struct stint_options options = shared_options(100);
+    char link[sizeof path + 8];
+    snprintf(link, sizeof link, "%s.link", path);
+    static const char *const targets[] = {"table", "table.link", "/nowhere/at/all"};
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        options.path = path;
+        stint_close(open_shared(100));
+        assert_int_equal(symlink(targets[i], link), 0);
+        options.path = link;
+        assert_refused(&options, ELOOP, "symbolic link");
+        assert_int_equal(unlink(link), 0);
+    }
+    assert_non_null(strstr(stint_strerror(-ELOOP), "symbolic link"));
+}
+
+/* A path that is too long, or a name in it, is said to be; of the path the end is told. */
+TEST(test_long_paths) {
+    static char text[6000];
+    struct stint_options options = shared_options(100);
+    struct stint_limiter *limiter = NULL;
+    options.path = text;
+    for (size_t length = 4096; length < sizeof text - 8; length += 100) {
+        for (size_t i = 0; i < length; i++)
+            text[i] = i % 100 == 0 ? '/' : 'x';
+        memcpy(text + length, "the end", 8);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "the end: options.path is too long"));
+    }
+    for (size_t length = 256; length < 300; length++) { /* bytes of the name */
+        snprintf(text, sizeof text, "%s/%0*d", directory, (int)length, 7);
+        assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
+        assert_non_null(strstr(stint_reason(), "0007: options.path is too long"));
+    }
+    assert_null(limiter);
+    assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
+}
+
+/* The directory of a file is what stands before its name: the root, the process's own, another. */
+TEST(test_directories_of_paths) {
+    struct stint_options options = shared_options(100);
+    struct stint_limiter *limiter = NULL;
+    char before[PATH_MAX], root[64], other[PATH_MAX + 64];
+    int error;
+
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(directory), 0);
+    snprintf(other, sizeof other, "..%s/table", strrchr(directory, '/'));
+    const char *const paths[] = {"table", "./table", "t", other, path};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        options.path = paths[i];
+        assert_int_equal(stint_open(&options, &limiter), 0);
+        stint_close(limiter);
+        assert_int_equal(entries_of_directory(), 1);
+        assert_int_equal(unlink(paths[i]), 0);
+    }
+    assert_int_equal(chdir(before), 0);
+
+    /* Not everyone may write there, and not all file systems can; but it is there. */
+    snprintf(root, sizeof root, "/stint-test-%ld", (long)getpid());
+    options.path = root;
+    error = stint_open(&options, &limiter);
+    assert_int_not_equal(error, -ENOENT);
+    if (error == 0) {
+        stint_close(limiter);
+        assert_int_equal(unlink(root), 0);
+    }
+}
+
+/* ---- Memory that the caller shares ----------------------------------------------------------- */
+
+TEST(test_open_in) {
+    struct stint_options options = shared_options(1000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    assert_true(size >= 32 * 1000 && size < 1 << 20);
+    unsigned char *memory = shared_memory(size + 64);
+    struct stint_limiter *one = NULL, *two = NULL;
+
+    options.path = path; /* whose hashes are whole */
+    assert_true(stint_memory_size(&options) > size);
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EINVAL);
+    options.path = NULL;
+    for (uint32_t policies = 500; policies < STINT_POLICIES_MAX; policies *= 2) {
+        options.max_policies = policies; /* counters take 16 MiB of it at most, or four lanes */
+        assert_in_range(stint_memory_size(&options), size, (17 << 20) + policies * 1024);
+    }
+    options.max_policies = 0;
+    assert_int_equal(stint_open_in(&options, NULL, size, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory + 32, size, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory, size - 1, &one), -EINVAL);
+    assert_int_equal(stint_open_in(&options, memory, size, NULL), -EINVAL);
+    assert_int_equal(stint_open_in(NULL, memory, size, &one), -EINVAL);
+    assert_null(one);
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(memory[i], 0);
+
+    assert_int_equal(stint_open_in(&options, memory, size, &one), 0);
+    assert_int_equal(stint_open_in(&options, memory, size + 64, &two), 0);
+    uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
+    take_granted(one, minute, 5, 6);
+    take_granted(two, minute, 5, 4);
+    assert_false(stint_take(one, minute, 5, 1, STINT_NOW, NULL));
+    stint_close(one);
+    stint_close(two);
+    assert_int_equal(stint_open_in(&options, memory, size, &one), 0);
+    assert_int_equal(used(one, minute, 5), 10);
+    stint_close(one);
+
+    options.max_keys = 999;
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
+    options.max_keys = 0;
+    assert_int_equal(stint_memory_size(&options), 0);
+    assert_non_null(strstr(stint_reason(), "max_keys"));
+    options.max_keys = 1000;
+
+    memset(memory, 0, sizeof(struct header));
+    memory[100] = 1;
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
+    memory[100] = 0;
+    struct header *header = (struct header *)(void *)memory;
+    header->magic = HEADER_MAKING << 32 | 1; /* for other options, and its maker died */
+    assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY); /* after 10 s */
+    assert_non_null(strstr(stint_reason(), "other options"));
+    assert_int_equal(munmap(memory, size + 64), 0);
+}
+
+/* Memory of any alignment that is allowed: decisions swap pairs of words. */
+TEST(test_open_in_alignment) {
+    struct stint_options options = shared_options(100000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    for (size_t offset = 0; offset <= 4096; offset += 64) {
+        if (offset > 192 && offset % 1024 != 0)
+            continue;
+        struct stint_limiter *limiter;
+        unsigned char *memory = shared_memory(size + 4096);
+        assert_int_equal(stint_open_in(&options, memory + offset, size, &limiter), 0);
+        uint32_t minute = add_policy(limiter, "minute", 2, MINUTE, 0, 0);
+        for (uint64_t key = 0; key < 1000; key++) {
+            take_granted(limiter, minute, number_key(limiter, key), 2);
+            assert_false(stint_take(limiter, minute, number_key(limiter, key), 1, STINT_NOW, NULL));
+        }
+        stint_close(limiter);
+        assert_int_equal(munmap(memory, size + 4096), 0);
+    }
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+TEST(test_fork_private) {
+    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    take_granted(limiter, minute, 5, 4);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* has what was taken, and the rest for itself */
+        bool good = used(limiter, minute, 5) == 4;
+        for (unsigned i = 0; i < 6; i++)
+            good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
+        good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        good &= stint_policy_stats_get(limiter, minute, &stats) == 0 && stats.allowed == 10;
+        stint_close(limiter);
+        _exit(good ? 0 : 1);
+    }
+    assert_child_good(child);
+    assert_int_equal(used(limiter, minute, 5), 4);
+    take_granted(limiter, minute, 5, 6);
+    assert_false(stint_take(limiter, minute, 5, 1, STINT_NOW, NULL));
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 10);
+    stint_close(limiter);
+}
+
+/* Children decide through the handle that they inherited, and all their decisions are counted: none
+ * shares an unlocked counter with another. */
+static void fork_shared(struct stint_limiter *limiter) {
+    enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
+    uint32_t day = add_policy(limiter, "day", LIMIT, DAY, 0, 0);
+    uint32_t hot = add_policy(limiter, "hot", STINT_LIMIT_MAX, DAY, 0, 0);
+    take_granted(limiter, hot, 1, 1); /* the parent's thread has a lane by now */
+    pid_t children[CHILDREN];
+    for (unsigned i = 0; i < CHILDREN; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            for (unsigned n = 0; n < TAKES; n++) {
+                (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
+                (void)stint_take(limiter, hot, number_key(limiter, n), 1, STINT_NOW, NULL);
+            }
+            stint_close(limiter);
+            _exit(0);
+        }
+    }
+    for (unsigned n = 0; n < TAKES; n++)
+        (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
+    for (unsigned i = 0; i < CHILDREN; i++)
+        assert_child_good(children[i]);
+    struct stint_policy_stats stats = get_policy_stats(limiter, day);
+    assert_int_equal(stats.allowed, LIMIT);
+    assert_int_equal(stats.refused, (CHILDREN + 1) * TAKES - LIMIT);
+    assert_int_equal(stats.first_refusals, 1);
+    assert_int_equal(get_policy_stats(limiter, hot).allowed, 1 + CHILDREN * TAKES);
+    assert_int_equal(get_stats(limiter).untracked, 0);
+}
+
+TEST(test_fork_shared) {
+    struct stint_limiter *limiter = open_shared(100000);
+    fork_shared(limiter);
+    stint_close(limiter);
+
+    struct stint_options options = shared_options(100000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    fork_shared(limiter);
+    stint_close(limiter);
+    assert_int_equal(munmap(memory, size), 0);
+}
+
+/* ---- Lanes of the counters ------------------------------------------------------------------- */
+
+static unsigned lanes_owned(const struct stint_limiter *limiter) {
+    unsigned owned = 0;
+    for (unsigned i = 0; i < LANES_MAX; i++)
+        owned += limiter->header->lane_owners[i] != 0;
+    return owned;
+}
+
+static void assert_killed(pid_t child) {
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+/* A process that decides and, once it can be killed, waits for that. */
+static pid_t fork_user(struct stint_limiter *limiter, uint32_t policy) {
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        (void)stint_take(limiter, policy, 1, 1, STINT_NOW, NULL);
+        (void)!write(ready[1], "", 1);
+        for (;;)
+            (void)pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    return child;
+}
+
+/* A process gives its lanes back when it closes. Those of one that was killed are found free by
+ * the next to be forked, to set up or to attach. More users than lanes share one, and no count is
+ * lost. */
+TEST(test_lane_owners) {
+    if (emulated("memory that is wiped on fork"))
+        skip();
+    struct stint_limiter *limiter = open_shared(1000), *two = open_shared(1000);
+    uint32_t minute = add_policy(limiter, "minute", STINT_LIMIT_MAX, DAY, 0, 0);
+    assert_int_equal(lanes_owned(limiter), 0);
+    take_granted(limiter, minute, 1, 1);
+    take_granted(two, minute, 1, 1);
+    assert_int_equal(lanes_owned(limiter), 2);
+    stint_close(two);
+    assert_int_equal(lanes_owned(limiter), 1);
+
+    enum { USERS = 70 };
+    pid_t users[USERS];
+    for (unsigned i = 0; i < USERS; i++)
+        users[i] = fork_user(limiter, minute);
+    assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 2 + USERS);
+    two = open_shared(1000);
+    assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
+    take_granted(two, minute, 1, 1); /* finds none left */
+    for (unsigned i = 0; i < USERS; i++) {
+        assert_int_equal(kill(users[i], SIGKILL), 0);
+        assert_killed(users[i]);
+    }
+    assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
+
+    pid_t later = fork_user(limiter, minute);
+    assert_int_equal(lanes_owned(limiter), 2);
+    assert_int_equal(kill(later, SIGKILL), 0);
+    assert_killed(later);
+    uint32_t first = stint_limiter_stripe(two);
+    change_limit(two, minute, STINT_LIMIT_MAX - 1);
+    assert_int_equal(lanes_owned(limiter), 1);
+    take_granted(two, minute, 1, 1); /* looks again */
+    assert_int_equal(lanes_owned(limiter), 2);
+    assert_int_equal(stint_limiter_stripe(two), first);
+    later = fork_user(limiter, minute);
+    assert_int_equal(kill(later, SIGKILL), 0);
+    assert_killed(later);
+    stint_close(two);
+    assert_int_equal(lanes_owned(limiter), 2);
+    two = open_shared(1000);
+    assert_int_equal(lanes_owned(limiter), 1);
+    stint_close(two);
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 6 + USERS);
+    stint_close(limiter);
+    limiter = open_shared(1000);
+    assert_int_equal(lanes_owned(limiter), 0);
+    assert_int_equal(get_policy_stats(limiter, minute).allowed, 6 + USERS);
+    stint_close(limiter);
+}
+
+/* Processes of one thread begin at different stripes of a key, though no lane is left for any. */
+TEST(test_stripes_without_lanes) {
+    enum { USERS = 16 };
+    struct stint_limiter *limiter = open_shared(1000);
+    struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
+    policy.stripes = LANES_MAX;
+    uint32_t striped = add_made(limiter, &policy);
+    for (unsigned i = 1; i < LANES_MAX; i++) /* of living processes of some other namespace */
+        limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
+    for (unsigned i = 0; i < USERS; i++) {
+        pid_t user = fork_user(limiter, striped);
+        assert_int_equal(kill(user, SIGKILL), 0);
+        assert_killed(user);
+    }
+    assert_in_range(get_stats(limiter).used, USERS / 2, USERS);
+    assert_int_equal(used(limiter, striped, 1), USERS);
+    stint_close(limiter);
+}
+
+/* ---- The latest window ----------------------------------------------------------------------- */
+
+/* Whether it is at least the begin of every slot's window, by the clock of now (I7). */
+static bool latest_covers(const struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+    tick_t now = tick_of(test_time);
+    for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
+        const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
+        const struct policy *policy = limiter_tag_policy(limiter, slot->tag);
+        if (policy != NULL && end_of(state_id(slot->state), now) - policy->length >
+                                  (tick_t)limiter->header->latest_begin)
+            return false;
+    }
+    return true;
+}
+
+static bool latest_sane(const struct stint_limiter *limiter) {
+    return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
+}
+
+/* Takes by a `now` of its own. */
+static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint64_t now) {
+    assert_true(stint_take(limiter, policy, key, 1, now, NULL));
+}
+
+/* One wrong `now` does not stay for good: who opens the file next brings latest back. */
+TEST(test_latest_after_wrong_now) {
+    static const uint64_t wrong[] = {2 * HOUR, 400 * DAY, 10000 * DAY};
+    for (unsigned others = 2; others <= 100; others += 98) {
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            test_time = T0;
+            struct stint_limiter *limiter = open_shared(1000);
+            uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+            uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
+            uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
+            for (unsigned n = 0; n < others; n++) {
+                take_granted(limiter, minute, number_key(limiter, n), 3);
+                take_granted(limiter, day, number_key(limiter, n), 4);
+                take_granted(limiter, hour, number_key(limiter, n), 4);
+            }
+            stint_key key = number_key(limiter, 1000);
+            take_at(limiter, minute, key, T0 + wrong[i]);
+            take_at(limiter, minute, key, T0 + wrong[i]);
+            take_at(limiter, day, number_key(limiter, 1001), T0 + wrong[i]);
+            take_at(limiter, hour, number_key(limiter, 1002), T0 + wrong[i]);
+            assert_false(latest_sane(limiter));
+            uint32_t before[2][100]; /* those takes may have taken over a slot */
+            for (unsigned n = 0; n < others; n++) {
+                before[0][n] = used(limiter, minute, number_key(limiter, n));
+                before[1][n] = used(limiter, day, number_key(limiter, n));
+            }
+            stint_close(limiter);
+
+            limiter = open_shared(1000);
+            assert_true(latest_sane(limiter) && latest_covers(limiter));
+            for (unsigned n = 0; n < others; n++) {
+                assert_int_equal(used(limiter, minute, number_key(limiter, n)), before[0][n]);
+                assert_int_equal(used(limiter, day, number_key(limiter, n)), before[1][n]);
+            }
+            take_granted(limiter, minute, key, 10); /* as if it had never been there */
+            assert_false(stint_take(limiter, minute, key, 1, STINT_NOW, NULL));
+            assert_true(latest_sane(limiter) && latest_covers(limiter));
+            /* No hint is left by which that window is opened without telling. (In 27 years its slot
+             * is one left over from whole wraps ago.) */
+            test_time += wrong[i];
+            for (unsigned n = 0; wrong[i] < 1000 * DAY && n < others; n++)
+                take_granted(limiter, hour, number_key(limiter, n), 1);
+            assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
+            take_granted(limiter, minute, number_key(limiter, 2000), 1);
+            take_granted(limiter, minute, key, 1);
+            assert_true(latest_sane(limiter));
+            assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
+            stint_close(limiter);
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+    test_time = T0;
+}
+
+/* A machine that starts with an old time takes no count from keys that are not asked for
+ * meanwhile. */
+TEST(test_latest_of_wrong_clock) {
+    static const uint64_t back[] = {2 * HOUR, 2 * DAY, 400 * DAY};
+    struct stint_limiter *limiter = open_shared(1000);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
+    for (unsigned n = 0; n < 100; n++) {
+        take_granted(limiter, minute, number_key(limiter, n), 3);
+        take_granted(limiter, day, number_key(limiter, n), 4);
+    }
+    stint_close(limiter);
+    for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
+        test_time = T0 - back[i];
+        limiter = open_shared(1000);
+        assert_true(latest_covers(limiter));
+        stint_close(limiter);
+    }
+    test_time = T0;
+    limiter = open_shared(1000);
+    assert_true(latest_sane(limiter) && latest_covers(limiter));
+    for (unsigned n = 0; n < 100; n++) {
+        assert_int_equal(used(limiter, minute, number_key(limiter, n)), 3);
+        assert_int_equal(used(limiter, day, number_key(limiter, n)), 4);
+    }
+    stint_close(limiter);
+}
+
+/* However few these keys are, and whatever else is in the table: windows that were over long
+ * before, and overrides, which tell nothing of the clock. But if at least as many are in a window
+ * of now, the others are over. */
+TEST(test_latest_of_few) {
+    static const unsigned lives[] = {1, 2, 5, 12, 16, 18, 30};
+    for (unsigned i = 0; i < sizeof lives / sizeof lives[0]; i++)
+        for (unsigned other = 0; other < 4; other++) {
+            test_time = T0 - 30 * DAY;
+            struct stint_limiter *limiter = open_shared(1000);
+            uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
+            uint32_t set = add_policy(limiter, "set", 10, MINUTE, 0, STINT_OVERRIDES);
+            for (unsigned n = 0; other == 1 && n < 100; n++)
+                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            test_time = T0;
+            for (unsigned n = 0; n < lives[i]; n++)
+                take_granted(limiter, day, number_key(limiter, n), 4);
+            for (unsigned n = 0; other == 2 && n < 100; n++)
+                assert_int_equal(stint_override(limiter, set, number_key(limiter, n), 5, T0 + DAY),
+                                 0);
+            test_time = T0 - 5 * DAY;
+            for (unsigned n = 0; other == 3 && n < lives[i]; n++)
+                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            stint_close(limiter);
+            stint_close(open_shared(1000));
+            test_time = T0;
+            limiter = open_shared(1000);
+            for (unsigned n = 0; n < lives[i]; n++)
+                assert_int_equal(used(limiter, day, number_key(limiter, n)), other == 3 ? 0 : 4);
+            stint_close(limiter);
+            assert_int_equal(unlink(path), 0);
+        }
+}
+
+/* ---- The lock for set-up --------------------------------------------------------------------- */
+
+/* Somebody died who held the lock, in the middle of adding and changing policies. */
+TEST(test_lock_holder_dies) {
+    if (emulated("robust mutexes"))
+        skip();
+    struct stint_limiter *limiter = open_shared(1000);
+    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (stint_limiter_lock(limiter) != 0)
+            _exit(1);
+        limiter->policies[minute].hot_capacity = 1000; /* of a rule that was never published */
+        limiter->policies[minute].rules[0][0] = 1000;
+        limiter->policies[1].version = 7;
+        memcpy(limiter->records[1].name, "half", 5);
+        (void)raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    uint32_t hour = add_policy(limiter, "hour", 5, HOUR, 0, 0);
+    assert_int_equal(hour, 1);
+    take_granted(limiter, minute, 1, 10);
+    assert_false(stint_take(limiter, minute, 1, 1, STINT_NOW, NULL));
+    take_granted(limiter, hour, 1, 5);
+    assert_false(stint_take(limiter, hour, 1, 1, STINT_NOW, NULL));
+
+    /* The same where all died with the machine: nobody tells the next one. */
+    limiter->header->lock.__data.__lock = 0x7FFFFFFF;
+    stint_close(limiter);
+    limiter = open_shared(1000);
+    assert_int_equal(add_policy(limiter, "day", 50, DAY, 0, 0), 2);
+    stint_close(limiter);
+
+    /* What he left is looked at. If it is none that stint makes, the lock is of no more use. */
+    for (unsigned damage = 0; damage < 2; damage++) {
+        limiter = open_shared(1000);
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(stint_limiter_lock(limiter));
+        assert_child_good(child);
+        uint64_t *reach = &limiter->table.shards[0].reach, whole = *reach;
+        struct stint_policy policy = make_policy("week", 70, 7 * DAY, 0, 0);
+        *reach = damage == 0 ? limiter->table.probe_lines : whole;
+        limiter->records[minute].reserved[0] = damage;
+        for (unsigned again = 0; again < 2; again++) {
+            assert_int_equal(stint_policy_add(limiter, &policy, NULL), -EPROTO);
+            *reach = whole;
+            limiter->records[minute].reserved[0] = 0;
+        }
+        stint_close(limiter);
+    }
+}
+
+/* An opener that was stopped in the middle is told, after 10 s; the open of another does not
+ * hang. */
+TEST(test_opener_is_stopped) {
+    stint_close(open_shared(100));
+    int file = open(path, O_RDWR);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX), 0);
+    struct stint_options options = shared_options(100);
+    assert_refused(&options, EBUSY, "is it stopped, or");
+    close(file);
+    stint_close(open_shared(100));
+}
+
+/* Several open zeroed memory at once: all find one table, whose keys have the same hashes. */
+TEST(test_made_once_in_memory) {
+    enum { ROUNDS = 50, PROCESSES = 4 };
+    struct stint_options options = shared_options(1000);
+    options.path = NULL;
+    size_t size = stint_memory_size(&options);
+    stint_key *hashes = shared_memory(PROCESSES * sizeof(stint_key));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        void *memory = shared_memory(size);
+        pid_t children[PROCESSES];
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            children[i] = fork();
+            assert_true(children[i] >= 0);
+            if (children[i] == 0) {
+                struct stint_limiter *limiter;
+                if (stint_open_in(&options, memory, size, &limiter) != 0)
+                    _exit(1);
+                hashes[i] = number_key(limiter, 7);
+                _exit(0);
+            }
+        }
+        for (unsigned i = 0; i < PROCESSES; i++)
+            assert_child_good(children[i]);
+        for (unsigned i = 0; i < PROCESSES; i++)
+            assert_int_equal(hashes[i], hashes[0]);
+        assert_int_equal(munmap(memory, size), 0);
+    }
+    assert_int_equal(munmap(hashes, PROCESSES * sizeof(stint_key)), 0);
+}
+
+/* A copy of a table with holes gets all its blocks when it is opened. */
+TEST(test_copy_with_holes) {
+    static const unsigned char zeros[4096];
+    size_t size;
+    unsigned char *table = whole_table(&size);
+    assert_int_equal(unlink(path), 0);
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(ftruncate(file, (off_t)size), 0);
+    for (size_t at = 0; at < size; at += sizeof zeros) {
+        size_t part = size - at < sizeof zeros ? size - at : sizeof zeros;
+        if (memcmp(table + at, zeros, part) != 0)
+            assert_int_equal(pwrite(file, table + at, part, (off_t)at), part);
+    }
+    close(file);
+    struct stint_limiter *limiter = open_shared(100);
+    struct stat about;
+    assert_int_equal(stat(path, &about), 0);
+    assert_true((size_t)about.st_blocks * 512 >= size);
+    assert_int_equal(used(limiter, 0, 1), 3);
+    stint_close(limiter);
+    free(table);
+}
+
+int main(void) {
+#define IN_DIRECTORY(function)                                                                     \
+    cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
+    const struct CMUnitTest tests[] = {
+        IN_DIRECTORY(test_two_see_one_table),
+        IN_DIRECTORY(test_policies_by_name),
+        IN_DIRECTORY(test_restart),
+        IN_DIRECTORY(test_removed_file),
+        IN_DIRECTORY(test_made_once),
+        IN_DIRECTORY(test_not_a_table),
+        IN_DIRECTORY(test_damaged_table),
+        IN_DIRECTORY(test_damaged_companion),
+        IN_DIRECTORY(test_rule_of_no_policy),
+        IN_DIRECTORY(test_other_options),
+        IN_DIRECTORY(test_rights),
+        IN_DIRECTORY(test_symbolic_links),
+        IN_DIRECTORY(test_long_paths),
+        IN_DIRECTORY(test_directories_of_paths),
+        IN_DIRECTORY(test_open_in),
+        IN_DIRECTORY(test_open_in_alignment),
+        IN_DIRECTORY(test_fork_private),
+        IN_DIRECTORY(test_fork_shared),
+        IN_DIRECTORY(test_lane_owners),
+        IN_DIRECTORY(test_stripes_without_lanes),
+        IN_DIRECTORY(test_latest_after_wrong_now),
+        IN_DIRECTORY(test_latest_of_wrong_clock),
+        IN_DIRECTORY(test_latest_of_few),
+        IN_DIRECTORY(test_lock_holder_dies),
+        IN_DIRECTORY(test_opener_is_stopped),
+        IN_DIRECTORY(test_made_once_in_memory),
+        IN_DIRECTORY(test_copy_with_holes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

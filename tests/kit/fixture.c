@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors */
+#include "fixture.h"
+
+uint64_t test_time = T0;
+
+_Thread_local uint64_t test_readings;
+uint64_t test_step = 3;
+
+uint64_t test_clock(void) {
+    return test_moved(__atomic_load_n(&test_time, __ATOMIC_SEQ_CST));
+}
+
+void test_begin_call(void) {
+    test_readings = 0;
+}
+
+uint64_t test_moved(uint64_t time) {
+    uint64_t more = test_step * test_readings++, left = STINT_TICK_NS - 1 - time % STINT_TICK_NS;
+    if (left > UINT64_MAX - time)
+        left = UINT64_MAX - time;
+    return time + (more < left || test_step >= STINT_TICK_NS ? more : left);
+}
+
+const void *test_secret(void) {
+    static unsigned char secret[STINT_SECRET_SIZE];
+    uint64_t x = 88172645463325252u;
+    for (size_t i = 0; i < sizeof secret; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        secret[i] = (unsigned char)(x >> 32);
+    }
+    return secret;
+}
+
+bool emulated(const char *lacks) {
+    if (getenv("STINT_TEST_EMULATED") == NULL)
+        return false;
+    print_message("skipped: qemu-user has no %s\n", lacks);
+    return true;
+}
+
+struct stint_options fixture_options(uint64_t max_keys, enum stint_on_full on_full) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = max_keys;
+    options.on_full = on_full;
+    options.clock = test_clock;
+    options.secret = test_secret();
+    return options;
+}
+
+struct stint_limiter *open_with(const struct stint_options *options) {
+    struct stint_limiter *limiter = NULL;
+    if (stint_open(options, &limiter) != 0)
+        fail_msg("%s", stint_reason());
+    assert_non_null(limiter);
+    return limiter;
+}
+
+struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full) {
+    struct stint_options options = fixture_options(max_keys, on_full);
+    return open_with(&options);
+}
+
+uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy) {
+    int id = policy_added(limiter, policy);
+    if (id < 0)
+        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
+    return (uint32_t)id;
+}
+
+uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
+                    uint64_t window, int64_t start, uint32_t flags) {
+    struct stint_policy policy = make_policy(name, limit, window, start, flags);
+    return add_made(limiter, &policy);
+}
+
+void change_made(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy) {
+    if (stint_policy_change(limiter, id, policy) != 0)
+        fail_msg("policy \"%s\": %s", policy->name, stint_reason());
+}
+
+void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
+    policy.limit = limit;
+    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
+}
+
+struct stint_stats get_stats(struct stint_limiter *limiter) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    assert_int_equal(stint_stats_get(limiter, &stats), 0);
+    return stats;
+}
+
+struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter, uint32_t id) {
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    assert_int_equal(stint_policy_stats_get(limiter, id, &stats), 0);
+    return stats;
+}
+
+struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window, int64_t start,
+                                uint32_t flags) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    snprintf(policy.name, sizeof policy.name, "%s", name);
+    policy.limit = limit;
+    policy.window = window;
+    policy.start = start;
+    policy.flags = flags;
+    return policy;
+}
+
+stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
+    return stint_key_of(limiter, &number, sizeof number);
+}
+
+void *shared_memory(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    return memory;
+}
+
+struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
+                         uint32_t flags) {
+    const struct stint_request request = {.key = key, .policy = id, .cost = cost, .flags = flags};
+    struct stint_verdict verdict;
+    memset(&verdict, 0xa5, sizeof verdict);
+    bool allowed = stint_decide(limiter, &request, STINT_NOW, &verdict);
+    assert_int_equal(allowed, verdict.allowed);
+    return verdict;
+}
+
+uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
+    return ask(limiter, id, key, 0, STINT_PEEK).used;
+}
+
+bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) {
+    return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
+           a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
+           a->window == b->window && a->reset_after == b->reset_after &&
+           a->retry_after == b->retry_after && a->reserved[0] == b->reserved[0] &&
+           a->reserved[1] == b->reserved[1];
+}
+
+void print_verdict(const char *label, const struct stint_verdict *v) {
+    print_error("%s: allowed %d, flags %#" PRIx32 ", capacity %" PRIu32 ", used %" PRIu32
+                ", remaining %" PRIu32 ", granted %" PRIu32 ", window %" PRIu64
+                ", reset_after %" PRIu64 ", retry_after %" PRIu64 "\n",
+                label, v->allowed, v->flags, v->capacity, v->used, v->remaining, v->granted,
+                v->window, v->reset_after, v->retry_after);
+}
+
+void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,
+                    int line) {
+    if (same_verdict(got, expected))
+        return;
+    print_verdict("expected", expected);
+    print_verdict("got     ", got);
+    fail_msg("line %d", line);
+}

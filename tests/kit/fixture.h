@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What the tests of the public interface share: a limiter on a made-up clock, memory for
+ * processes, and the comparison of two verdicts in all their fields. */
+#ifndef STINT_TESTS_FIXTURE_H
+#define STINT_TESTS_FIXTURE_H
+
+#ifdef NDEBUG
+#error "tests need their assertions"
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "policy_id.h"
+#include "stint.h"
+
+/* A test of cmocka that needs no state. */
+#define TEST(name) static void name(__attribute__((unused)) void **state)
+
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+
+/* How far a clock may be behind a window's usual end before it counts as stepped back. */
+#define ALLOWANCE MINUTE
+
+/* 2024-01-01T00:00:00Z, a whole minute, hour and day. */
+#define T0 (UINT64_C(1704067200) * SECOND)
+
+extern uint64_t test_time; /* ns; T0 at first; turned by the tests, read by all threads */
+
+/* The clock of the tests. As one of ns does, it has moved whenever it is read again: a call reads
+ * test_time first, and test_step more at each further reading; but one in the same tick, if the
+ * step is less than one. Between two calls it stands, so that tests know to the ns what a verdict
+ * tells. */
+uint64_t test_clock(void);
+extern uint64_t test_step; /* ns; 3 */
+
+/* How often a decision may read the clock while nobody else writes: once for its now, and again to
+ * tell a late thread from a step, of each slot that it looks at. */
+#define READINGS_MOST 20
+
+/* What a clock that says `time` says at this reading. For clocks of a test's own. */
+uint64_t test_moved(uint64_t time);
+
+extern _Thread_local uint64_t test_readings; /* of the thread's last call */
+void test_begin_call(void);
+
+#define BEGIN_CALL(limiter)                (test_begin_call(), (limiter))
+#define stint_take(limiter, ...)           stint_take(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide(limiter, ...)         stint_decide(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_batch(limiter, ...)   stint_decide_batch(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_all(limiter, ...)     stint_decide_all(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_decide_groups(limiter, ...)  stint_decide_groups(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_override(limiter, ...)       stint_override(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_override_get(limiter, ...)   stint_override_get(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_override_clear(limiter, ...) stint_override_clear(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_stats_get(limiter, ...)      stint_stats_get(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_each(limiter, ...)           stint_each(BEGIN_CALL(limiter), __VA_ARGS__)
+#define stint_now(limiter)                 stint_now(BEGIN_CALL(limiter))
+
+/* The same hashes in every run, so that a failure comes back. */
+const void *test_secret(void);
+
+/* qemu-user leaves some of the kernel's work undone. Who runs the tests under it says so
+ * (aarch64.ini). */
+bool emulated(const char *lacks);
+
+/* Those with the test's clock and secret. */
+struct stint_options fixture_options(uint64_t max_keys, enum stint_on_full on_full);
+
+/* All of these must succeed. */
+struct stint_limiter *open_with(const struct stint_options *options);
+struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full);
+uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy);
+uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
+                    uint64_t window, int64_t start, uint32_t flags);
+void change_made(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy);
+void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit);
+struct stint_stats get_stats(struct stint_limiter *limiter);
+struct stint_policy_stats get_policy_stats(struct stint_limiter *limiter, uint32_t id);
+
+struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t window, int64_t start,
+                                uint32_t flags);
+
+stint_key number_key(const struct stint_limiter *limiter, uint64_t number);
+
+/* Zeroed, and shared with the children of this process. */
+void *shared_memory(size_t size);
+
+/* Asks at the clock's time. */
+struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
+                         uint32_t flags);
+uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
+
+bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
+void print_verdict(const char *label, const struct stint_verdict *v);
+/* Fails, and prints both, unless they are the same. */
+void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,
+                    int line);
+
+#endif

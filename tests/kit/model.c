@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors */
+#include "model.h"
+
+__extension__ typedef unsigned __int128 wide;
+
+#define DAY_NS UINT64_C(86400000000000)
+
+static uint64_t least_of(uint64_t one, uint64_t other) {
+    return one < other ? one : other;
+}
+
+static uint64_t most_of(uint64_t one, uint64_t other) {
+    return one > other ? one : other;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
+
+static uint64_t tick_at(uint64_t time) {
+    return time / STINT_TICK_NS * STINT_TICK_NS;
+}
+
+static uint64_t tick_from(uint64_t time) {
+    return ceil_div(time, STINT_TICK_NS) * STINT_TICK_NS;
+}
+
+/* base + n * window: "What is too long for 64 bits is told as STINT_NEVER - 1." */
+static uint64_t wait_of(uint64_t base, uint64_t n, uint64_t window) {
+    wide wait = (wide)n * window + base;
+    return wait < STINT_NEVER ? (uint64_t)wait : STINT_NEVER - 1;
+}
+
+/* ---- Policies -------------------------------------------------------------------------------- */
+
+/* "most tokens a key can hold; 0: limit; below the limit it caps" */
+uint32_t capacity_of(const struct stint_policy *policy) {
+    return policy->capacity ? policy->capacity : policy->limit;
+}
+
+bool is_smooth(const struct stint_policy *policy) {
+    return policy->flags & STINT_SMOOTH;
+}
+
+bool is_in_flight(const struct stint_policy *policy) {
+    return policy->flags & STINT_IN_FLIGHT;
+}
+
+/* Smooth: "ceil(previous * time left in this window / window) + current"; in flight: "what nobody
+ * gives back ... is forgotten by itself, one to two windows after it was taken". */
+bool looks_back(const struct stint_policy *policy) {
+    return is_smooth(policy) || is_in_flight(policy);
+}
+
+bool is_striped(const struct stint_policy *policy) {
+    return policy->stripes > 1;
+}
+
+bool is_first(const struct stint_policy *policy) {
+    return policy->flags & STINT_START_FIRST;
+}
+
+bool is_calendar(const struct stint_policy *policy) {
+    return policy->calendar != 0;
+}
+
+/* "With a capacity above the limit, or with max_reserved, what is used is paid back by `limit`
+ * tokens in every new window." */
+bool carries(const struct stint_policy *policy) {
+    return capacity_of(policy) > policy->limit || policy->max_reserved > 0;
+}
+
+/* "A plain key holds 2^28 tokens, a smooth one 16,383 in each window, one whose tokens carry over
+ * its capacity and max_reserved together." */
+uint32_t count_most(const struct stint_policy *policy) {
+    if (looks_back(policy))
+        return 16383;
+    return carries(policy) ? capacity_of(policy) + policy->max_reserved : STINT_LIMIT_MAX;
+}
+
+/* The shortest time between a refusal in one window and one in another, so many windows later. */
+static uint64_t shortest_between(const struct stint_policy *policy, uint64_t windows) {
+    static const uint64_t days[] = {0,   28,  59,  89,  120, 150, 181,
+                                    212, 242, 273, 303, 334, 365, 393};
+    if (windows <= 1)
+        return 0;
+    if (!is_calendar(policy))
+        return (windows - 1) * policy->window;
+    uint64_t months = (windows - 1) * (policy->calendar == STINT_CALENDAR_YEAR ? 12 : 1);
+    return days[months < 13 ? months : 13] * DAY_NS;
+}
+
+/* The table above struct stint_policy, and the ranges in it. */
+bool model_valid(const struct stint_policy *policy) {
+    const bool refused = policy->flags & STINT_COUNT_REFUSED, striped = is_striped(policy);
+    const bool per_key = policy->flags & STINT_START_PER_KEY, back = looks_back(policy);
+    if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX || policy->near_limit > 100 ||
+        policy->jitter > 100 ||
+        (uint64_t)capacity_of(policy) + policy->max_reserved > STINT_LIMIT_MAX)
+        return false;
+    /* "`ban` must be longer than ban_after - 2 windows" */
+    if (policy->ban && policy->ban_after &&
+        policy->ban <= shortest_between(policy, policy->ban_after - 1))
+        return false;
+    if (carries(policy) && (refused || striped || back || is_first(policy) || is_calendar(policy)))
+        return false;
+    if (back && (policy->limit > 16383 || policy->capacity != 0 || striped || refused))
+        return false;
+    if (per_key + is_first(policy) + is_calendar(policy) > 1 ||
+        (policy->start != 0 && (per_key || is_first(policy))) ||
+        ((is_first(policy) || is_calendar(policy)) && (striped || is_smooth(policy))))
+        return false;
+    if (is_in_flight(policy) && (is_smooth(policy) || is_first(policy) || is_calendar(policy) ||
+                                 per_key || policy->start != 0))
+        return false;
+    if ((policy->flags & STINT_OVERRIDES) && (striped || is_in_flight(policy)))
+        return false;
+    return !striped || (policy->stripes <= 64 && (policy->stripes & (policy->stripes - 1)) == 0 &&
+                        policy->stripes <= policy->limit &&
+                        policy->stripes <= capacity_of(policy) && !refused && !per_key);
+}
+
+struct tm calendar_start(const struct stint_policy *policy) {
+    time_t seconds = policy->start / 1000000000 - (policy->start % 1000000000 < 0);
+    struct tm start;
+    gmtime_r(&seconds, &start);
+    return start;
+}
+
+/* When a calendar policy's window begins in that month of that year (both as struct tm has them; a
+ * month may be any number), or would if each month began one. */
+static int64_t calendar_begin(const struct stint_policy *policy, int year, int month) {
+    struct tm start = calendar_start(policy), begin = {.tm_year = year, .tm_mon = month};
+    int64_t ns = policy->start % 1000000000;
+    if (ns < 0)
+        ns += 1000000000;
+    begin.tm_mday = start.tm_mday;
+    begin.tm_hour = start.tm_hour;
+    begin.tm_min = start.tm_min;
+    begin.tm_sec = start.tm_sec;
+    return (timegm(&begin) - policy->offset * 60) * 1000000000 + ns;
+}
+
+/* "months begin on this day of the month ... at this time of day, years in this month, too" */
+uint64_t calendar_edge(const struct stint_policy *policy, uint64_t now, bool end) {
+    bool yearly = policy->calendar == STINT_CALENDAR_YEAR;
+    int start_month = calendar_start(policy).tm_mon;
+    time_t seconds = (time_t)(now / 1000000000);
+    int64_t last = 0;
+    struct tm tm;
+    gmtime_r(&seconds, &tm);
+    for (int month = tm.tm_mon - (yearly ? 24 : 3);; month++) {
+        if (yearly && (month - start_month) % 12 != 0)
+            continue;
+        int64_t begin = calendar_begin(policy, tm.tm_year, month);
+        if (begin > (int64_t)now)
+            return (uint64_t)(end ? begin : last);
+        last = begin;
+    }
+}
+
+uint64_t longest_window(const struct stint_policy *policy) {
+    if (!is_calendar(policy))
+        return policy->window;
+    return policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY_NS : 31 * DAY_NS;
+}
+
+uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
+    return is_calendar(policy) ? end - calendar_edge(policy, end - 1, false) : policy->window;
+}
+
+/* "Windows are [start + k * window, start + (k + 1) * window) for every integer k, or those of
+ * STINT_START_FIRST, or of the calendar." A first one "begins with a tick". */
+uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now) {
+    if (is_calendar(policy))
+        return calendar_edge(policy, now, true);
+    if (is_first(policy))
+        return tick_at(now) + policy->window;
+    int64_t window = (int64_t)policy->window;
+    int64_t into = ((int64_t)now - policy->start - (int64_t)phase) % window;
+    if (into < 0)
+        into += window;
+    return (uint64_t)((int64_t)now - into + window);
+}
+
+/* H: a backward step of the clock holds a key up "for its window and 60 s". */
+bool is_far_ahead(const struct stint_policy *policy, uint64_t end, uint64_t now) {
+    return end > now && end - now > longest_window(policy) + MODEL_ALLOWANCE;
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+bool takes_nothing(const struct stint_request *request) {
+    return request->flags & STINT_PEEK;
+}
+
+/* "STINT_PEEK | STINT_CHARGE is the look before a charge. It takes nothing, but it is a
+ * decision." */
+bool merely_looks(const struct stint_request *request) {
+    return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK;
+}
+
+bool makes_charge(const struct stint_request *request) {
+    return (request->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
+}
+
+/* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST". */
+uint32_t unfit_flags(const struct stint_policy *policy) {
+    return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
+}
+
+/* ---- A key ----------------------------------------------------------------------------------- */
+
+/* "used = max(0, used - limit * windows passed)"; a plain policy "begins every window with nothing
+ * used". */
+struct model_key model_passed_to(const struct stint_policy *policy, struct model_key key,
+                                 uint64_t end) {
+    uint64_t passed = is_calendar(policy) ? end != key.window : (end - key.window) / policy->window;
+    uint64_t paid = carries(policy) ? passed * policy->limit : UINT64_MAX;
+    if (passed == 0)
+        return key;
+    return (struct model_key){
+        .window = end,
+        .used = key.used > paid ? (uint32_t)(key.used - paid) : 0,
+        .previous = looks_back(policy) && passed == 1 ? key.used : 0,
+        .known = true,
+    };
+}
+
+/* "It may be late. If the key is in a newer window, the caller joins that." */
+struct model_key model_at(const struct stint_policy *policy, uint64_t phase, struct model_key key,
+                          uint64_t now) {
+    const uint64_t end = window_end_at(policy, phase, now);
+    if (!key.known)
+        return (struct model_key){.window = end, .known = true};
+    return key.window > now ? key : model_passed_to(policy, key, end);
+}
+
+uint64_t model_free_at(const struct stint_policy *policy, struct model_key key) {
+    if (looks_back(policy))
+        return key.window + (key.used > 0 ? policy->window : 0);
+    if (!carries(policy) || key.used <= policy->limit)
+        return key.window;
+    return wait_of(key.window, ceil_div(key.used, policy->limit) - 1, policy->window);
+}
+
+/* "Once the policy is no shadow any more, what it noted of keys as a shadow is void." */
+bool model_ruling_void(const struct stint_policy *policy, const struct model_ruling *ruling) {
+    return ruling->by_shadow && !(policy->flags & STINT_SHADOW);
+}
+
+/* "If that flag is taken away, its overrides are not looked at until it is given again." */
+bool model_rules(const struct stint_policy *policy, const struct model_ruling *ruling,
+                 uint64_t now) {
+    return (policy->flags & STINT_OVERRIDES) && now < ruling->until && !ruling->strikes &&
+           !model_ruling_void(policy, ruling);
+}
+
+/* "rounded up to 10 ms" */
+uint64_t model_override_end(uint64_t until) {
+    return tick_from(until);
+}
+
+/* "A ban ends with a tick, up to 10 ms sooner." */
+uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now) {
+    return tick_at(now + policy->ban);
+}
+
+uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
+    return tick_from(now + policy->ban);
+}
+
+/* "a key that was refused in so many of them, within `ban` of the first, is banned". "The span, or
+ * the ban, of a late caller's refusal lasts until the clock's next tick at least." */
+struct model_ruling model_struck(const struct stint_policy *policy,
+                                 const struct model_ruling *ruling, uint64_t now, uint64_t clock) {
+    const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
+    const uint64_t least = tick_at(clock) + STINT_TICK_NS;
+    struct model_ruling next = {.strikes = (goes_on ? ruling->strikes : 0) + 1,
+                                .by_shadow = policy->flags & STINT_SHADOW};
+    if (next.strikes >= policy->ban_after) {
+        next.banned = true;
+        next.strikes = 0;
+        next.until = most_of(model_ban_end(policy, now), least);
+    } else {
+        next.until = next.strikes > 1 ? ruling->until : most_of(model_span_end(policy, now), least);
+    }
+    return next;
+}
+
+/* ---- Deciding -------------------------------------------------------------------------------- */
+
+struct model_by model_by(const struct stint_policy *policy) {
+    return (struct model_by){
+        .policy = policy, .charging = policy, .telling = policy, .near_limit = policy->near_limit};
+}
+
+/* "this call's own limit in place of the policy's capacity ... 1 .. 2^28 (smooth, in flight:
+ * 16,383; striped: the policy's); more is taken as that" */
+static uint32_t own_capacity(const struct model_by *by, const struct stint_request *request) {
+    const struct stint_policy *policy = by->policy;
+    const uint32_t most = looks_back(policy)   ? 16383
+                          : is_striped(policy) ? capacity_of(policy)
+                                               : STINT_LIMIT_MAX;
+    return request->limit ? (uint32_t)least_of(request->limit, most) : capacity_of(policy);
+}
+
+/* An override's limit is "in place of what it has so far: the capacity of request.limit, which it
+ * beats, and of the policy". "A smooth policy takes more than 16,383, but 2^28, as that." */
+static uint32_t capacity_by(const struct model_by *by, const struct stint_request *request) {
+    if (!by->ruling)
+        return own_capacity(by, request);
+    const uint32_t limit = by->ruling->limit;
+    return looks_back(by->policy) && limit < STINT_LIMIT_MAX ? (uint32_t)least_of(limit, 16383)
+                                                             : limit;
+}
+
+/* The most that may be used after a request. "Take up to the policy's max_reserved tokens ahead."
+ * "With what STINT_RESERVE may take it is 2^28 at most, too." */
+static uint64_t room_in(const struct model_by *by, const struct stint_request *request,
+                        uint32_t capacity) {
+    const bool reserves = request->flags & STINT_RESERVE;
+    return least_of((uint64_t)capacity + (reserves ? by->policy->max_reserved : 0),
+                    STINT_LIMIT_MAX);
+}
+
+/* "0 refuses everything, requests for no tokens too; 2^28 never refuses" */
+static bool is_barred(const struct model_by *by) {
+    return by->ruling && by->ruling->limit == 0;
+}
+
+static bool is_endless(const struct model_by *by) {
+    return by->ruling && by->ruling->limit == STINT_LIMIT_MAX;
+}
+
+static uint32_t ruling_flags(const struct model_by *by) {
+    if (!by->ruling)
+        return 0;
+    return STINT_OVERRIDDEN | (by->ruling->banned ? STINT_BANNED : 0);
+}
+
+/* "ceil(previous * time left in this window / window)
+ * + current". To a late caller all of the window is left. */
+uint64_t model_sum(const struct stint_policy *policy, const struct model_key *key, uint64_t now) {
+    const uint64_t window = policy->window, left = key->window - now;
+    if (is_in_flight(policy))
+        return (uint64_t)key->previous + key->used;
+    if (!is_smooth(policy))
+        return key->used;
+    return (uint64_t)(((wide)key->previous * least_of(left, window) + window - 1) / window) +
+           key->used;
+}
+
+/* When `cost` fits, which does not now, where the window before counts. In flight: "by then what
+ * is held now is forgotten". */
+static uint64_t fits_at(const struct stint_policy *policy, const struct model_key *key,
+                        uint32_t cost, uint64_t room) {
+    const uint64_t window = policy->window;
+    const bool in_this = key->used + (uint64_t)cost <= room;
+    if (is_in_flight(policy))
+        return key->window + (in_this ? 0 : window);
+    if (in_this)
+        return key->window - (uint64_t)((wide)(room - key->used - cost) * window / key->previous);
+    return key->window + window - (uint64_t)((wide)(room - cost) * window / key->used);
+}
+
+/* The ns until all but `room` of so many tokens is paid back. */
+static uint64_t paid_in(const struct stint_policy *policy, const struct model_key *key,
+                        uint64_t tokens, uint64_t room, uint64_t now) {
+    const uint64_t left = key->window - now;
+    if (!carries(policy) || tokens <= room)
+        return left;
+    return wait_of(left, ceil_div(tokens - room, policy->limit) - 1, policy->window);
+}
+
+/* "ns until the whole cost would fit if nobody else took" */
+static uint64_t wait_for(const struct model_by *by, const struct model_key *key, uint32_t cost,
+                         uint64_t room, uint64_t now) {
+    const uint64_t sum = model_sum(by->policy, key, now);
+    if (cost > room)
+        return STINT_NEVER;
+    if (sum + cost <= room)
+        return 0;
+    return looks_back(by->policy)
+               ? fits_at(by->policy, key, cost, room) - now
+               : paid_in(by->telling, key, key->used + (uint64_t)cost, room, now);
+}
+
+/* What a refusal tells of its wait, which is not below `least`. "A refusal's retry_after takes into
+ * account when the override ends": then it is judged without; if that is what it waits for, there
+ * is no jitter. "later by a part of this, computed from key and window". */
+static void refuse(const struct model_by *by, const struct stint_request *request, uint64_t now,
+                   const struct model_key *key, uint64_t least, struct model_answer *answer) {
+    struct stint_verdict *v = &answer->verdict;
+    const uint64_t over = by->ruling ? by->ruling->until - now : UINT64_MAX;
+    uint64_t room = is_barred(by) ? 0 : room_in(by, request, v->capacity);
+    v->retry_after = most_of(wait_for(by, key, request->cost, room, now), least);
+    if (by->ruling && (v->retry_after >= over || is_barred(by))) {
+        struct model_by then = *by;
+        then.policy = by->telling;
+        room = room_in(&then, request, own_capacity(&then, request));
+        v->retry_after = most_of(wait_for(by, key, request->cost, room, now), most_of(over, least));
+    }
+    if (v->retry_after != STINT_NEVER && v->retry_after != over) {
+        answer->jitter_below =
+            (uint64_t)(((wide)window_length(by->policy, key->window) * by->policy->jitter + 99) /
+                       100);
+        answer->jitter_of = key->window;
+    }
+    if (by->policy->flags & STINT_SHADOW) {
+        v->allowed = true;
+        v->flags |= STINT_SHADOWED;
+    }
+}
+
+/* "More than the policy's near_limit percent of the capacity is used." */
+static void tell_used(struct model_answer *answer, uint64_t used) {
+    struct stint_verdict *v = &answer->verdict;
+    v->used = (uint32_t)used;
+    v->remaining = v->used < v->capacity ? v->capacity - v->used : 0;
+    v->flags &= ~(uint32_t)STINT_NEAR_LIMIT;
+    if (answer->near_limit && used * 100 > (uint64_t)v->capacity * answer->near_limit)
+        v->flags |= STINT_NEAR_LIMIT;
+}
+
+/* What a refusal takes: "If the cost does not fit, refuse it and empty the key." "Refused tokens
+ * count as used, up to 2^28." Returns the tokens. */
+static uint64_t refusal_takes(const struct model_by *by, const struct stint_request *request,
+                              uint32_t capacity, uint64_t sum) {
+    uint64_t taken = 0;
+    if (takes_nothing(request))
+        return 0;
+    if ((request->flags & STINT_DRAIN) && sum < capacity)
+        taken = capacity - sum;
+    if ((by->policy->flags & STINT_COUNT_REFUSED) && !by->counted &&
+        !(by->ruling && by->ruling->banned) && sum + taken < STINT_LIMIT_MAX)
+        taken += least_of(request->cost, STINT_LIMIT_MAX - sum - taken);
+    return taken;
+}
+
+/* How far the estimate of a striped key may be off: "the true remainder differs by at most the
+ * share of the other stripes, limit * (stripes - 1) / stripes". A charge may fill one share alone.
+ * */
+static uint32_t estimate_off(const struct model_by *by, const struct stint_request *request) {
+    const uint64_t stripes = by->policy->stripes;
+    if (!is_striped(by->policy) || takes_nothing(request))
+        return 0;
+    return makes_charge(request) ? UINT32_MAX
+                                 : (uint32_t)(capacity_of(by->policy) * (stripes - 1) / stripes);
+}
+
+struct model_answer model_decide(const struct model_by *by, const struct stint_request *request,
+                                 uint64_t now, struct model_key *key) {
+    const bool peek = takes_nothing(request), charge = makes_charge(request);
+    const bool endless = is_endless(by), banned = by->ruling && by->ruling->banned;
+    struct model_answer answer = {.near_limit = by->near_limit};
+    struct stint_verdict *v = &answer.verdict;
+    v->capacity = capacity_by(by, request);
+    v->flags = ruling_flags(by);
+    v->window = key->window;
+    v->reset_after = key->window - now;
+
+    const uint64_t room = room_in(by, request, v->capacity);
+    uint64_t sum = model_sum(by->policy, key, now);
+    const uint32_t most = count_most(charge ? by->charging : by->policy);
+    const uint32_t holds = key->used < most ? most - key->used : 0, before = key->used;
+    uint32_t cost = request->cost;
+    bool fits = endless || charge || (sum + cost <= room && !is_barred(by));
+    if (charge) /* "A charge is never refused." "What is more is cut off." */
+        cost = (uint32_t)least_of(cost, holds);
+    if (!fits && (request->flags & STINT_PARTIAL) && sum < room && !is_barred(by)) {
+        cost = (uint32_t)(room - sum); /* "Take what is left if that is less than the cost" */
+        fits = true;
+    }
+    v->allowed = fits;
+    if (fits && !charge && !endless && sum + cost > v->capacity) /* a reservation */
+        v->retry_after = paid_in(by->telling, key, key->used + (uint64_t)cost, v->capacity, now);
+    if (fits && !peek) {
+        /* "what the count does not hold is not counted ... and all is granted" */
+        const uint64_t counted = endless ? least_of(cost, holds) : cost;
+        key->used += (uint32_t)counted;
+        sum += counted;
+        v->granted = cost;
+        answer.off = estimate_off(by, request);
+    }
+    if (!fits && !merely_looks(request) && !banned) {
+        if (!key->refused)
+            v->flags |= STINT_FIRST_REFUSAL;
+        key->refused = answer.touched = true;
+    }
+    if (!fits) {
+        const uint64_t taken = refusal_takes(by, request, v->capacity, sum);
+        key->used += (uint32_t)taken;
+        sum += taken;
+        refuse(by, request, now, key, 0, &answer);
+    }
+    answer.touched |= key->used != before;
+    tell_used(&answer, sum);
+    return answer;
+}
+
+/* "What takes nothing and is not refused needs no slot. A look (STINT_PEEK) is told what a request
+ * would be. Nobody is replaced for the mark of a refusal alone." */
+enum model_full model_on_full(const struct model_by *by, enum stint_on_full on_full,
+                              const struct stint_request *request, uint64_t now) {
+    struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
+    const struct model_answer answer = model_decide(by, request, now, &key);
+    const bool replace = on_full == STINT_FULL_REPLACE;
+    if (takes_nothing(request) ? replace && !answer.touched : !answer.touched)
+        return MODEL_NEEDS_NONE;
+    return replace && key.used > 0 ? MODEL_REPLACES : MODEL_UNTRACKED;
+}
+
+/* STINT_FULL_ADMIT: "the request is let through, marked STINT_UNTRACKED, if its cost is not above
+ * the capacity". STINT_FULL_REFUSE: "it is refused ... until the end of the window that the key
+ * would be in, at least". "`window` is 0 ... `granted` is what was let through all the same." A
+ * charge: "nothing is charged, marked STINT_UNTRACKED, and allowed". */
+struct model_answer model_untracked(const struct model_by *by, enum stint_on_full on_full,
+                                    const struct stint_request *request, uint64_t now) {
+    const struct model_key key = model_at(by->policy, by->phase, (struct model_key){0}, now);
+    struct model_answer answer = {.near_limit = by->near_limit};
+    struct stint_verdict *v = &answer.verdict;
+    v->capacity = capacity_by(by, request);
+    v->flags = ruling_flags(by) | STINT_UNTRACKED;
+    v->reset_after = key.window - now;
+
+    const bool charge = makes_charge(request);
+    const uint64_t room = room_in(by, request, v->capacity);
+    uint64_t cost = charge ? 0 : request->cost;
+    bool fits = cost <= room;
+    if (!fits && (request->flags & STINT_PARTIAL)) {
+        cost = room;
+        fits = true;
+    }
+    fits = is_endless(by) || charge || (fits && !is_barred(by) && on_full != STINT_FULL_REFUSE);
+    v->allowed = fits;
+    if (fits && !takes_nothing(request))
+        v->granted = (uint32_t)cost;
+    tell_used(&answer, is_endless(by) ? least_of(v->granted, count_most(by->policy)) : v->granted);
+    if (fits && cost > v->capacity && !is_endless(by))
+        v->retry_after = paid_in(by->telling, &key, cost, v->capacity, now);
+    if (!fits) {
+        v->remaining = 0;
+        refuse(by, request, now, &key, v->reset_after, &answer);
+    }
+    return answer;
+}
+
+static uint64_t told_wait(const struct model_answer *answer, uint64_t jitter) {
+    uint64_t wait = answer->verdict.retry_after;
+    if (answer->jitter_below)
+        wait = wait_of(wait, 1, jitter);
+    return most_of(wait, answer->wait_least);
+}
+
+/* "the largest retry_after of these tells when the whole would fit, all parts of one key one after
+ * the other": the longest wait of looks, each beside the whole costs of those before. */
+static void wait_for_parts(const struct model_by *by, const struct stint_request *requests,
+                           size_t n, uint64_t now, const struct model_key *key,
+                           struct model_answer *whole) {
+    uint64_t taken = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct stint_request look = requests[i];
+        struct model_key looked = *key;
+        const uint64_t cost = taken + look.cost;
+        taken = takes_nothing(&look) ? taken : cost;
+        look.cost = (uint32_t)least_of(cost, UINT32_MAX);
+        look.flags = STINT_PEEK | (look.flags & STINT_RESERVE);
+        const struct model_answer answer = model_decide(by, &look, now, &looked);
+        if (answer.verdict.allowed)
+            continue;
+        if (answer.jitter_below) {
+            whole->jitter_below = answer.jitter_below;
+            whole->jitter_of = answer.jitter_of;
+            whole->verdict.retry_after =
+                most_of(whole->verdict.retry_after, answer.verdict.retry_after);
+        } else {
+            whole->wait_least = most_of(whole->wait_least, answer.verdict.retry_after);
+        }
+    }
+}
+
+/* "all of them take their tokens, or none does" "If the whole is refused, those with `allowed`
+ * false are what refused it ... Their `used` and `remaining` are told beside what earlier requests
+ * for the same key and policy would have taken. The others are allowed with `granted` 0, and tell
+ * what is used without this call." */
+bool model_decide_parts(const struct model_by *by, const struct stint_request *requests, size_t n,
+                        uint64_t now, bool granted, struct model_key *key,
+                        struct model_answer *answers) {
+    struct model_key taken = *key;
+    struct model_answer whole = {0};
+    bool fit = true, marked = false;
+    for (size_t i = 0; i < n; i++) {
+        answers[i] = model_decide(by, &requests[i], now, &taken);
+        fit &= answers[i].verdict.allowed;
+        marked |= !answers[i].verdict.allowed && answers[i].touched;
+    }
+    if (granted || (!fit && n == 1)) {
+        *key = taken;
+        return fit;
+    }
+    wait_for_parts(by, requests, n, now, key, &whole);
+    for (size_t i = 0; i < n; i++) {
+        if (answers[i].verdict.allowed) {
+            struct stint_request look = requests[i];
+            struct model_key looked = *key;
+            look.flags = (look.flags & ~(uint32_t)STINT_CHARGE) | STINT_PEEK;
+            answers[i] = model_decide(by, &look, now, &looked);
+        } else {
+            answers[i].verdict.retry_after = whole.verdict.retry_after;
+            answers[i].jitter_below = whole.jitter_below;
+            answers[i].jitter_of = whole.jitter_of;
+            answers[i].wait_least = whole.wait_least;
+        }
+    }
+    key->refused |= marked;
+    return fit;
+}
+
+/* "The key is banned (stint_policy.ban), or was by this very refusal. retry_after is the time until
+ * the ban is over and the cost fits." */
+void model_ban(struct model_answer *answer, uint64_t now, uint64_t until) {
+    answer->verdict.flags |= STINT_BANNED;
+    answer->wait_least = until > now ? until - now : 0;
+}
+
+static bool same_but_wait(const struct stint_verdict *a, const struct stint_verdict *b) {
+    return a->allowed == b->allowed && a->flags == b->flags && a->capacity == b->capacity &&
+           a->used == b->used && a->remaining == b->remaining && a->granted == b->granted &&
+           a->window == b->window && a->reset_after == b->reset_after && a->reserved[0] == 0 &&
+           b->reserved[0] == 0 && a->reserved[1] == 0 && b->reserved[1] == 0;
+}
+
+bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
+                  struct model_jitter *known) {
+    struct model_answer told = *answer;
+    const uint32_t remaining = answer->verdict.remaining;
+    const uint32_t off =
+        got->remaining > remaining ? got->remaining - remaining : remaining - got->remaining;
+    if (answer->off && off <= answer->off && got->used >= got->granted)
+        tell_used(&told, got->used);
+    if (!same_but_wait(&told.verdict, got))
+        return false;
+    if (!answer->jitter_below)
+        return got->retry_after == told_wait(answer, 0);
+    if (known->window == answer->jitter_of)
+        return got->retry_after == told_wait(answer, known->jitter);
+    if (got->retry_after < told_wait(answer, 0) ||
+        got->retry_after > told_wait(answer, answer->jitter_below - 1))
+        return false;
+    if (got->retry_after > answer->wait_least && got->retry_after < STINT_NEVER - 1)
+        *known = (struct model_jitter){answer->jitter_of,
+                                       got->retry_after - answer->verdict.retry_after};
+    return true;
+}
+
+/* "Once the key has begun another window, nothing happens (but the last window of a smooth or
+ * in-flight policy still counts, and is given back to)." "A refund first forgets what the key's
+ * count holds above the largest limit that the policy ever had: counted refusals." */
+uint32_t model_refund(const struct stint_policy *policy, uint64_t largest, uint32_t tokens,
+                      uint64_t window, struct model_key *key) {
+    const bool before = looks_back(policy) && window + policy->window == key->window;
+    uint32_t *count = before ? &key->previous : &key->used;
+    if (!key->known || (!before && window != key->window))
+        return 0;
+    uint32_t held = *count;
+    if (!carries(policy) && !looks_back(policy))
+        held = (uint32_t)least_of(held, largest);
+    const uint32_t back = (uint32_t)least_of(tokens, held);
+    if (back > 0)
+        *count = held - back;
+    return back;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * A scheduler for tests: threads that run one at a time, on stacks of their own in one thread of
+ * the system, and change at their atomic operations (STEP in src/testing.h) as a seed decides. */
+#ifndef STINT_TESTS_SCHEDULE_H
+#define STINT_TESTS_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SCHEDULED_MAX = 4 };
+
+struct schedule {
+    unsigned threads;
+    void (*body)(unsigned thread);
+    void (*switched)(unsigned thread); /* called when a thread is about to go on */
+    uint64_t seed;
+    uint64_t most_steps;               /* of all threads, after which they are stuck */
+    uint64_t usual_steps;              /* about as many as there will be */
+    bool stops;                        /* one of the threads stops for good on its way */
+    bool (*may_stop)(unsigned thread); /* there and then; NULL: anywhere */
+    /* NULL: as the seed decides. Else which of the `count` threads that have not ended goes on, an
+     * index; `now` is the one that was going on, or `count` if it has ended or none has begun. */
+    unsigned (*choose)(unsigned count, unsigned now);
+    /* Results */
+    bool stuck;
+    unsigned stopped; /* the thread that has stopped; SCHEDULED_MAX: none */
+    uint64_t switches;
+};
+
+/* Runs the threads until each has ended or stopped. */
+void schedule_run(struct schedule *schedule);
+
+/* An instant at which another thread may go on; of a thread that schedule_run runs. */
+void schedule_step(void);
+
+/* Likewise; a thread that waits for another one lets all others go on first. */
+void schedule_wait(void);
+
+/* Ends the run at once, as if it were stuck. */
+void schedule_leave(void);
+
+#endif

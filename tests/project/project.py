@@ -1,0 +1,960 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The project as its users get it: the header alone, the symbols, what is installed, the documents'
+programs word for word, stint inside another meson project.
+
+    project.py SOURCE BUILD MESON CC [TEST...]
+"""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "protocol"))
+import mutants  # noqa: E402
+
+SOURCE, BUILD = Path("."), Path("build")
+MESON, CC = "meson", "cc"
+STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
+
+ANSWER = "allowed 1, refused 1\n"
+PROGRAM = """
+#include <stint.h>
+#include <stdio.h>
+
+int main(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_limiter *limiter;
+    options.max_keys = 10;
+    if (stint_open(&options, &limiter) != 0 || stint_policy_parse("1/day", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy, NULL) != 0)
+        return 1;
+    int allowed = stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
+    int refused = !stint_take(limiter, 0, 7, 1, 86400000000000, NULL);
+    printf("allowed %d, refused %d\\n", allowed, refused);
+    stint_close(limiter);
+    return 0;
+}
+"""
+
+# The same, by a function that decides in one place, as servers have it.
+INLINED = PROGRAM.replace("int main(void) {", """
+int decide(struct stint_limiter *limiter, const char *name);
+int decide(struct stint_limiter *limiter, const char *name) {
+    return stint_take(limiter, 0, stint_key_of(limiter, name, 16), 1, 86400000000000, NULL);
+}
+
+int main(void) {
+    int (*volatile function)(struct stint_limiter *, const char *) = decide; /* of which nothing is known */
+""", 1).replace("stint_take(limiter, 0, 7, 1, 86400000000000, NULL);",
+                'function(limiter, "0123456789abcdef");')
+
+# The library is loaded and unloaded by a program whose threads go on; and one forks without it.
+UNLOADED = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(truth) \
+    if (!(truth)) \
+        return printf("%d: %s\n", __LINE__, #truth), 1
+#define LOAD(name) \
+    __typeof__(stint_##name) *name = (__typeof__(stint_##name) *)dlsym(library, "stint_" #name)
+
+static pthread_barrier_t barrier;
+static struct stint_limiter *limiter;
+static __typeof__(stint_take) *volatile taker;
+static int granted;
+
+static void *decide(void *unused) {
+    (void)unused;
+    granted = taker(limiter, 0, 7, 1, STINT_NOW, NULL);
+    pthread_barrier_wait(&barrier); /* meanwhile the library goes */
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2 && pthread_barrier_init(&barrier, NULL, 2) == 0);
+    for (int round = 0; round < 100; round++) {
+        struct stint_options options = STINT_OPTIONS_INIT;
+        struct stint_policy policy = STINT_POLICY_INIT;
+        pthread_t thread;
+        int status;
+        void *library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+        CHECK(library != NULL);
+        LOAD(open);
+        LOAD(close);
+        LOAD(policy_parse);
+        LOAD(policy_add);
+        LOAD(take);
+        taker = take;
+        options.max_keys = 10;
+        CHECK(open(&options, &limiter) == 0 && policy_parse("2/366d", &policy, NULL) == 0 &&
+              policy_add(limiter, &policy, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, decide, NULL) == 0);
+        CHECK(take(limiter, 0, 7, 1, STINT_NOW, NULL));
+        pthread_barrier_wait(&barrier);
+        CHECK(granted && !take(limiter, 0, 7, 1, STINT_NOW, NULL));
+        close(limiter);
+        CHECK(dlclose(library) == 0 && dlopen(arguments[1], RTLD_NOW | RTLD_NOLOAD) == NULL);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        pthread_barrier_wait(&barrier);
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    puts("unloaded");
+    return 0;
+}
+"""
+
+# Threads of one limiter, each with requests and verdicts on its stack and keys on its heap.
+THREADS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <stint.h>
+#include <string.h>
+
+static struct stint_limiter *limiter;
+
+static void *decide(void *granted) {
+    char *name = malloc(16);
+    memset(name, 'k', 16);
+    for (int i = 0; i < 1000; i++) {
+        struct stint_verdict verdicts[2];
+        struct stint_request requests[2] = {
+            {.key = stint_key_of(limiter, name, 16), .policy = 0, .cost = 1},
+            {.key = stint_key_join(limiter, 1, name, 5), .policy = 1, .cost = 1}};
+        *(int *)granted += stint_take(limiter, 0, requests[0].key, 1, STINT_NOW, &verdicts[0]);
+        if (stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts))
+            stint_refund_all(limiter, requests, verdicts, 2);
+    }
+    free(name);
+    return granted;
+}
+
+int main(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_stats stats = STINT_STATS_INIT;
+    int granted[4] = {0}, all = 0;
+    pthread_t threads[4];
+    char text[10000];
+    options.max_keys = 10000;
+    if (stint_open(&options, &limiter) != 0 || stint_policy_parse("9999/366d", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy, NULL) != 0 || stint_policy_parse("1/366d", &policy, NULL) != 0 ||
+        stint_policy_add(limiter, &policy, NULL) != 0)
+        return 1;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, decide, &granted[i]);
+    for (int i = 0; i < 100; i++)
+        if (stint_stats_get(limiter, &stats) != 0 || stint_metrics(limiter, NULL, text, sizeof(text)) < 0)
+            return 1;
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        all += granted[i];
+    }
+    stint_close(limiter);
+    printf("granted %d\n", all);
+    return 0;
+}
+"""
+
+# Every struct with a size, at the end of memory that may be used. LATER: `later` is in the header.
+VERSIONS = r"""
+#include <stint.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void *at_end(const void *whole, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0)
+        return NULL;
+    return memcpy(pages + page - size, whole, size);
+}
+
+#define MADE(name, NAME)                                                    \
+    struct stint_##name whole_##name = STINT_##NAME##_INIT;                 \
+    struct stint_##name *name = at_end(&whole_##name, sizeof(whole_##name))
+
+static unsigned changes;
+
+static void told(void *context, const struct stint_change *change) {
+    (void)context;
+    if (change->size < sizeof(size_t) + 2 * sizeof(uint32_t) + 3 * sizeof(char *) + sizeof(uint64_t))
+        return;
+    changes += strcmp(change->name, "q") == 0;
+}
+
+/* The step that went wrong. */
+#define WANT(condition)                                                     \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            printf("line %d: %s (%s)\n", __LINE__, #condition, stint_reason()); \
+            return 1;                                                       \
+        }                                                                   \
+    } while (0)
+
+int main(void) {
+    MADE(options, OPTIONS);
+    MADE(policy, POLICY);
+    MADE(stats, STATS);
+    MADE(policy_stats, POLICY_STATS);
+    MADE(metrics_options, METRICS_OPTIONS);
+    struct stint_limiter *limiter;
+    struct stint_request requests[3] = {{0}, {0}, {0}};
+    struct stint_verdict verdicts[3];
+    uint32_t id;
+    char text[100], metrics[20000];
+
+    options->max_keys = 100;
+    WANT(stint_open(options, &limiter) == 0);
+    WANT(stint_policy_parse("2/day name=p", policy, NULL) == 0);
+    WANT(policy->size == sizeof(*policy) && policy->limit == 2);
+    WANT(stint_policy_format(policy, text, sizeof(text)) == 14);
+    WANT(strcmp(text, "2/day name=\"p\"") == 0);
+    WANT(stint_policy_add(limiter, policy, &id) == 0);
+    policy->limit = 1;
+    WANT(stint_policy_change_check(limiter, id, policy) == 0);
+    WANT(stint_policy_get(limiter, id, policy) == 0);
+    WANT(policy->size == sizeof(*policy) && policy->limit == 2);
+    WANT(stint_policies_apply(limiter, "3/day name=q", 0, NULL, told, NULL) == 0 && changes == 1);
+    memset(verdicts, 0xff, sizeof(verdicts));
+    for (int i = 0; i < 3; i++) {
+        requests[i].key = 7;
+        requests[i].policy = id;
+        requests[i].cost = 1;
+    }
+    WANT(stint_decide_batch(limiter, requests, 3, STINT_NOW, verdicts) == 2);
+    for (int i = 0; i < 3; i++)
+        WANT(verdicts[i].allowed == (i < 2) && verdicts[i].reserved[0] == 0 &&
+             verdicts[i].reserved[1] == 0);
+    WANT(stint_stats_get(limiter, stats) == 0);
+    WANT(stats->size == sizeof(*stats) && stats->policies == 2 && stats->shards == 1);
+    WANT(stint_policy_stats_get(limiter, id, policy_stats) == 0);
+    WANT(policy_stats->size == sizeof(*policy_stats) && policy_stats->allowed == 2);
+    WANT(stint_metrics(limiter, metrics_options, metrics, sizeof(metrics)) > 0);
+#ifdef LATER
+    /* What only this version knows: the library does, or it says that it does not. */
+    const int error = LATER == 2 ? 0 : -EINVAL;
+    struct stint_limiter *other;
+    options->later = policy->later = metrics_options->later = stats->later = 1;
+    WANT(stint_open(options, &other) == error);
+    WANT(stint_policy_change_check(limiter, id, policy) == error);
+    WANT(stint_policy_format(policy, text, sizeof(text)) == (error == 0 ? 14 : error));
+    WANT((stint_metrics(limiter, metrics_options, metrics, sizeof(metrics)) > 0) == (error == 0));
+    WANT(stint_stats_get(limiter, stats) == error);
+    WANT(error == 0 || strstr(stint_reason(), "stats.size") != NULL);
+    if (error == 0)
+        stint_close(other);
+#endif
+    stint_close(limiter);
+    puts("all");
+    return 0;
+}
+"""
+
+
+def call(*command, **options):
+    """Runs a command that must succeed. Returns what it printed."""
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100,
+                          stdin=subprocess.DEVNULL, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{shlex.join(command)}: exit status {done.returncode}\n"
+                             f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def header():
+    return (SOURCE / "include" / "stint.h").read_text()
+
+
+def project_version():
+    return re.search(r"version: '([\d.]+)'", (SOURCE / "meson.build").read_text())[1]
+
+
+def interface():
+    """What two versions must have in common to be exchanged: in the soname, and in symbols."""
+    major, minor, _ = project_version().split(".")
+    return f"0.{minor}" if major == "0" else major
+
+
+def public_functions():
+    """What stint.h declares."""
+    found = re.findall(r"^STINT_API\b[^;(]*?(\w+)\(", header(), re.MULTILINE)
+    assert len(found) == len(re.findall(r"^STINT_API\b", header(), re.MULTILINE))
+    return sorted(found)
+
+
+def plain_constants():
+    """Numbers that stint.h defines, and their text."""
+    found = re.findall(r"^#define (STINT_[A-Z0-9_]+) +(.*?)(?: +/\*.*)?$", header(), re.MULTILINE)
+    return {name: value for name, value in found if re.match(r"[\d(]", value)}
+
+
+def documents():
+    """Every document of the project."""
+    found = [path for path in sorted(SOURCE.rglob("*.md"))
+             if not any(part.startswith((".", "build")) or part == "subprojects"
+                        for part in path.relative_to(SOURCE).parts)]
+    assert SOURCE / "README.md" in found
+    return found
+
+
+def blocks(document):
+    """Its code blocks in order: language and text of each."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def blocks_of(language):
+    """The blocks of that language in all documents."""
+    return [text for document in documents() for name, text in blocks(document) if name == language]
+
+
+def anchors(document):
+    """What a link into the document may name: each heading as GitHub does it."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="stint-project-")
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name)
+
+    def write(self, name, text):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def install(self):
+        """Installs the build. Returns the environment in which pkg-config finds only that."""
+        self.destination = self.directory / "installed"
+        call(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet",
+             "--destdir", self.destination)
+        [found] = self.destination.rglob("stint.pc")
+        self.libraries = found.parent.parent
+        return {**os.environ, "PKG_CONFIG_LIBDIR": str(found.parent),
+                "PKG_CONFIG_SYSROOT_DIR": str(self.destination)}
+
+    def pkg_config(self, environment, *options):
+        return shlex.split(call("pkg-config", *options, "stint", env=environment))
+
+
+class Header(Case):
+    def check(self, compiler, *options):
+        source = self.write("alone.c", "#include <stint.h>\n")
+        call(*shlex.split(compiler), *options, *STRICT, "-I", SOURCE / "include",
+             "-fsyntax-only", source)
+
+    def test_alone_in_c(self):
+        for standard in "c11", "gnu11", "c17":
+            self.check(CC, f"-std={standard}")
+
+    def test_alone_in_c_with_the_warnings_of_others(self):
+        self.check(CC, "-std=c11", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Wundef")
+
+    def test_no_function_has_the_name_of_a_type(self):
+        """In C++ that is one name."""
+        types = re.findall(r"^(?:struct|enum) (stint_\w+)", header(), re.MULTILINE)
+        self.assertIn("stint_stats", types)
+        self.assertEqual(set(types) & set(public_functions()), set())
+
+    def test_constants_are_plain(self):
+        """Generators of bindings read numbers, not casts or macros of C."""
+        constants = plain_constants()
+        self.assertEqual(constants["STINT_NEVER"], "18446744073709551615ULL")
+        self.assertGreater(len(constants), 15)
+        for name, value in constants.items():
+            self.assertRegex(value, r"^\d+(U|ULL)?$", name)
+
+    def test_calls_are_checked(self):
+        """A C compiler tells of an error that nobody looks at, and of NULL where it would crash."""
+        for call_, warning in (("stint_open(NULL, NULL);", "unused-result"),
+                               ("stint_policy_add(NULL, NULL, NULL);", "unused-result"),
+                               ("stint_take(NULL, 0, 1, 1, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_decide_batch(NULL, NULL, 0, STINT_NOW, NULL);", "nonnull"),
+                               ("stint_close(NULL);", None),
+                               ("stint_headers(NULL, 0, NULL, NULL, 0, NULL, 0);", None)):
+            source = self.write("call.c", "#include <stint.h>\nvoid call(void);\n"
+                                f"void call(void) {{ {call_} }}\n")
+            done = subprocess.run([*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include",
+                                   "-c", source, "-o", os.devnull], capture_output=True, text=True)
+            self.assertEqual(done.returncode != 0, warning is not None, done)
+            self.assertIn(warning or "", done.stderr)
+
+    def test_twice(self):
+        source = self.write("twice.c", "#include <stint.h>\n#include <stint.h>\n")
+        call(*shlex.split(CC), "-std=c11", *STRICT, "-I", SOURCE / "include", "-fsyntax-only",
+             source)
+
+    def test_cxx(self):
+        """Alone, and every function and initialiser used and linked."""
+        names = public_functions()
+        text = "#include <stint.h>\n#include <cstdio>\n\nint main() {\n"
+        text += "    void (*volatile function)();\n"
+        initialisers = re.findall(r"^#define STINT_(\w+)_INIT\b", header(), re.MULTILINE)
+        self.assertIn("OPTIONS", initialisers)
+        for name in initialisers:
+            text += f"    struct stint_{name.lower()} {name.lower()} = STINT_{name}_INIT;\n"
+            text += f"    if ({name.lower()}.size != sizeof({name.lower()}))\n        return 1;\n"
+        text += "    const struct stint_request requests[] = {STINT_REQUEST(3, 2, 1), STINT_REQUEST(3, 2, 1)};\n"
+        text += "    if (requests[1].key != 3 || requests[1].policy != 2 || requests[1].cost != 1)\n"
+        text += "        return 2;\n"
+        for name in plain_constants():
+            text += f"    if ({name} + 1 < 1)\n        std::puts(\"{name} is the largest\");\n"
+        for name in names:
+            text += f"    function = reinterpret_cast<void (*)()>(&{name});\n"
+            text += '    std::printf("%d\\n", function != nullptr);\n'
+        text += "    return 0;\n}\n"
+        source = self.write("all.cc", text)
+        program = self.directory / "all"
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+        for standard in "c++11", "c++17", "c++20":
+            call(*shlex.split(cxx), f"-std={standard}", *STRICT, "-Wold-style-cast", "-I",
+                 SOURCE / "include", source, "-o", program, BUILD / "src" / "libstint.a",
+                 "-pthread")
+            self.assertEqual(call(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
+
+
+class Symbols(Case):
+    def test_shared_library_has_the_functions_of_the_header_and_nothing_else(self):
+        lines = call("nm", "-D", "--defined-only", BUILD / "src" / "libstint.so").splitlines()
+        names = [line.split()[-1] for line in lines]
+        version = "STINT_" + interface()
+        self.assertIn(version, names)
+        exported = sorted(name for name in names if name != version)
+        self.assertEqual(exported, [f"{name}@@{version}" for name in public_functions()])
+        self.assertTrue(all(name.startswith("stint_") for name in exported), exported)
+
+    def test_attacks_make_every_call_on_a_limiter(self):
+        attacks = (SOURCE / "tests" / "api" / "attacks.c").read_text()
+        takers = re.findall(r"^STINT_API\b[^;(]*?(\w+)\([^;]*?struct stint_limiter \*", header(),
+                            re.MULTILINE)
+        self.assertGreater(len(takers), 25)
+        self.assertEqual([name for name in takers if name + "(" not in attacks], [])
+
+    def test_static_library_takes_no_name_of_its_users(self):
+        lines = call("nm", "-g", "--defined-only", BUILD / "src" / "libstint.a").splitlines()
+        names = [line.split()[2] for line in lines if len(line.split()) == 3]
+        self.assertLessEqual(set(public_functions()), set(names))
+        self.assertEqual([name for name in names if not name.startswith("stint_")], [])
+
+    def test_shared_library_needs_only_the_c_library(self):
+        dynamic = call("readelf", "-d", BUILD / "src" / "libstint.so")
+        for needed in re.findall(r"NEEDED.*\[(.*)\]", dynamic):
+            self.assertRegex(needed, r"^(libc|ld-linux.*|libpthread)\.so")
+
+
+class Install(Case):
+    def build(self, environment, *options):
+        """A program with pkg-config's flags. Returns its path."""
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        flags = self.pkg_config(environment, "--cflags", "--libs", *options)
+        static = ["-static"] if "--static" in options else []
+        call(*shlex.split(CC), "-std=c11", *STRICT, *static, source, "-o", program, *flags)
+        return program
+
+    def test_files(self):
+        self.install()
+        version = project_version()
+        names = sorted(path.name for path in self.destination.rglob("*") if not path.is_dir())
+        nginx = ["mod-http-stint.conf", "ngx_http_stint_module.so"]  # if that option is on
+        if not (BUILD / "src" / "nginx" / nginx[-1]).exists():
+            nginx = []
+        # The command, its completion, its page.
+        tool = (["stint", "stint", "stint.1"] if (BUILD / "src" / "tool" / "stint").exists() else [])
+        pages = call("python3", SOURCE / "doc" / "man3.py", "--list",
+                     SOURCE / "include" / "stint.h").split()
+        self.assertIn("stint_take.3", pages)
+        self.assertEqual(names, sorted(nginx + tool + pages + [
+            "stint.h", "stint.lua", "stint.pc", "libstint.a", "libstint.so",
+            f"libstint.so.{interface()}", f"libstint.so.{version}"]))
+        [installed] = self.destination.rglob("stint.h")
+        self.assertEqual(installed.read_text(), header())
+
+    def test_shared(self):
+        environment = self.install()
+        program = self.build(environment)
+        soname = "libstint.so." + interface()
+        self.assertIn(f"[{soname}]", call("readelf", "-d", program))
+        self.assertRegex(call("readelf", "-d", self.libraries / soname),
+                         rf"SONAME.*\[{re.escape(soname)}\]")
+        self.assertEqual(call(program, env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}),
+                         ANSWER)
+
+    def test_static(self):
+        program = self.build(self.install(), "--static")
+        self.assertNotIn("NEEDED", call("readelf", "-d", program))
+        self.assertEqual(call(program), ANSWER)
+
+    def test_version(self):
+        numbers = re.findall(r"^#define STINT_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", header(),
+                             re.MULTILINE)
+        self.assertEqual(".".join(numbers), project_version())
+        environment = self.install()
+        self.assertEqual(self.pkg_config(environment, "--modversion"), [project_version()])
+        source = self.write("version.c", "#include <stint.h>\n#include <stdio.h>\n"
+                            "int main(void) { puts(stint_version());\n"
+                            "return STINT_VERSION - STINT_VERSION_MAJOR * 1000000 -\n"
+                            "STINT_VERSION_MINOR * 1000 - STINT_VERSION_PATCH; }\n")
+        program = self.directory / "version"
+        call(*shlex.split(CC), source, "-o", program, BUILD / "src" / "libstint.a", "-pthread",
+             "-I", SOURCE / "include")
+        self.assertEqual(call(program), project_version() + "\n")
+
+
+class Readme(Case):
+    """All documents: README.md and those that it leads to."""
+
+    def test_length(self):
+        self.assertLessEqual(len((SOURCE / "README.md").read_text().splitlines()), 250)
+
+    def test_examples(self):
+        """Each C block is a program, and the block after it is the text that it prints."""
+        def without_times(text):
+            return re.sub(r"\d+ s\b", "N s", text)
+
+        environment = self.install()
+        programs = 0
+        for document in documents():
+            found = blocks(document)
+            for (language, example), (after, text) in zip(found, found[1:] + [("", "")]):
+                if language != "c":
+                    continue
+                with self.subTest(document=document.name, number=programs):
+                    # Its table is this test's own: others run this test, too, and some are killed.
+                    example = example.replace('"/dev/shm/', f'"{self.directory}/')
+                    source = self.write(f"example{programs}.c", example)
+                    program = self.directory / f"example{programs}"
+                    call(*shlex.split(CC), "-std=c11", *STRICT, source, "-o", program,
+                         *self.pkg_config(environment, "--cflags", "--libs"))
+                    printed = call(program,
+                                   env={**os.environ, "LD_LIBRARY_PATH": str(self.libraries)})
+                    self.assertEqual(after, "text")
+                    self.assertEqual(without_times(printed), without_times(text))
+                programs += 1
+        self.assertEqual(programs, 7)
+
+    def test_examples_in_cxx(self):
+        """Those of README.md are C++20, the first C++11."""
+        cxx = os.environ.get("CXX", "g++")
+        if shutil.which(shlex.split(cxx)[0]) is None:
+            self.skipTest(f"there is no {cxx}")
+
+        def check(example, *options):
+            call(*shlex.split(cxx), *options, "-I", SOURCE / "include", "-fsyntax-only",
+                 self.write("example.cc", example))
+
+        examples = [text for language, text in blocks(SOURCE / "README.md") if language == "c"]
+        check(examples[0], "-std=c++11", *STRICT)
+        for example in examples:  # sockaddr_in alone is initialised in part
+            check(example, "-std=c++20", "-Wall", "-Werror")
+            check(example.replace("{.sin_family = AF_INET}", "{}"), "-std=c++20", *STRICT)
+
+    def test_replay(self):
+        """The report of the replay example, but for its speed."""
+        tool = BUILD / "src" / "tool" / "stint"
+        if not tool.exists():
+            self.skipTest("the command was not built")
+        [block] = [block for block in blocks_of("console") if "bench/run replay" in block]
+        command, shown = block.split("\n", 1)
+        arguments = shlex.split(command)
+        self.assertEqual(arguments[:2], ["$", "./bench/run"])
+
+        def without_speed(text):
+            return re.sub(r"Speed +[\d,]+", "Speed N", text).strip()
+
+        self.assertEqual(without_speed(shown),
+                         without_speed(call(tool, *arguments[2:], cwd=SOURCE)))
+
+    def test_notations(self):
+        """Every policy in a table of the notation is one."""
+        policies = [policy for document in documents()
+                    for cell in re.findall(r"^\| (`\d[^|]*) \|", document.read_text(), re.MULTILINE)
+                    for policy in re.findall(r"`([^`]*)`", cell)]
+        self.assertGreater(len(policies), 15)
+        checks = "".join(f'    CHECK("{policy}");\n' for policy in policies)
+        source = self.write("notations.c", f"""
+#include <stint.h>
+#include <stdio.h>
+#define CHECK(text) \\
+    if (stint_policy_parse(text, &policy, NULL) != 0) \\
+        return puts(text ": " "not a policy"), 1
+
+int main(void) {{
+    struct stint_policy policy = STINT_POLICY_INIT;
+{checks}
+    return 0;
+}}
+""")
+        program = self.directory / "notations"
+        call(*shlex.split(CC), source, "-o", program, "-I", SOURCE / "include",
+             BUILD / "src" / "libstint.a", "-pthread")
+        call(program)
+
+    def test_links(self):
+        """What a document links to or names in the repository is there, the headings too."""
+        for document in documents():
+            for link in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text()):
+                name, _, anchor = link.partition("#")
+                target = (document.parent / name).resolve() if name else document
+                with self.subTest(document=document.name, link=link):
+                    self.assertTrue(target.exists())
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+            for name in re.findall(r"`((?:src|tests|bench|include|doc)/[\w./-]+)", document.read_text()):
+                with self.subTest(document=document.name, name=name):
+                    self.assertTrue((SOURCE / name).exists())
+        for name in "bench/run", "tests/run", "tests/data/access.log.gz":
+            self.assertTrue((SOURCE / name).exists(), name)
+
+
+    def test_packages(self):
+        """Why tests/run installs a package is said in one of the documents beside what needs it."""
+        lists = re.findall(r"packages\+?=\((.*?)\)$", (SOURCE / "tests" / "run").read_text(),
+                           re.MULTILINE | re.DOTALL)
+        packages = " ".join(lists).split()
+        self.assertGreater(len(packages), 25)
+        said = "".join((SOURCE / name / "README.md").read_text() for name in ("tests", "bench"))
+        self.assertEqual([name for name in packages if name not in said], [])
+
+
+class Subproject(Case):
+    """Inside another project, as the README says."""
+    program = PROGRAM
+
+    def outer(self, project):
+        """Its files. Of stint it has what the library needs, and the tests and benchmark that
+        must not be built. The system has no other -dev packages, and so no stint either."""
+        self.write("main.c", self.program)
+        self.write("meson.build", project)
+        inside = self.directory / "subprojects" / "stint"
+        for name in "include", "src", "doc", "tests", "bench":
+            shutil.copytree(SOURCE / name, inside / name)
+        for name in "meson.build", "meson_options.txt":
+            shutil.copy(SOURCE / name, inside)
+
+        self.system = self.directory / "system"
+        self.system.mkdir()
+        for name in "ck", "libxxhash":
+            where = call("pkg-config", "--variable=pcfiledir", name).strip()
+            shutil.copy(Path(where) / f"{name}.pc", self.system)
+
+    def build(self, *options):
+        build = self.directory / "build"
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+        call(MESON, "setup", build, self.directory, *options, env=environment)
+        call(MESON, "compile", "-C", build, env=environment)
+        self.assertEqual(call(build / "main"), ANSWER)
+        for unwanted in "stint", "stint-bench", "test-api":
+            self.assertEqual([path for path in build.rglob(unwanted) if path.is_file()], [])
+
+    def test_as_the_readme_says(self):
+        [line] = blocks_of("meson")
+        self.outer("project('outer', 'c')\n" + line
+                   + "executable('main', 'main.c', dependencies: stint)\n")
+        self.build()
+
+    def test_wrap(self):
+        self.outer("project('outer', 'c')\nstint = dependency('stint')\n"
+                   "executable('main', 'main.c', dependencies: stint)\n")
+        (self.directory / "subprojects" / "stint").rename(
+            self.directory / "subprojects" / "stint-1.0")
+        self.write("subprojects/limiter.wrap",
+                   "[wrap-file]\ndirectory = stint-1.0\n[provide]\ndependency_names = stint\n")
+        self.build()
+
+    def test_fallback(self):
+        self.outer("project('outer', 'c', default_options: ['c_std=c11', 'warning_level=3'])\n"
+                   "stint = dependency('stint', fallback: 'stint')\n"
+                   "executable('main', 'main.c', dependencies: stint)\n")
+        self.build("--werror", "-Ddefault_library=static")
+
+    def test_the_library_alone(self):
+        """What the tests and the benchmark need may be missing."""
+        self.outer("")
+        build = self.directory / "build"
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.system), "CC": CC}
+        call(MESON, "setup", build, SOURCE, "-Dtests=false", "-Dbench=false", env=environment)
+        call(MESON, "compile", "-C", build, env=environment)
+        self.assertTrue((build / "src" / "libstint.so").exists())
+        self.assertFalse((build / "tests").exists() or (build / "bench").exists())
+
+    def installed(self, *options):
+        """What the parent installs, a program of its own among it."""
+        self.outer("project('outer', 'c', default_options: 'optimization=3')\n"
+                   "executable('main', 'main.c', install: true,\n"
+                   "  dependencies: dependency('stint'))\n")
+        self.build(*options)
+        destination = self.directory / "destination"
+        call(MESON, "install", "-C", self.directory / "build", "--quiet", "--destdir", destination)
+        return sorted(path.name for path in destination.rglob("*") if not path.is_dir())
+
+    def test_one_call_is_inlined(self):
+        """The parent links the static library, and link-time optimisation sees into it: a call that
+        stands in one place of the program is built into it, with all that is known there."""
+        self.program = INLINED
+        self.assertEqual(self.installed("-Db_lto=true"), ["main"])  # stint is not installed with it
+        main = self.directory / "build" / "main"
+        self.assertNotIn("libstint", call("readelf", "-d", main))
+        instructions = call("objdump", "-d", "--no-show-raw-insn", "--disassemble=decide", main)
+        if os.uname().machine == "x86_64":
+            self.assertIn("lock ", instructions)  # the token is taken right here
+        called = set(re.findall(r"\b(?:call|jmp) .*<(\w+)(?:\.[\w.]+)?>", instructions))
+        self.assertGreater(len(called), 2, instructions)
+        for name in called:  # the exceptions: another slot, a race, a full table
+            self.assertNotRegex(name, r"^(stint_take$|stint_key_of|stint_decide|XXH)")
+        shared = f"libstint.so.{project_version()}"
+        self.assertEqual(list((self.directory / "build").rglob(shared)), [])
+
+    def test_shared_and_installed_if_asked(self):
+        installed = self.installed("-Dstint:default_library=shared", "-Dstint:install=enabled")
+        self.assertLessEqual({"main", "stint.h", "stint.pc", "libstint.a", "libstint.so"},
+                             set(installed))
+        self.assertIn("libstint", call("readelf", "-d", self.directory / "build" / "main"))
+
+
+class Embedding(Case):
+    """The installed library in programs that are built in other ways than its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment = self.install()
+        self.running = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
+
+    def compile(self, text, *options):
+        source = self.write("program.c", text)
+        program = self.directory / "program"
+        call(*shlex.split(CC), *options, "-Wall", "-Wextra", "-Werror", source, "-o", program,
+             *self.pkg_config(self.environment, "--cflags", "--libs"), "-pthread")
+        return program
+
+    def test_cmake(self):
+        if shutil.which("cmake") is None:
+            self.skipTest("there is no cmake")
+        self.write("main.c", PROGRAM)
+        [text] = blocks_of("cmake")
+        self.write("CMakeLists.txt", "cmake_minimum_required(VERSION 3.13)\nproject(outer C)\n"
+                   "add_executable(server main.c)\n" + text)
+        build = self.directory / "build"
+        compiler = next(word for word in shlex.split(CC) if not word.endswith("ccache"))
+        call("cmake", "-S", self.directory, "-B", build, "-DCMAKE_C_COMPILER=" + compiler,
+             env=self.environment)
+        call("cmake", "--build", build)
+        self.assertEqual(call(build / "server", env=self.running), ANSWER)
+
+    def test_sanitizers_of_the_program(self):
+        """They see the program, and find nothing: the library hands nothing from thread to thread."""
+        for sanitizers in "address,undefined", "thread":
+            with self.subTest(sanitizers=sanitizers):
+                program = self.compile(THREADS, f"-fsanitize={sanitizers}", "-g", "-O1")
+                halt = {name + "_OPTIONS": "halt_on_error=1" for name in ("ASAN", "UBSAN", "TSAN")}
+                self.assertEqual(call(program, env={**self.running, **halt}), "granted 4000\n")
+
+    def test_unloading(self):
+        library = self.libraries / f"libstint.so.{interface()}"
+        program = self.compile(UNLOADED, "-D_GNU_SOURCE")
+        self.assertEqual(call(program, library), "unloaded\n")
+
+
+class Builds(Case):
+    """The library with other compilers, C libraries and options than the tests have."""
+
+    def build(self, *options, **environment):
+        build = self.directory / "build"
+        call(MESON, "setup", build, SOURCE, "-Dwerror=true", *options,
+             env={**os.environ, "CC": CC, **environment})
+        call(MESON, "compile", "-C", build, env={**os.environ, **environment})
+        return build / "src" / "libstint.a"
+
+    def test_for_debugging(self):
+        self.build("-Dtests=false", "-Dbench=false", "-Dbuildtype=custom", "-Doptimization=g")
+
+    def test_static(self):
+        """Who asks for the static library gets no other, built or installed."""
+        build = self.build("-Dtests=false", "-Dbench=false", "-Ddefault_library=static").parents[1]
+        installed = self.directory / "installed"
+        call(MESON, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", installed)
+        self.assertEqual([path.name for where in (build, installed)
+                          for path in where.rglob("libstint.so*")], [])
+        [found] = installed.rglob("stint.pc")
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(found.parent),
+                       "PKG_CONFIG_SYSROOT_DIR": str(installed)}
+        program = self.directory / "program"
+        call(*shlex.split(CC), "-std=c11", *STRICT, self.write("program.c", PROGRAM), "-o", program,
+             *self.pkg_config(environment, "--cflags", "--libs"))
+        self.assertEqual(call(program), ANSWER)
+
+    def test_musl(self):
+        """ConcurrencyKit and xxHash are used as headers, which any C library will do for. What the
+        system has else is not for this one."""
+        if shutil.which("musl-gcc") is None:
+            self.skipTest("there is no musl-gcc")
+        library = self.build(CC="musl-gcc")
+        source = self.write("program.c", PROGRAM)
+        program = self.directory / "program"
+        call("musl-gcc", "-std=c11", *STRICT, "-static", source, "-o", program, "-I",
+             SOURCE / "include", library, "-pthread")
+        self.assertEqual(call(program), ANSWER)
+
+
+class Versions(Case):
+    """Programs and libraries of other versions: of each struct with a size, one field more or less."""
+
+    GROWN = {"options", "policy", "stats", "policy_stats", "metrics_options"}
+    BEGAN = {"metrics_options"}  # no field less: it is as it was at first
+
+    def header_of(self, name, change):
+        """A directory with another stint.h: `change` gives a struct's fields, and how many more."""
+        text = header()
+        found = re.findall(r"^struct stint_(\w+) \{\n    size_t size;", text, re.MULTILINE)
+        self.assertEqual(set(found) - {"change"}, self.GROWN)  # that one is the library's own
+        for struct in self.GROWN:
+            start = text.index(f"\nstruct stint_{struct} {{\n")
+            end = text.index("\n};\n", start) + 1
+            fields, more = change(struct, text[start:end])
+            text = text[:start] + fields + text[end:]
+            start = text.index(f"#define STINT_{struct.upper()}_INIT")
+            end = text.index("}\n", text.index("{ sizeof", start))
+            values = text[start:end].rstrip()
+            for _ in range(-more):
+                values = values[:values.rindex(",")]
+            text = text[:start] + values + ", 0" * more + " " + text[end:]
+        self.write(f"{name}/stint.h", text)
+        return self.directory / name
+
+    def one_more(self, struct, fields):
+        return fields + "    uint64_t later;\n", 1
+
+    def one_less(self, struct, fields):
+        """Without the last 8 bytes."""
+        if struct in self.BEGAN:
+            return fields, 0
+        fields = re.sub(r"/\*.*?\*/", "", fields, flags=re.DOTALL)
+        lines = [line for line in fields.split("\n") if line.strip()]
+        count, gone = 0, 0
+        while gone < 8:
+            gone += 4 if lines.pop().split()[0] == "uint32_t" else 8
+            count += 1
+        return "\n" + "".join(line.rstrip() + "\n" for line in lines), -count
+
+    def library(self, name, include):
+        """The library, compiled with that header."""
+        out = self.directory / f"libstint-{name}.so"
+        sources = [path for path in sorted((SOURCE / "src").glob("*.c"))]
+        major, minor, patch = project_version().split(".")
+        call(*shlex.split(CC), "-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-pthread",
+             "-D_GNU_SOURCE", f"-DBUILD_VERSION={int(major) * 1000000 + int(minor) * 1000 + int(patch)}",
+             "-I", include, *sources, "-o", out)
+        return out
+
+    def test_both_ways(self):
+        older = self.header_of("older", self.one_less)
+        newer = self.header_of("newer", self.one_more)
+        this = SOURCE / "include"
+        libraries = {"this": BUILD / "src" / "libstint.so", "newer": self.library("newer", newer)}
+        source = self.write("versions.c", VERSIONS)
+        for program, include in ("older", older), ("this", this), ("newer", newer):
+            for name, library in libraries.items():
+                with self.subTest(program=program, library=name):
+                    later = (["-DLATER=2" if name == "newer" else "-DLATER=1"]
+                             if program == "newer" else [])
+                    out = self.directory / f"{program}-{name}"
+                    call(*shlex.split(CC), "-std=c11", "-D_GNU_SOURCE", *STRICT, *later, "-I",
+                         include, source, library, "-o", out, "-pthread",
+                         f"-Wl,-rpath,{library.parent}")
+                    running = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
+                    self.assertEqual(call(out, env=running), "all\n")
+
+
+class Commands(Case):
+    """The commands say what is wrong with how they were called."""
+
+    def refused(self, *command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=SOURCE)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_stint(self):
+        tool = BUILD / "src" / "tool" / "stint"
+        if not tool.exists():
+            self.skipTest("the command was not built")
+        self.assertIn("Usage", self.refused(tool))
+        self.assertIn("'--al'", self.refused(tool, "--al"))
+        self.assertIn("'reply'", self.refused(tool, "reply"))
+        self.assertIn("replay", call(tool, "--help"))
+        self.assertRegex(call(tool, "--version"), r"^stint \d+\.\d+\.\d+$")
+
+    def test_run(self):
+        self.assertIn("'--al'", self.refused("tests/run", "--al"))
+        self.assertIn("'unit'", self.refused("tests/run", "--all", "unit"))
+        self.assertIn("'--all'", self.refused("tests/run", "--protocol", "--all"))
+        for file in "", "src", "src/none.c", "tests/run":
+            self.assertIn(f"--for needs a file of src/, not '{file}'", self.refused("tests/run", "--for", file))
+        self.assertIn("--all", call("tests/run", "--help", cwd=SOURCE))
+
+
+class Mistakes(Case):
+    """The mistakes that the suite `mutants` makes."""
+
+    def test_table_is_not_stale(self):
+        """Their page has each by name; `tests/protocol/mutants.py build-tests --write` writes it."""
+        self.assertEqual({name.strip("`"): mistake for name, mistake, *_ in mutants.committed()},
+                         mutants.mistakes())
+        self.assertEqual({name.strip("`"): scene for name, *_, scene in mutants.committed()
+                          if scene != "–"}, mutants.scenes())
+
+    def test_stories_are_of_mistakes(self):
+        stories = (SOURCE / "tests" / "protocol" / "mistakes.c").read_text()
+        named = set(re.findall(r'PATCHED\("([^"]+)"\)', stories))
+        self.assertTrue(named)
+        self.assertLessEqual(named, set(mutants.mistakes()))
+
+    def test_patches_apply(self):
+        """Where they were made for: the lines about the change are the same."""
+        for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
+            call("patch", "--dry-run", "--strip=1", "--fuzz=0", f"--input={patch}", cwd=SOURCE)
+
+    def test_guards_are_used(self):
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        used = set(re.findall(r"\bGUARD(?:ED)?\((\w+)", code))
+        self.assertEqual(used, {name for name in mutants.mistakes() if name.isupper()})
+
+    def test_guards_are_conditions_in_a_line(self):
+        """What takes more than that to leave out is a patch."""
+        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+                       if path.name != "testing.h")
+        for line in re.findall(r".*\bGUARDED\(.*", code):
+            self.assertRegex(line, r"^\s*if \(")
+
+
+if __name__ == "__main__":
+    SOURCE, BUILD = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    MESON, CC = sys.argv[3], sys.argv[4]
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

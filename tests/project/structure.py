@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The source as its readers get it: which file stands on which, and what the protocol says of the code.
+
+    structure.py SOURCE [TEST...]
+"""
+import re
+import sys
+import unittest
+from pathlib import Path
+
+SOURCE = Path(".")
+FOLDERS = "include", "src", "bench", "tests"
+
+
+def files(folder, *endings):
+    """The C files of a folder of the source, by name."""
+    return {path.name: path.read_text() for path in sorted((SOURCE / folder).iterdir())
+            if path.name.endswith(endings or (".c", ".h"))}
+
+
+def unit(name):
+    """A .h and its .c are one."""
+    return name.rsplit(".", 1)[0]
+
+
+def without_comments(text):
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+
+
+def defined(text):
+    """Functions that a file defines for others."""
+    return set(re.findall(r"^(?!static|typedef|#|extern)[A-Za-z_][\w *]*?\b(\w+)\([^;{}]*\) \{$",
+                          without_comments(text), re.MULTILINE))
+
+
+def used(text):
+    """Words of a file, but for those of its prototypes."""
+    text = re.sub(r"^[A-Za-z_][^\n;{}=]*\b\w+\([^;{}]*\)[^;{}]*;", "", without_comments(text),
+                  flags=re.MULTILINE)
+    return set(re.findall(r"\b[a-z]\w*\b", text))
+
+
+def edges(texts):
+    """What each unit includes of the others, and calls."""
+    units = {unit(name) for name in texts}
+    home = {function: unit(name) for name, text in texts.items() if name.endswith(".c")
+            for function in defined(text)}
+    found = {name: {} for name in units}
+    for name, text in texts.items():
+        for included in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
+            if unit(included) in units - {unit(name)}:
+                found[unit(name)].setdefault(unit(included), f"{name} includes {included}")
+        for function in used(text) & home.keys():
+            if home[function] != unit(name):
+                found[unit(name)].setdefault(home[function], f"{name} calls {function}")
+    return found
+
+
+def circle(found):
+    """One circle, as what includes or calls what; or []."""
+    done = set()
+
+    def visit(name, way):
+        if name in way:
+            return way[way.index(name):] + [name]
+        if name in done:
+            return []
+        for to in sorted(found[name]):
+            if round_trip := visit(to, way + [name]):
+                return round_trip
+        done.add(name)
+        return []
+
+    for name in sorted(found):
+        if way := visit(name, []):
+            return [found[one][other] for one, other in zip(way, way[1:])]
+    return []
+
+
+def listed(path, pattern):
+    """The units of a list of files, in its order."""
+    names = re.findall(r"([\w]+\.[ch])\b", re.search(pattern, (SOURCE / path).read_text(), re.DOTALL | re.MULTILINE)[1])
+    return list(dict.fromkeys(unit(name) for name in names))
+
+
+class Layers(unittest.TestCase):
+    """Who reads from the top down finds what a file stands on below it, and nothing goes round."""
+
+    def check_order(self, folder, order, texts):
+        self.assertEqual(sorted({unit(name) for name in texts}), sorted(order), folder)
+        for name, to in edges(texts).items():
+            for other, why in to.items():
+                self.assertLess(order.index(name), order.index(other),
+                                f"{folder}: {why}, but stands below it in the list of files")
+
+    def test_library(self):
+        order = listed("src/meson.build", r"stint_sources = files\((.*?)^\)")
+        texts = files("src")
+        self.assertGreater(len(texts), 20)
+        self.check_order("src", order, texts)
+        self.assertEqual(circle(edges(texts)), [])
+
+    def test_nginx_module(self):
+        order = listed("src/nginx/config", r"ngx_module_srcs=(.*?)\"$")
+        self.check_order("src/nginx", order + ["ngx_http_stint"], files("src/nginx"))
+
+    def test_benchmark(self):
+        self.assertEqual(circle(edges(files("bench"))), [])
+
+    def test_a_circle_is_found(self):
+        """And an edge by a call alone, through a declaration elsewhere."""
+        texts = {"a.h": "void low(void);\n", "a.c": '#include "b.h"\nint top(void) {\n    return 0;\n}\n',
+                 "b.h": "int top(void);\n", "b.c": '#include "b.h"\nvoid low(void) {\n    top();\n}\n'}
+        self.assertEqual(circle(edges(texts)), ["a.c includes b.h", "b.c calls top"])
+
+
+class Columns(unittest.TestCase):
+    """clang-format lets comments be as wide as they like; they are as wide as the code."""
+
+    def test_none_is_wider_than_100(self):
+        wide = [f"{path.relative_to(SOURCE)}:{number}"
+                for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.[ch]"))
+                for number, line in enumerate(path.read_text().split("\n"), 1) if len(line) > 100]
+        self.assertEqual(wide, [])
+
+
+# Where atomic operations keep no slot, policy or header whole: they are defined, count, touch
+# pages, or are sealed (labels.c).
+OTHERS = {"atomic.h", "line_scan.h", "counters.c", "counters.h", "stats.c", "metrics.c",
+          "memory.c", "labels.c"}
+ATOMIC = re.compile(r"\batomic_(?!runs_)\w+\((?!word|line)")
+
+
+class Protocol(unittest.TestCase):
+    """The table of src/slot.h and the orders of src/ordering.md are those of the code."""
+
+    def setUp(self):
+        self.texts = files("src")
+        self.head = self.texts["slot.h"].split("#ifndef")[0]
+        orders = (SOURCE / "src" / "ordering.md").read_text()
+        self.orders = set(re.findall(r"^\| (M\d+) \|", orders, re.MULTILINE))
+        self.invariants = set(re.findall(r"^ \*   (I\d+)  ", self.head, re.MULTILINE))
+
+    def test_head_is_short(self):
+        self.assertLessEqual(self.head.count("\n"), 100)
+        for state in "NEVER", "PENDING", "COMMITTED", "TOMBSTONE":
+            self.assertRegex(self.head, rf"(?m)^ \*     {state} +tag = ")
+
+    def test_functions_of_the_table_exist(self):
+        table = self.head[self.head.index("from        to"):self.head.index("Invariants")]
+        functions = {name: set(re.findall(r"^[a-z][\w *]*?\b(\w+)\([^;{}]*\) \{$",
+                                          without_comments(text), re.MULTILINE))
+                     for name, text in self.texts.items()}
+        self.assertLessEqual({"stint_claim_short", "claim_cancel"}, functions["claim.c"])
+        named = set()
+        for name, rest in re.findall(r"\b(\w+\.c), (\w+(?:,\s+(?:\*\s+)?\w+_\w+)*)", table):
+            for function in re.findall(r"\w+", rest):
+                self.assertIn(function, functions[name], name)
+                named.add(function)
+        for function in re.findall(r"\bslot_(?:charge|give_back)\b", table):
+            self.assertIn(function, functions["slot.h"])
+        self.assertGreater(len(named), 8)
+
+    def test_each_atomic_operation_cites_its_order(self):
+        """In its line, or within the three before: an M of ordering.md, or an I of slot.h."""
+        self.assertEqual(self.orders, {f"M{n}" for n in range(1, 16)})
+        self.assertEqual(self.invariants, {f"I{n}" for n in range(1, 8)})
+        cited, bare, count = set(), [], 0
+        for name, text in self.texts.items():
+            lines = text.split("\n")
+            for number, line in enumerate(lines):
+                if name in OTHERS or not ATOMIC.search(line) or "counters[" in line:
+                    continue
+                count += 1
+                near = set(re.findall(r"\b[MI]\d+\b", "\n".join(lines[max(0, number - 3):number + 1])))
+                cited |= near
+                if not near:
+                    bare.append(f"{name}:{number + 1}: {line.strip()}")
+        self.assertGreater(count, 100)
+        self.assertEqual(bare, [])
+        self.assertLessEqual(cited, self.orders | self.invariants)
+        self.assertLessEqual(self.orders, cited)
+
+
+class Model(unittest.TestCase):
+    """The tests' model is written from stint.h alone."""
+
+    def test_it_quotes_the_header(self):
+        def flat(text):
+            return re.sub(r"\s+", " ", re.sub(r"\n *\*", " ", text))
+
+        header = flat((SOURCE / "include" / "stint.h").read_text())
+        texts = [path.read_text() for path in sorted(SOURCE.glob("tests/kit/model.[ch]"))]
+        quotes = [part.rstrip(".") for text in texts for comment in re.findall(r"/\*.*?\*/", text, re.DOTALL)
+                  for quote in re.findall(r'"([^"]*)"', flat(comment)) for part in quote.split(" ... ")]
+        self.assertGreater(len(quotes), 30)
+        self.assertEqual([quote for quote in quotes if quote not in header], [])
+        self.assertEqual({name for text in texts for name in re.findall(r'#include "(.*)"', text)},
+                         {"model.h", "stint.h"})
+
+
+if __name__ == "__main__":
+    SOURCE = Path(sys.argv[1]).resolve()
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

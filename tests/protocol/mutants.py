@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The library with a mistake in it, for each known one: the stories of mistakes.c or the random
+histories of history.c must find it out.
+
+    mutants.py BUILD             fails if a mutant was not found out, or a harmless one was
+    mutants.py BUILD --write     writes the table of mutants/README.md, too
+    mutants.py BUILD --for FILE  only those of a file of src/, with the function that each is in
+
+A guard of src/testing.h is taken away in test-mutants as it was built. A patch of
+tests/protocol/mutants is applied to a copy of src/, which is compiled as BUILD's was and linked with
+the rest.
+STINT_TEST_SEED=N is the seed of the first history."""
+import concurrent.futures
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+README = SOURCE / "tests" / "protocol" / "mutants" / "README.md"
+HEAD = ("| without | the mistake | story that shows it | histories until one shows it "
+        "| preemptions, and a scene that shows it with so few |\n|---|---|---|---|---|\n")
+
+
+def mistakes():
+    """The mistake that each guard keeps out and that each patch lets in, by name."""
+    text = (SOURCE / "src" / "testing.h").read_text()
+    found = dict(re.findall(r'^    X\((\w+),\s*"([^"]*)"\)', text, re.MULTILINE))
+    for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
+        found[patch.stem] = patch.read_text().split("\n", 1)[0]
+    return found
+
+
+def scenes():
+    """The fewest preemptions that show a mistake and the scene, by guard, as every_schedule.c plays
+    them."""
+    text = (SOURCE / "tests" / "protocol" / "schedules_known.h").read_text()
+    return {guard: f"{fewest}: {' '.join(scene.split()).replace(' * ', ' ').replace(' | ', ' ∥ ')}"
+            for scene, guard, fewest in
+            re.findall(r"/\* policy ([^:]*:[^:]*):[^/]* \*/\nKNOWN\((\w+), (\d+),", text)}
+
+
+def committed():
+    """The rows of the table in the page."""
+    text = README.read_text()
+    rows = text[text.index(HEAD) + len(HEAD):]
+    return [line.strip("| ").split(" | ") for line in rows.splitlines()]
+
+
+def apply(patch, directory):
+    """Applies a patch to src/ in that directory. Returns the files that it changes."""
+    path = SOURCE / "tests" / "protocol" / "mutants" / f"{patch}.patch"
+    subprocess.run(["patch", "--quiet", "--strip=1", "--no-backup-if-mismatch", f"--input={path}"],
+                   cwd=directory, stdout=sys.stderr, check=True)
+    return re.findall(r"^\+\+\+ b/src/(\S+)", path.read_text(), re.MULTILINE)
+
+
+def build_patched(build, patches, directory):
+    """test-mutants with these patches in its library. Returns its path."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("*/"))
+    changed = [name for patch in patches.split() for name in apply(patch, directory)]
+    header = any(name.endswith(".h") for name in changed)
+    objects = []
+    for command in commands:
+        name = Path(command["file"]).name
+        if "test-mutants.p" in command["output"]:
+            objects.append(build / command["output"])
+        if "libstint-testing.a.p" not in command["output"] or not (header or name in changed):
+            continue
+        options, words = [], iter(shlex.split(command["command"]))
+        for word in words:
+            if word in ("-MQ", "-MF", "-o", "-c"):
+                next(words)
+            elif word != "-MD":
+                options.append(word)
+        objects.append(directory / f"{name}.o")
+        subprocess.run([*options, "-c", directory / "src" / name, "-o", objects[-1]], cwd=build,
+                       check=True)
+    # Of the archive the linker takes what is in no object.
+    compiler = itertools.takewhile(lambda word: not word.startswith("-"), options)
+    libraries = subprocess.check_output(["pkg-config", "--libs", "cmocka"], text=True).split()
+    program = directory / "mutants"
+    subprocess.run([*compiler, "-o", program, *objects, build / "tests" / "libstint-fixture.a",
+                    build / "tests" / "libstint-testing.a",
+                    *libraries, "-pthread"], check=True)
+    return program
+
+
+def run(program, *arguments):
+    """The lines that a program prints, each a list of fields."""
+    done = subprocess.run([program, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def run_patched(build, mutant, patches, seed):
+    with tempfile.TemporaryDirectory(prefix="stint-mutants-") as directory:
+        program = build_patched(build, patches, Path(directory))
+        [line] = run(program, "patched", mutant, patches, seed)
+    return line
+
+
+def places(path):
+    """Where a file of src/ has a guard, or is changed by a patch: the function, by mistake."""
+    found, function, functions = {}, "", [""]
+    for line in path.read_text().splitlines():
+        head = re.match(r"[a-z].*?(\w+)\(", line)
+        function = head[1] if head and not line.endswith(";") else function
+        functions.append(function)
+        for guard in re.findall(r"\bGUARD(?:ED)?\((\w+)", line):
+            found[guard] = function
+    for patch in (SOURCE / "tests" / "protocol" / "mutants").glob("*.patch"):
+        for name, line in re.findall(r"^\+\+\+ b/(\S+)\n@@ -(\d+)", patch.read_text(), re.MULTILINE):
+            if SOURCE / name == path:
+                found[patch.stem] = functions[int(line) + 3]
+    return found
+
+
+def main(build, write=False, of_file=None):
+    seed = os.environ.get("STINT_TEST_SEED") or "1"
+    program, known, wrong = build / "tests" / "test-mutants", mistakes(), []
+    where = places(of_file) if of_file else {}
+    if of_file:
+        known = {name: mistake for name, mistake in known.items() if name in where}
+        if not known:
+            sys.exit(f"mutants.py: {of_file.name} has no guard, and no patch changes it: "
+                     f"tests/protocol/mutate.py --files {of_file.name} tries random mistakes")
+    print(f"STINT_TEST_SEED={seed}", flush=True)
+    stories = [tuple(line) for line in run(program, "stories") if line[0] in known]
+    patched = sorted({*stories, *((name, name) for name in known if name.islower())})
+    asked = [name for name in known if name.isupper()] or ["-"]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        guards = pool.submit(run, program, "guards", seed, *asked)
+        jobs = [pool.submit(run_patched, build, *mutant, seed) for mutant in patched]
+        lines = guards.result() + [job.result() for job in jobs]
+
+    for mutant, line in zip(patched, lines[-len(patched):]):
+        if mutant in stories and line[2] == "-":
+            wrong.append(f"{mutant[0]}: its story does no harm")
+    rows, found_out, fewest = "", 0, scenes()
+    for name, mistake in known.items():
+        own = [line for line in lines if line[0] == name]
+        story, histories = (next((line[field] for line in own if line[field] != "-"), "-")
+                            for field in (2, 3))
+        expected = own[0][1]
+        found = (story, histories) != ("-", "-")
+        found_out += found
+        if found != (expected == "found"):
+            wrong.append(f"{name}: {'found out' if found else 'not found out'}")
+        histories = re.sub(r"^\d+", lambda number: f"{int(number[0]):,}", histories)
+        if expected != "found":
+            histories = f"harmless: {expected}"
+        rows += f"| `{name}` | {mistake} | {story} | {histories} "
+        rows += f"| {fewest.get(name, '-')} |\n"
+        if of_file:
+            print(f"{where[name]}: {name}: {mistake}\n    story: {story}\n    histories: {histories}"
+                  f"\n    schedules: {fewest.get(name, '-')}")
+    rows = rows.replace(" - |", " – |")
+    if not of_file:
+        print(HEAD + rows, end="")
+    print(f"{len(known)} mutants, {found_out} found out", *wrong, sep="\n")
+    if write:
+        before, _ = README.read_text().split(HEAD)
+        README.write_text(before + HEAD + rows)
+    return len(wrong) > 0
+
+
+if __name__ == "__main__":
+    FOR = "--for" in sys.argv[2:3]
+    sys.exit(main(Path(sys.argv[1]).resolve(), "--write" in sys.argv[2:],
+                  Path(sys.argv[3]).resolve() if FOR else None))

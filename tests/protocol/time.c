@@ -1,0 +1,979 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * What clocks do to windows, and what is promised for it: steps in both directions, leap seconds,
+ * threads that sleep in the middle of a decision, the ends of time, the wrap of the 33 bits that
+ * name a window. (Few keys in small scripts: semantics.c. All kinds at random, against a naive
+ * twin: twin.c.) Linked with the library built for tests (src/testing.h). */
+#include "fixture.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "counters.h"
+#include "random.h"
+#include "testing.h"
+
+#define TICK STINT_TICK_NS
+
+/* The ids of windows wrap after so many ticks. */
+#define WRAP_TICKS (UINT64_C(1) << 33)
+#define WRAP       (WRAP_TICKS * TICK)
+
+/* Every kind of policy. */
+static const char *const kinds[] = {
+    "3/minute",
+    "1/10ms",
+    "5/7s",
+    "200/day",
+    "4/366 days",
+    "3/minute count-refused",
+    "3/minute capacity=8",
+    "3/minute capacity=2",
+    "3/minute reserve=7",
+    "2/hour capacity=5 reserve=5",
+    "5/s capacity=1000 reserve=1000",
+    "4/minute in-flight",
+    "9/minute smooth",
+    "9/minute start=per-key",
+    "9/hour smooth start=per-key",
+    "8/minute stripes=4",
+    "3/minute jitter=20% near=50%",
+    "3/minute shadow",
+    "3/hour start=2024-01-01T00:00:07Z",
+    "3/minute start=first",
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0], KEYS = 5 };
+
+/* A limiter with one policy, and keys that have used more or less of it. */
+struct bed {
+    struct stint_limiter *limiter;
+    struct stint_policy policy;
+    const char *kind;
+    uint32_t id;
+    uint32_t capacity;
+};
+
+static struct stint_verdict ask_bed(const struct bed *bed, stint_key key, uint32_t cost,
+                                    uint32_t flags) {
+    return ask(bed->limiter, bed->id, key, cost, flags);
+}
+
+static bool fits(const struct stint_verdict *verdict) {
+    return verdict->allowed && (verdict->flags & STINT_SHADOWED) == 0;
+}
+
+/* Takes tokens one by one until that is refused. Returns how many were granted. */
+static uint32_t empty(const struct bed *bed, stint_key key, uint32_t flags) {
+    uint32_t granted = 0;
+    for (struct stint_verdict v = ask_bed(bed, key, 1, flags); fits(&v);
+         v = ask_bed(bed, key, 1, flags))
+        granted += v.granted;
+    return granted;
+}
+
+static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
+    struct bed bed = {.kind = kind, .policy = STINT_POLICY_INIT};
+    bed.limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
+    assert_int_equal(stint_policy_parse(kind, &bed.policy, NULL), 0);
+    int id = policy_added(bed.limiter, &bed.policy);
+    assert_true(id >= 0);
+    bed.id = (uint32_t)id;
+    bed.capacity = bed.policy.capacity == 0 ? bed.policy.limit : bed.policy.capacity;
+    test_time = at;
+    return bed;
+}
+
+/* Key 0 has used nothing, key 1 one token, key 2 half of all; key 3 is empty, key 4 as far in debt
+ * as it may. */
+static struct bed open_used_bed(const char *kind, uint64_t at) {
+    struct bed bed = open_bed(kind, 1000, at);
+    ask_bed(&bed, 1, 1, 0);
+    ask_bed(&bed, 2, bed.capacity / 2, 0);
+    empty(&bed, 3, 0);
+    empty(&bed, 4, STINT_RESERVE);
+    return bed;
+}
+
+static void look_at_all(const struct bed *bed, struct stint_verdict verdicts[KEYS]) {
+    for (stint_key key = 0; key < KEYS; key++)
+        verdicts[key] = ask_bed(bed, key, 1, STINT_PEEK);
+}
+
+/* The end of the window that a key's first request would begin now. */
+static uint64_t begun_now(const struct bed *bed) {
+    return test_time / TICK * TICK + bed->policy.window;
+}
+
+static bool begins_with_first(const struct bed *bed) {
+    return (bed->policy.flags & STINT_START_FIRST) != 0;
+}
+
+/* What is used, `passed` windows after one in which all of `used` was taken, `left` ns before the
+ * end of the last of them. */
+static uint64_t used_later(const struct bed *bed, uint64_t used, uint64_t passed, uint64_t left) {
+    const struct stint_policy *policy = &bed->policy;
+    if (passed == 0)
+        return used;
+    if ((policy->flags & STINT_IN_FLIGHT) != 0)
+        return passed == 1 ? used : 0;
+    if ((policy->flags & STINT_SMOOTH) != 0)
+        return passed == 1 ? (used * left + policy->window - 1) / policy->window : 0;
+    if (bed->capacity <= policy->limit && policy->max_reserved == 0)
+        return 0;
+    return used > passed * policy->limit ? used - passed * policy->limit : 0;
+}
+
+static void check_look(const struct bed *bed, stint_key key, uint64_t used, uint64_t end,
+                       uint64_t from, const char *event) {
+    struct stint_verdict v = ask_bed(bed, key, 1, STINT_PEEK);
+    if (v.used == used && v.window == end && v.reset_after == end - test_time && v.granted == 0 &&
+        v.capacity == bed->capacity && fits(&v) == (used < bed->capacity) &&
+        v.remaining == (used < bed->capacity ? bed->capacity - used : 0))
+        return;
+    print_verdict("got", &v);
+    fail_msg("\"%s\", key %" PRIu64 ", %s from %" PRIu64 " to %" PRIu64 ": expected used %" PRIu64
+             ", window %" PRIu64,
+             bed->kind, key, event, from, test_time, used, end);
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------- */
+
+/* The clock goes from `at` to `at + step` at once: NTP, a machine that was suspended, a process
+ * that was stopped. Promise H: that is time like any other. Windows end, tokens carry over, debts
+ * are paid as if each window in between had been waited for, and what was said of retry_after
+ * holds. */
+static void check_forward(const char *kind, uint64_t at, uint64_t step) {
+    struct bed bed = open_used_bed(kind, at);
+    struct stint_verdict before[KEYS];
+    look_at_all(&bed, before);
+
+    test_time = at + step;
+    for (stint_key key = 0; key < KEYS; key++) {
+        const struct stint_verdict *was = &before[key];
+        uint64_t window = bed.policy.window, left = was->reset_after;
+        uint64_t passed = step < left ? 0 : (step - left) / window + 1;
+        uint64_t end = was->window + passed * window;
+        uint64_t used = used_later(&bed, was->used, passed, end - test_time);
+        if (begins_with_first(&bed) && used == 0)
+            end = begun_now(&bed);
+        check_look(&bed, key, used, end, at, "forward");
+        if (bed.policy.jitter == 0)
+            assert_int_equal(used < bed.capacity, step >= was->retry_after);
+        else if (step >= was->retry_after)
+            assert_true(used < bed.capacity);
+        /* And it is so for those who take: that much, no more. */
+        assert_int_equal(empty(&bed, key, 0), used < bed.capacity ? bed.capacity - used : 0);
+    }
+    assert_int_equal(get_stats(bed.limiter).clock_steps, 0);
+    stint_close(bed.limiter);
+}
+
+static const uint64_t steps[] = {
+    1,         10 * MS - 1,      10 * MS,    SECOND, 30 * SECOND, MINUTE - 10 * MS,
+    MINUTE,    MINUTE + 10 * MS, 2 * MINUTE, HOUR,   DAY,         30 * DAY,
+    365 * DAY, 490 * DAY};
+enum { STEPS = sizeof steps / sizeof steps[0] };
+
+/* In the middle of every window. */
+#define NOON (T0 + 12 * HOUR + 31 * SECOND + 3456789)
+
+TEST(test_forward) {
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned i = 0; i < STEPS; i++)
+            check_forward(kinds[kind], NOON, steps[i]);
+}
+
+/* For how many windows a key may be held up, without a step of the clock: promise H. */
+static uint64_t windows_held(const struct stint_policy *policy) {
+    uint64_t owed = (uint64_t)policy->max_reserved + 1;
+    if ((policy->flags & (STINT_SMOOTH | STINT_IN_FLIGHT)) != 0)
+        return 2;
+    return (owed + policy->limit - 1) / policy->limit;
+}
+
+/* The clock goes from `at` to `at - step`. Promise H: a slot may be ahead of the clock by its
+ * window and the allowance of 60 s. Up to that its key stays in its window, with what it has used:
+ * nothing is counted twice. Beyond, it starts anew in the window of now. Either way it is not held
+ * up for longer than stint.h says. */
+static void check_back(const char *kind, uint64_t at, uint64_t step) {
+    struct bed bed = open_used_bed(kind, at);
+    uint64_t window = bed.policy.window;
+    struct stint_verdict before[KEYS];
+    look_at_all(&bed, before);
+
+    test_time = at - step;
+    unsigned anew = 0;
+    for (stint_key key = 0; key < KEYS; key++) {
+        uint64_t used = before[key].used, end = before[key].window;
+        uint64_t ahead = end - (test_time - test_time % TICK);
+        if (used == 0 || ahead > window + ALLOWANCE) { /* without a slot there is none to stay in */
+            end = begins_with_first(&bed) ? begun_now(&bed)
+                                          : end - (end - test_time - 1) / window * window;
+            anew += used != 0 && ahead < WRAP / 2; /* from there on it seems over */
+            used = 0;
+        }
+        check_look(&bed, key, used, end, at, "back");
+    }
+    uint64_t longest =
+        windows_held(&bed.policy) * window + ALLOWANCE + window / 100 * bed.policy.jitter;
+    for (stint_key key = 0; key < KEYS; key++) {
+        before[key] = ask_bed(&bed, key, 1, 0);
+        assert_true(fits(&before[key]) || before[key].retry_after <= longest);
+    }
+    assert_int_equal(get_stats(bed.limiter).clock_steps != 0, anew != 0);
+    for (stint_key key = 0; key < KEYS; key++) {
+        test_time = at - step + before[key].retry_after;
+        struct stint_verdict v = ask_bed(&bed, key, 1, 0);
+        assert_true(fits(&before[key]) || fits(&v));
+    }
+    stint_close(bed.limiter);
+}
+
+/* To the ns: the longest that each is held up, by a step of 60 s, at the begin of a window in which
+ * all was taken. By a step of a tick more it starts anew. */
+TEST(test_held_up) {
+    static const struct {
+        const char *kind;
+        uint32_t cost; /* of which nothing fits, when all is taken */
+        uint64_t held;
+    } cases[] = {
+        {"3/minute", 1, MINUTE},
+        {"3/minute", 3, MINUTE},
+        {"3/hour start=first", 1, HOUR},
+        {"8/minute stripes=4", 1, MINUTE},
+        {"9/minute smooth", 1, MINUTE + MINUTE / 9 + 1},
+        {"9/minute smooth", 9, 2 * MINUTE},
+        {"4/minute in-flight", 1, 2 * MINUTE},
+        {"3/minute capacity=8", 1, MINUTE},
+        {"3/minute reserve=7", 1, 3 * MINUTE},
+        {"2/hour capacity=5 reserve=5", 1, 3 * HOUR},
+        {"5/s capacity=1000 reserve=1000", 1, 201 * SECOND},
+        {"3/month", 1, 31 * DAY},
+        {"3/year", 1, 366 * DAY},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (unsigned step = 0; step < 3; step++) {
+            const uint64_t by = step == 0 ? 50 * SECOND : step == 1 ? ALLOWANCE : ALLOWANCE + TICK;
+            struct bed bed = open_bed(cases[i].kind, 1000, T0);
+            empty(&bed, 1, STINT_RESERVE);
+            test_time = T0 - by;
+            struct stint_verdict v = ask_bed(&bed, 1, cases[i].cost, 0);
+            assert_int_equal(fits(&v), by > ALLOWANCE);
+            if (by <= ALLOWANCE && v.retry_after != cases[i].held + by)
+                fail_msg("\"%s\": held up for %" PRIu64, cases[i].kind, v.retry_after);
+            assert_true(bed.policy.calendar != 0 ||
+                        v.retry_after <= windows_held(&bed.policy) * bed.policy.window + by);
+            stint_close(bed.limiter);
+        }
+}
+
+TEST(test_back) {
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned i = 0; i < STEPS; i++)
+            check_back(kinds[kind], NOON, steps[i]);
+}
+
+/* Steps back of less than the allowance, one after the other, with a stripe's slot left behind by
+ * each: the key is held up by none but those that are within it of the clock. */
+TEST(test_back_stripe_by_stripe) {
+    const uint64_t number = stint_thread_number;
+    struct bed bed = open_bed("8/minute stripes=4", 1000, NOON);
+    for (unsigned i = 0; i < 4; i++) {
+        stint_thread_number = 4 + i; /* that of its own stripe */
+        test_time = NOON - i * (MINUTE - SECOND);
+        assert_true(stint_take(bed.limiter, bed.id, 1, 1, STINT_NOW, NULL));
+    }
+    for (unsigned cost = 0; cost <= 4; cost += 2) {
+        struct stint_verdict v = ask_bed(&bed, 1, cost, 0);
+        assert_true(v.allowed && v.reset_after <= MINUTE + ALLOWANCE);
+    }
+    stint_thread_number = number;
+    stint_close(bed.limiter);
+}
+
+/* A clock that is stepped back and set right again. Within the window and the allowance nothing
+ * is gained by it: A and B hold across both steps. Beyond, windows that were counted are counted
+ * again, once for each such step. */
+TEST(test_there_and_back) {
+    for (unsigned i = 0; i < STEPS; i++) {
+        struct bed bed = open_bed("20/minute", 1000, NOON);
+        uint64_t end = T0 + 12 * HOUR + MINUTE;
+        bool counted_again = end / TICK - (NOON - steps[i]) / TICK > (MINUTE + ALLOWANCE) / TICK;
+        for (stint_key key = 1; key <= 4; key++) {
+            uint64_t granted = ask_bed(&bed, key, (uint32_t)key, 0).granted;
+            test_time = NOON - steps[i];
+            uint64_t granted_then = empty(&bed, key, 0);
+            test_time = NOON;
+            granted += empty(&bed, key, 0) + (counted_again ? 0 : granted_then);
+            assert_int_equal(granted, counted_again ? 20 + key : 20);
+        }
+        assert_int_equal(get_stats(bed.limiter).clock_steps != 0, counted_again);
+        stint_close(bed.limiter);
+    }
+}
+
+/* A clock that is wrong in turn, by up to the allowance, while keys fight for slots and callers
+ * have read it a while ago: A and B hold as if it had never been. */
+enum { WALK_KEYS = 6, WALK_TICKS = 1 << 16 };
+
+static void check_walk(const char *kind, uint64_t max_keys, struct random *random) {
+    static uint32_t granted[WALK_KEYS][WALK_TICKS];
+    struct bed bed = open_bed(kind, max_keys, T0);
+    uint64_t truth = T0, read_before = T0, refused = 0;
+
+    memset(granted, 0, sizeof granted);
+    for (uint64_t i = 0; i < 40000; i++) {
+        if (random_below(random, 4) == 0)
+            truth += random_below(random, 3 * TICK);
+        uint64_t behind = random_below(random, 8) == 0 ? random_below(random, ALLOWANCE) : 0;
+        test_time = truth - (behind < truth - T0 ? behind : truth - T0);
+        if (random_below(random, 8) == 0)
+            read_before = test_time;
+        stint_key key = random_below(random, WALK_KEYS);
+        uint64_t now = random_below(random, 4) == 0 && read_before <= test_time + ALLOWANCE - TICK
+                           ? read_before
+                           : STINT_NOW;
+        struct stint_verdict v;
+        stint_take(bed.limiter, bed.id, key, 1, now, &v);
+        if ((v.flags & STINT_UNTRACKED) != 0)
+            continue;
+        uint64_t window = (v.window - T0) / bed.policy.window;
+        assert_true(window < WALK_TICKS);
+        granted[key][window] += v.granted;
+        assert_true(granted[key][window] <= bed.capacity);              /* A */
+        assert_true(v.allowed || granted[key][window] == bed.capacity); /* B */
+        refused += !v.allowed;
+    }
+    assert_true(refused > 100);
+    assert_int_equal(get_stats(bed.limiter).clock_steps, 0);
+    assert_int_equal(get_stats(bed.limiter).stray_tokens, 0);
+    stint_close(bed.limiter);
+}
+
+TEST(test_walk) {
+    struct random random = {test_seed()};
+    for (uint64_t round = 0; round < test_rounds(3); round++) {
+        check_walk("1/10ms", 100, &random);
+        check_walk("1/10ms", 2, &random);
+        check_walk("3/70ms", 2, &random);
+        check_walk("20/s", 100, &random);
+        check_walk("20/s", 2, &random);
+        check_walk("100/minute", 100, &random);
+    }
+}
+
+/* Asks, and counts the readings of the clock. */
+static struct stint_verdict ask_counted(const struct bed *bed, stint_key key, uint32_t cost,
+                                        uint32_t flags, uint64_t now) {
+    const struct stint_request request = {
+        .key = key, .policy = bed->id, .cost = cost, .flags = flags};
+    struct stint_verdict v;
+    stint_decide(bed->limiter, &request, now, &v);
+    if (test_readings > READINGS_MOST)
+        fail_msg("\"%s\", key %" PRIu64 ", cost %" PRIu32 ": %" PRIu64 " readings of the clock",
+                 bed->kind, key, cost, test_readings);
+    return v;
+}
+
+/* All kinds of requests, of keys with slots and without. */
+static void ask_all_counted(const struct bed *bed, uint64_t now) {
+    static const uint32_t flags[] = {STINT_PEEK, 0, STINT_PARTIAL, STINT_DRAIN, STINT_CHARGE};
+    for (stint_key key = 0; key < 2 * KEYS; key++)
+        for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++)
+            for (uint32_t cost = 0; cost <= 2; cost++)
+                (void)ask_counted(bed, key, cost, flags[i], now);
+}
+
+/* D, E and H: a decision reads the clock a few times, whatever that says, and although each reading
+ * finds it later than the one before. */
+static void check_readings_after_a_step(void) {
+    static const uint64_t crowds[] = {2, 1000};
+    static const uint64_t by[] = {30 * SECOND, 2 * MINUTE, 2 * HOUR, 40 * DAY, 500 * DAY};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned crowd = 0; crowd < 2; crowd++)
+            for (unsigned i = 0; i < sizeof by / sizeof by[0]; i++) {
+                struct bed bed = open_bed(kinds[kind], crowds[crowd], NOON);
+                ask_all_counted(&bed, STINT_NOW);
+                test_time = NOON - by[i];
+                ask_all_counted(&bed, STINT_NOW);
+                /* One thread's now is of before the step; another's is late, as the clock has been
+                 * set right again. */
+                ask_all_counted(&bed, NOON);
+                ask_all_counted(&bed, STINT_NOW);
+                test_time = NOON;
+                ask_all_counted(&bed, NOON - by[i]);
+                ask_all_counted(&bed, STINT_NOW);
+                stint_close(bed.limiter);
+            }
+}
+
+TEST(test_readings_after_a_step) {
+    const uint64_t step = test_step;
+    check_readings_after_a_step();
+    test_step = TICK;
+    check_readings_after_a_step();
+    test_step = step;
+}
+
+/* Two callers, by turns: the now of one is two hours ahead of the clock, the other's is the
+ * clock's. Neither keeps the other busy. Each is decided in the window of his now. */
+TEST(test_readings_beside_one_ahead) {
+    for (unsigned kind = 0; kind < KINDS; kind++) {
+        struct bed bed = open_bed(kinds[kind], 1000, NOON);
+        for (unsigned i = 0; i < 20; i++) {
+            test_time += SECOND;
+            ask_all_counted(&bed, test_time + 2 * HOUR);
+            ask_all_counted(&bed, STINT_NOW);
+            if (bed.policy.window > HOUR)
+                continue;
+            struct stint_verdict v = ask_counted(&bed, 3, 1, STINT_PEEK, STINT_NOW);
+            assert_true(v.reset_after <= bed.policy.window + ALLOWANCE);
+        }
+        stint_close(bed.limiter);
+    }
+}
+
+/* ---- Leap seconds --------------------------------------------------------------------------- */
+
+/* Of windows in a row: what was granted in each, and for how long nothing was, by a clock that is
+ * right. */
+struct stretch {
+    uint64_t start; /* of the first window */
+    uint32_t granted[1 << 17];
+    uint64_t last_granted, longest_pause;
+};
+
+static void take_at(const struct bed *bed, struct stretch *stretch, uint64_t real) {
+    for (;;) {
+        struct stint_verdict v = ask_bed(bed, 1, 1, 0);
+        uint64_t window = (v.window - stretch->start) / bed->policy.window - 1;
+        assert_true(window < sizeof stretch->granted / sizeof stretch->granted[0]);
+        if (!v.allowed)
+            return;
+        stretch->granted[window]++;
+        if (real - stretch->last_granted > stretch->longest_pause)
+            stretch->longest_pause = real - stretch->last_granted;
+        stretch->last_granted = real;
+    }
+}
+
+/* The clock shows the last second of a day twice, as POSIX has it. Every window gets its tokens
+ * once, also those that the clock shows twice: A and B. Who has used up the last window of the
+ * second waits until the clock is there again: one second and a window. */
+TEST(test_leap_second_repeated) {
+    static const struct {
+        const char *kind;
+        uint64_t pause; /* the longest that may be */
+    } cases[] = {{"7/s", 2 * SECOND}, {"2/10ms", SECOND + 10 * MS}, {"40/10s", 11 * SECOND}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static struct stretch stretch;
+        uint64_t midnight = T0 + DAY, before = 10 * SECOND, after = 10 * SECOND;
+        struct bed bed = open_bed(cases[i].kind, 100, midnight - before);
+        stretch = (struct stretch){.start = midnight - before, .last_granted = midnight - before};
+        for (uint64_t real = midnight - before; real < midnight + SECOND + after; real += 5 * MS) {
+            test_time = real < midnight ? real : real - SECOND;
+            take_at(&bed, &stretch, real);
+        }
+        for (uint64_t window = 0; window < (before + after) / bed.policy.window; window++)
+            assert_int_equal(stretch.granted[window], bed.policy.limit);
+        assert_true(stretch.longest_pause == cases[i].pause);
+        assert_int_equal(get_stats(bed.limiter).clock_steps, 0);
+        stint_close(bed.limiter);
+    }
+}
+
+/* The second is smeared over 24 hours: the clock runs slower by 1 in 86,401. There is nothing to
+ * see. */
+TEST(test_leap_second_smeared) {
+    static struct stretch stretch;
+    struct bed bed = open_bed("3/s", 100, T0);
+    stretch = (struct stretch){.start = T0, .last_granted = T0};
+    for (uint64_t real = 0; real < 86401 * SECOND; real += 250 * MS) {
+        test_time = T0 + real / 86401 * 86400 + real % 86401 * 86400 / 86401;
+        take_at(&bed, &stretch, T0 + real);
+    }
+    for (uint64_t window = 0; window < 86400; window++)
+        assert_int_equal(stretch.granted[window], 3);
+    assert_true(stretch.longest_pause <= SECOND + 250 * MS);
+    stint_close(bed.limiter);
+}
+
+/* ---- Threads that sleep --------------------------------------------------------------------- */
+
+/* What others do meanwhile, after the clock has moved on. */
+enum others { NOBODY, SAME_KEY, OTHER_KEYS, OTHERS };
+
+enum { NAPPER = 1, OTHER = 100, OTHER_LATER = 200, LEDGER = 16 };
+
+static struct {
+    enum stint_test_instant instant;
+    enum others others;
+    bool taken;
+    uint64_t until;
+    const struct bed *bed;
+    struct {
+        uint64_t window;
+        uint32_t granted;
+    } ledger[LEDGER]; /* of the napper's key */
+} nap;
+
+static void note_grant(const struct stint_verdict *verdict) {
+    if (verdict->granted == 0)
+        return;
+    unsigned i = 0;
+    while (nap.ledger[i].window != 0 && nap.ledger[i].window != verdict->window)
+        i++;
+    assert_true(i < LEDGER);
+    nap.ledger[i].window = verdict->window;
+    nap.ledger[i].granted += verdict->granted;
+}
+
+/* Takes all that is left to a key. Returns whether it had a slot. */
+static bool take_rest_of(stint_key key) {
+    for (;;) {
+        struct stint_verdict v = ask_bed(nap.bed, key, 1, 0);
+        if (key == NAPPER)
+            note_grant(&v);
+        if (!fits(&v))
+            return (v.flags & STINT_UNTRACKED) == 0;
+    }
+}
+
+static void sleep_at(enum stint_test_instant instant) {
+    if (nap.taken || instant != nap.instant)
+        return;
+    nap.taken = true;
+    test_time = nap.until;
+    if (nap.others == OTHER_KEYS)
+        for (stint_key key = OTHER_LATER; key < OTHER_LATER + 3; key++)
+            ask_bed(nap.bed, key, 1, 0);
+    if (nap.others != NOBODY)
+        take_rest_of(NAPPER);
+}
+
+/* A thread decides at NOON and sleeps at an instant of it, while the clock moves on, or back, and
+ * others decide. A: no window has granted more than a key may hold, in the thread's own window as
+ * in later ones. B: the key is held up by nothing: what the last window has left is granted, but
+ * for the one token that a stray add may cost it. */
+static void check_nap(const char *kind, bool crowded, enum stint_test_instant instant,
+                      enum others others, int64_t jump) {
+    struct bed bed = open_bed(kind, crowded ? 2 : 1000, NOON - 2 * DAY);
+    if (crowded) /* used slots, to be taken over */
+        for (stint_key key = OTHER; key < OTHER + 4; key++)
+            ask_bed(&bed, key, 1, 0);
+    test_time = NOON;
+    memset(&nap, 0, sizeof nap);
+    nap.bed = &bed;
+    nap.instant = instant;
+    nap.others = others;
+    nap.until = NOON + (uint64_t)jump;
+
+    if (instant == INSTANT_LOADED) { /* of a key that is there */
+        struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
+        note_grant(&v);
+    }
+    stint_test_hook = sleep_at;
+    struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
+    note_grant(&v);
+    stint_test_hook = NULL;
+    bool hot = bed.policy.flags == 0 && bed.policy.jitter == 0 && bed.policy.max_reserved == 0 &&
+               bed.policy.capacity == 0;
+    assert_int_equal(nap.taken, instant != INSTANT_LOADED || hot);
+    test_time = nap.until; /* no nap: a step all the same */
+    bool tracked = take_rest_of(NAPPER);
+
+    uint64_t last = ask_bed(&bed, NAPPER, 1, STINT_PEEK).window, granted_last = 0;
+    bool stepped_back = jump < 0 && -jump > (int64_t)ALLOWANCE;
+    for (unsigned i = 0; i < LEDGER; i++) {
+        if (nap.ledger[i].granted > bed.capacity * (stepped_back ? 2 : 1))
+            fail_msg("\"%s\", instant %d, others %d, %" PRId64 " ns: %" PRIu32 " granted", kind,
+                     (int)instant, (int)others, jump, nap.ledger[i].granted);
+        if (nap.ledger[i].window == last)
+            granted_last = nap.ledger[i].granted;
+    }
+    bool carries = (bed.policy.flags & STINT_SMOOTH) != 0 || bed.capacity > bed.policy.limit;
+    if (tracked && !carries)
+        assert_true(granted_last + get_stats(bed.limiter).stray_tokens >= bed.capacity);
+    stint_close(bed.limiter);
+}
+
+TEST(test_naps) {
+    static const char *const nappers[] = {"3/minute",
+                                          "2/10ms",
+                                          "5/hour",
+                                          "3/minute capacity=8",
+                                          "3/minute capacity=3 reserve=4",
+                                          "9/minute smooth",
+                                          "3/minute start=per-key",
+                                          "3/minute start=first",
+                                          "4/minute stripes=2"};
+    static const int64_t jumps[] = {0,
+                                    1,
+                                    (int64_t)TICK,
+                                    (int64_t)(28 * SECOND),
+                                    (int64_t)(30 * SECOND),
+                                    (int64_t)MINUTE,
+                                    (int64_t)(MINUTE + SECOND),
+                                    (int64_t)(2 * MINUTE),
+                                    (int64_t)HOUR,
+                                    (int64_t)DAY,
+                                    (int64_t)(490 * DAY), /* ids tell times within 497 days */
+                                    -1,
+                                    -(int64_t)(10 * MS),
+                                    -(int64_t)(50 * SECOND),
+                                    -(int64_t)(10 * MINUTE),
+                                    -(int64_t)DAY};
+    for (unsigned kind = 0; kind < sizeof nappers / sizeof nappers[0]; kind++)
+        for (unsigned crowded = 0; crowded < 2; crowded++)
+            for (unsigned instant = INSTANT_LOADED; instant <= INSTANT_LOOKED; instant++)
+                for (unsigned others = NOBODY; others < OTHERS; others++)
+                    for (unsigned i = 0; i < sizeof jumps / sizeof jumps[0]; i++)
+                        check_nap(nappers[kind], crowded != 0, (enum stint_test_instant)instant,
+                                  (enum others)others, jumps[i]);
+}
+
+/* ---- Processes that are paused --------------------------------------------------------------- */
+
+/* What parent and child share, beside the table. */
+static struct pause {
+    uint64_t time; /* ns; the clock of both */
+    enum stint_test_instant instant;
+    bool stopped;
+    struct stint_verdict verdict; /* the child's */
+} * paused;
+
+static uint64_t paused_clock(void) {
+    return test_moved(__atomic_load_n(&paused->time, __ATOMIC_SEQ_CST));
+}
+
+static void stop_at(enum stint_test_instant instant) {
+    if (instant != paused->instant || paused->stopped)
+        return;
+    paused->stopped = true;
+    raise(SIGSTOP);
+}
+
+/* Takes what is left to a key in the window of now. Returns it. */
+static uint32_t take_in_window(struct stint_limiter *limiter, uint32_t id, stint_key key,
+                               uint64_t end) {
+    uint32_t granted = 0;
+    struct stint_verdict v;
+    while (stint_take(limiter, id, key, 1, STINT_NOW, &v)) {
+        assert_true(v.window == end);
+        granted += v.granted;
+    }
+    return granted;
+}
+
+/* A process is stopped in the middle of a decision on a table that it shares (a virtual machine
+ * that is paused, a container that is frozen), while the clock moves on by `gap` and other
+ * processes go on. E: they are not held up. A: when it continues, its token is of a window that had
+ * room for it. */
+static void check_pause(enum stint_test_instant instant, uint64_t gap) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 100;
+    options.clock = paused_clock;
+    options.secret = test_secret();
+    size_t size = stint_memory_size(&options);
+    void *memory = shared_memory(size);
+    paused = shared_memory(sizeof *paused);
+    paused->time = NOON;
+    paused->instant = instant;
+    struct stint_limiter *limiter;
+    assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
+    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+    uint64_t end = NOON / MINUTE * MINUTE + MINUTE;
+    if (instant == INSTANT_LOADED) /* of a key that is there */
+        assert_true(stint_take(limiter, id, 1, 1, STINT_NOW, NULL));
+    uint32_t granted = instant == INSTANT_LOADED;
+
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        stint_test_hook = stop_at;
+        (void)stint_take(limiter, id, 1, 1, STINT_NOW, &paused->verdict);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+    assert_true(WIFSTOPPED(status));
+
+    uint64_t later = NOON + gap, later_end = later / MINUTE * MINUTE + MINUTE;
+    if (gap > 0)
+        granted +=
+            take_in_window(limiter, id, 1, end); /* before the clock moves on, and after it */
+    __atomic_store_n(&paused->time, later, __ATOMIC_SEQ_CST);
+    for (stint_key other = 2; other < 50; other++)
+        assert_int_equal(take_in_window(limiter, id, other, later_end), 5);
+    uint32_t granted_later = take_in_window(limiter, id, 1, later_end);
+    if (later_end == end)
+        granted += granted_later;
+
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const struct stint_verdict *v = &paused->verdict;
+    assert_true(v->window == end || v->window == later_end);
+    if (v->window == end)
+        assert_true(granted + v->granted <= 5);
+    else
+        assert_true(granted_later + v->granted <= 5);
+    assert_true(v->granted == v->allowed);
+    /* And from then on, for everybody: nothing is left of it, but for a stray token at most. */
+    __atomic_store_n(&paused->time, later_end, __ATOMIC_SEQ_CST);
+    for (stint_key key = 1; key < 50; key++)
+        assert_int_equal(take_in_window(limiter, id, key, later_end + MINUTE), 5);
+    stint_close(limiter);
+    munmap(memory, size);
+    munmap(paused, sizeof *paused);
+}
+
+TEST(test_paused_process) {
+    static const uint64_t gaps[] = {0, SECOND, MINUTE, HOUR, 30 * DAY};
+    for (unsigned instant = INSTANT_LOADED; instant <= INSTANT_LOOKED; instant++)
+        for (unsigned i = 0; i < sizeof gaps / sizeof gaps[0]; i++)
+            check_pause((enum stint_test_instant)instant, gaps[i]);
+}
+
+/* ---- The ends of time ----------------------------------------------------------------------- */
+
+/* The first days after the epoch, at which `start` may lie ahead. */
+TEST(test_after_1970) {
+    static const uint64_t starts[] = {0, 1, TICK - 1, TICK, SECOND, DAY + 5};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned at = 0; at < sizeof starts / sizeof starts[0]; at++)
+            for (unsigned i = 0; i < STEPS; i++) {
+                check_forward(kinds[kind], starts[at], steps[i]);
+                if (steps[i] <= starts[at])
+                    check_back(kinds[kind], starts[at], steps[i]);
+            }
+}
+
+/* `now` 0 is STINT_NOW: it asks the clock, whatever that says, 0 included. */
+TEST(test_now_of_0) {
+    struct bed bed = open_bed("3/minute", 100, T0 + 5);
+    struct stint_verdict v;
+    assert_true(stint_take(bed.limiter, bed.id, 1, 2, 0, &v));
+    assert_true(v.window == T0 + MINUTE && v.reset_after == MINUTE - 5);
+    stint_close(bed.limiter);
+
+    bed = open_bed("3/minute", 100, 0);
+    for (uint64_t now = 0; now < 2; now++) {
+        assert_true(stint_take(bed.limiter, bed.id, 1, 1, now, &v));
+        assert_true(v.used == now + 1 && v.window == MINUTE && v.reset_after == MINUTE - now);
+    }
+    assert_false(stint_take(bed.limiter, bed.id, 1, 2, 0, &v));
+    assert_true(v.used == 2 && v.retry_after == MINUTE);
+    stint_close(bed.limiter);
+}
+
+/* The last windows that 64 bits of ns since the epoch can say, in July 2554: their ends are past
+ * them, and wrap, while all that is told as a distance from now is exact. */
+TEST(test_year_2554) {
+    static const uint64_t left[] = {0, 1, TICK, SECOND, HOUR, DAY, 500 * DAY};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned at = 0; at < sizeof left / sizeof left[0]; at++)
+            for (unsigned i = 0; i < STEPS; i++) {
+                if (steps[i] <= left[at])
+                    check_forward(kinds[kind], UINT64_MAX - left[at], steps[i]);
+                check_back(kinds[kind], UINT64_MAX - left[at], steps[i]);
+            }
+}
+
+/* Tokens of the last windows can be given back, too, by the caller and between stripes. */
+TEST(test_refunds_in_2554) {
+    for (unsigned kind = 0; kind < KINDS; kind++) {
+        struct bed bed = open_bed(kinds[kind], 1000, UINT64_MAX - 5);
+        for (uint32_t cost = 1; cost <= bed.capacity; cost++) {
+            struct stint_verdict v = ask_bed(&bed, 7, cost, 0);
+            assert_true(fits(&v));
+            assert_int_equal(stint_refund(bed.limiter, bed.id, 7, cost, v.window), cost);
+            assert_int_equal(ask_bed(&bed, 7, 0, STINT_PEEK).used, 0);
+        }
+        stint_close(bed.limiter);
+    }
+    struct bed bed = open_bed("8/minute stripes=4", 1000, UINT64_MAX - 5);
+    struct stint_verdict v = ask_bed(&bed, 7, 6, 0);
+    assert_true(v.allowed);
+    v = ask_bed(&bed, 7, 5, 0); /* takes the other two, and gives them back */
+    assert_false(v.allowed);
+    assert_true(v.used == 6 && v.reset_after == v.window - test_time);
+    v = ask_bed(&bed, 7, 2, 0);
+    assert_true(v.allowed);
+    stint_close(bed.limiter);
+}
+
+/* A clock that is before 1970, as a uint64_t: a time in 2554. It decides as any other does, and
+ * when it comes to 1970 every key starts anew. (But those in windows of more than 250 days may
+ * be taken for live ones until theirs ends: 584 years later the ids have come round.) */
+TEST(test_before_1970) {
+    static const uint64_t before[] = {1, SECOND, DAY}, after[] = {0, 1, SECOND, HOUR};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned from = 0; from < 3; from++)
+            for (unsigned to = 0; to < 4; to++) {
+                struct bed bed = open_used_bed(kinds[kind], (uint64_t)0 - before[from]);
+                if (bed.policy.window <= 30 * DAY) {
+                    test_time = after[to];
+                    for (stint_key key = 1; key < KEYS; key++) {
+                        struct stint_verdict v = ask_bed(&bed, key, 1, STINT_PEEK);
+                        check_look(&bed, key, 0, v.window, 0 - before[from], "to 1970");
+                        assert_true(v.reset_after <= bed.policy.window);
+                        assert_int_equal(ask_bed(&bed, key, bed.capacity, 0).used, bed.capacity);
+                    }
+                    test_time = (uint64_t)0 - before[from];
+                    for (stint_key key = 1; key < KEYS; key++) {
+                        struct stint_verdict v = ask_bed(&bed, key, 1, STINT_PEEK);
+                        check_look(&bed, key, 0, v.window, after[to], "before 1970");
+                    }
+                }
+                stint_close(bed.limiter);
+            }
+}
+
+/* ---- 33 bits of ticks ----------------------------------------------------------------------- */
+
+/* Where ids wrap, and half-way; the wrap number 21 is on 2027-03-01, number 214 the last one. */
+static const uint64_t wraps[] = {WRAP_TICKS / 2,
+                                 WRAP_TICKS,
+                                 WRAP_TICKS + WRAP_TICKS / 2,
+                                 21 * WRAP_TICKS,
+                                 21 * WRAP_TICKS + WRAP_TICKS / 2,
+                                 214 * WRAP_TICKS,
+                                 214 * WRAP_TICKS + WRAP_TICKS / 2};
+enum { WRAPS = sizeof wraps / sizeof wraps[0] };
+
+/* Windows before, after, and across the wrap are windows like any others. */
+TEST(test_across_wraps) {
+    static const uint64_t distances[] = {1, TICK - 1, TICK, TICK + 1, 7 * SECOND, HOUR};
+    for (unsigned kind = 0; kind < KINDS; kind++)
+        for (unsigned wrap = 0; wrap < WRAPS; wrap++)
+            for (unsigned i = 0; i < sizeof distances / sizeof distances[0]; i++)
+                for (unsigned step = 0; step < STEPS; step += 1 + kind % 2) {
+                    if (steps[step] < UINT64_MAX - wraps[wrap] * TICK)
+                        check_forward(kinds[kind], wraps[wrap] * TICK - distances[i], steps[step]);
+                    if (steps[step] < wraps[wrap] * TICK)
+                        check_back(kinds[kind], wraps[wrap] * TICK + distances[i] - 1, steps[step]);
+                }
+}
+
+/* At each tick around a wrap, in windows of a few ticks with every alignment to it: exactly the
+ * limit. */
+TEST(test_each_tick_at_wraps) {
+    for (unsigned wrap = 0; wrap < WRAPS; wrap++)
+        for (uint64_t length = 1; length <= 5; length++)
+            for (uint64_t into = 0; into < length; into++) {
+                struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
+                uint64_t at = wraps[wrap] - 2 * length - into;
+                uint32_t id =
+                    add_policy(limiter, "p", 2, length * TICK, (int64_t)(at % length * TICK), 0);
+                for (uint64_t tick = 0; tick < 4 * length; tick++) {
+                    /* Another key in turn, so that slots are taken over as well. */
+                    stint_key key = 1 + tick / length % 5;
+                    uint64_t end = (at + (tick / length + 1) * length) * TICK;
+                    test_time = (at + tick) * TICK + tick;
+                    struct stint_verdict v;
+                    for (uint32_t n = tick % length == 0 ? 0 : 2; n < 3; n++) {
+                        assert_int_equal(stint_take(limiter, id, key, 1, STINT_NOW, &v), n < 2);
+                        assert_true(v.window == end && v.reset_after == end - test_time);
+                        assert_int_equal(v.used, n < 2 ? n + 1 : 2);
+                    }
+                }
+                stint_close(limiter);
+            }
+}
+
+/* A key that nobody asked about for `idle`, to the tick. Its slot may be taken for a live one from
+ * 2^33 ticks before its end by a window and the allowance on, and no longer than to its end by
+ * then; at all other times the key starts anew. */
+static void check_left_over(const char *kind, uint64_t idle_ticks) {
+    uint64_t at = NOON / TICK * TICK;
+    struct bed bed = open_used_bed(kind, at);
+    struct stint_verdict before[KEYS];
+    look_at_all(&bed, before);
+    test_time = at + idle_ticks * TICK;
+    for (stint_key key = 1; key < KEYS; key++) {
+        uint64_t window = bed.policy.window, used = before[key].used;
+        uint64_t end = before[key].window; /* that it seems to be of */
+        while (end + WRAP / 2 <= test_time)
+            end += WRAP;
+        uint64_t passed = (test_time - before[key].window) / window + 1;
+        uint64_t present = before[key].window + passed * window;
+        /* An end before that of the present window is none of the policy's, whose windows are all
+         * keys'. */
+        bool own = (bed.policy.flags & (STINT_START_PER_KEY | STINT_START_FIRST)) != 0;
+        bool live = used != 0 && end > (own ? test_time : present - 1) &&
+                    end - test_time <= window + ALLOWANCE;
+        if (!live) {
+            end = begins_with_first(&bed) ? begun_now(&bed) : present;
+            used = 0;
+        }
+        if (!live || bed.policy.stripes <= 1)
+            check_look(&bed, key, used, end, at, "left over");
+        /* "May be": who takes without looking for a window ahead begins the present one, and so
+         * does a key of whose stripes others are not left over. */
+        uint32_t granted = empty(&bed, key, 0);
+        uint64_t left = used < bed.capacity ? bed.capacity - used : 0;
+        uint64_t most = live ? bed.capacity : left;
+        if (live && bed.policy.stripes > 1) /* the rest of that window, and then the present one */
+            most += left;
+        assert_true(granted >= left && granted <= most);
+        test_time = ask_bed(&bed, key, 1, STINT_PEEK).window;
+        assert_true(test_time <= at + idle_ticks * TICK + window + ALLOWANCE);
+        assert_int_equal(empty(&bed, key, 0), bed.capacity);
+        test_time = at + idle_ticks * TICK;
+    }
+    stint_close(bed.limiter);
+}
+
+TEST(test_left_over) {
+    static const char *const plain[] = {"3/minute",
+                                        "1/10ms",
+                                        "200/day",
+                                        "3/minute capacity=2",
+                                        "9/minute start=per-key",
+                                        "9/minute start=first",
+                                        "8/minute stripes=4",
+                                        "3/minute count-refused"};
+    for (unsigned kind = 0; kind < sizeof plain / sizeof plain[0]; kind++) {
+        struct stint_policy policy = STINT_POLICY_INIT;
+        assert_int_equal(stint_policy_parse(plain[kind], &policy, NULL), 0);
+        uint64_t window = policy.window / TICK, allowance = ALLOWANCE / TICK;
+        for (uint64_t wrap = WRAP_TICKS / 2; wrap <= 3 * WRAP_TICKS; wrap += WRAP_TICKS / 2)
+            for (uint64_t off = 0; off <= 2; off++) {
+                /* The key's end is between `at` and `at` plus its window. */
+                check_left_over(plain[kind], wrap - 1 + off);
+                check_left_over(plain[kind], wrap - window - allowance - 1 + off);
+                check_left_over(plain[kind], wrap - allowance - 1 + off);
+                check_left_over(plain[kind], wrap + window - 1 + off);
+            }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_back),
+        cmocka_unit_test(test_held_up),
+        cmocka_unit_test(test_back_stripe_by_stripe),
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_readings_after_a_step),
+        cmocka_unit_test(test_readings_beside_one_ahead),
+        cmocka_unit_test(test_leap_second_repeated),
+        cmocka_unit_test(test_leap_second_smeared),
+        cmocka_unit_test(test_naps),
+        cmocka_unit_test(test_paused_process),
+        cmocka_unit_test(test_after_1970),
+        cmocka_unit_test(test_now_of_0),
+        cmocka_unit_test(test_year_2554),
+        cmocka_unit_test(test_refunds_in_2554),
+        cmocka_unit_test(test_before_1970),
+        cmocka_unit_test(test_across_wraps),
+        cmocka_unit_test(test_each_tick_at_wraps),
+        cmocka_unit_test(test_left_over),
+    };
+    return cmocka_run_group_tests_name("time", tests, NULL, NULL);
+}

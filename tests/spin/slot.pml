@@ -1,0 +1,1879 @@
+/* SPDX-License-Identifier: MIT
+ * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c, full.c and refund.c do it, for spin. `run`
+ * compiles and runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must
+ * not. A part of a group (decide_all.c) that is charged by an add is a take here, one that is charged by
+ * a swap a decide; so is STINT_CHARGE, and a stripe's request.
+ *
+ * Every `atomic` holds at most one atomic operation of the C code; the other statements in it touch
+ * locals of the thread, or ghosts. A loop around a compare-and-swap that only comes again because
+ * `used` changed (claim_cancel, stint_claim_resolve, watermark_raise) is one step here: its failed rounds
+ * write nothing. Memory is sequentially consistent.
+ *
+ * Time is a few ticks. The clock moves at any instant; a thread loads it once, when a call begins,
+ * and may sleep anywhere after that, so it is late by any amount. A thread that is killed is one
+ * that spin never schedules again: every prefix of a run is a run. So promise E is that the state
+ * graph has no cycle (a thread that goes round while all others stand still would be one) and no
+ * state in which a thread waits (spin's invalid end states).
+ *
+ * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
+ * THREADS, CALLS0 CALLS1
+ * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
+ * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
+ * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
+ * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
+ * that threads may make beside takes), REPLACE (STINT_FULL_REPLACE).
+ *
+ * With OVERRIDES there are three processes more: two hands, which set and lift overrides (HAND0 HAND1,
+ * the keys that they do that for; SETS0 SETS1, how often), and an asker, which looks for the override
+ * of the first key as a decision does (ASKS times). UNTIL is the end that overrides have that are
+ * not short; SHORT: hands may set such as end with the tick; VOID: the last used slot is an override
+ * that is too far ahead. AFTER: the second hand counts strikes instead, the first one, too, if STRIKES is 2;
+ * so many, within BAN ticks of the first, are a ban for BAN ticks.
+ *
+ * FALLS: ends that fall are told (fallen_end), also those of overrides.
+ *
+ * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
+ * place.
+ *
+ * Of the first key's policy: CHANGE: its limit becomes that;
+ * OWN: requests may have this limit of their own, or by an override; CHARGE: there are charges, which bring a
+ * count up to that.
+ *
+ * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
+
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef HOME
+#define HOME SLOTS
+#endif
+/* Of slot i: its line, where that begins, and where the first so many lines end. */
+#define LINE_OF(i)      ((i) < HOME -> 0 : 1)
+#define BEGIN_OF(i)     ((i) < HOME -> 0 : HOME)
+#define END_OF_LINES(n) ((n) > 1 -> SLOTS : HOME)
+#ifndef THREADS
+#define THREADS 2
+#endif
+#ifndef CALLS0
+#define CALLS0 1
+#endif
+#ifndef CALLS1
+#define CALLS1 1
+#endif
+#ifndef CALLS2
+#define CALLS2 1
+#endif
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+#ifndef LAST
+#define LAST 3
+#endif
+#ifndef LENGTH0
+#define LENGTH0 2
+#endif
+#ifndef START0
+#define START0 0
+#endif
+#ifndef FIRST
+#define FIRST 0
+#endif
+#ifndef LENGTH1
+#define LENGTH1 1
+#endif
+#ifndef START1
+#define START1 0
+#endif
+#ifndef KEYS0
+#define KEYS0 3
+#endif
+#ifndef KEYS1
+#define KEYS1 3
+#endif
+#ifndef KEYS2
+#define KEYS2 3
+#endif
+#ifndef USED
+#define USED 0
+#endif
+#ifndef HELD
+#define HELD 0
+#endif
+#ifndef REFUND
+#define REFUND 0 /* tokens given back by a refund; 0: none */
+#endif
+#ifndef RESET
+#define RESET 0
+#endif
+#ifndef PEEK
+#define PEEK 0
+#endif
+#ifndef REPLACE
+#define REPLACE 0
+#endif
+#ifndef OVERRIDES
+#define OVERRIDES 0
+#endif
+#ifndef HAND0
+#define HAND0 0
+#endif
+#ifndef HAND1
+#define HAND1 1
+#endif
+#ifndef SETS0
+#define SETS0 1
+#endif
+#ifndef SETS1
+#define SETS1 1
+#endif
+#ifndef ASKS
+#define ASKS 1
+#endif
+#ifndef UNTIL
+#define UNTIL 6
+#endif
+#ifndef SHORT
+#define SHORT 0
+#endif
+#ifndef AFTER
+#define AFTER 0
+#endif
+#ifndef STRIKES
+#define STRIKES 1
+#endif
+#ifndef BAN
+#define BAN 2
+#endif
+#ifndef VOID
+#define VOID 0
+#endif
+#ifndef GONE
+#define GONE 0
+#endif
+#ifndef ALIAS
+#define ALIAS 0
+#endif
+#ifndef FALLS
+#define FALLS (GONE || REPLACE)
+#endif
+#ifndef CHANGE
+#define CHANGE 0
+#endif
+#ifndef OWN
+#define OWN 0
+#endif
+#ifndef CHARGE
+#define CHARGE 0
+#endif
+#ifndef BACK
+#define BACK 0
+#endif
+#ifndef ALLOWANCE
+#define ALLOWANCE 0
+#endif
+
+/* Threads that make the same calls begin in their order: every other order is this one with other numbers. So
+ * many there are after the first. */
+#if KEYS0 != KEYS1 || CALLS0 != CALLS1
+#define TWINS 0
+#elif THREADS == 2 || KEYS1 != KEYS2 || CALLS1 != CALLS2
+#define TWINS 1
+#else
+#define TWINS 2
+#endif
+
+/* Tags. The keys' own are KEY and KEY + 1; those of the companion's slots are OVERRIDE and
+ * OVERRIDE + 1. */
+#define NEVER     0
+#define TOMBSTONE 1
+#define OTHER     2 /* a key that had a slot before, and is not called for any more */
+#define KEY       3
+#define OVERRIDE  5
+
+#define MAX(one, other) ((one) > (other) -> (one) : (other))
+
+/* A state is one word, as in slot.h: end | pending | refused | used. */
+#define STATE(end, pending, refused, used) ((end) << 6 | (pending) << 5 | (refused) << 4 | (used))
+#define STATE_USED(state)    ((state) & 15)
+#define STATE_REFUSED(state) ((state) >> 4 & 1)
+#define STATE_PENDING(state) ((state) >> 5 & 1)
+#define STATE_ID(state)      ((state) >> 6)
+#define SAME_WINDOW(one, other) (((one) >> 5) == ((other) >> 5))
+
+#define LENGTH(key) ((key) == 0 -> LENGTH0 : LENGTH1)
+#define START(key)  ((key) == 0 -> START0 : START1)
+#define IS_FIRST(key) (FIRST >> (key) & 1)
+#define WINDOW_END(key, tick)                                                                      \
+    (IS_FIRST(key) -> (tick) + LENGTH(key)                                                         \
+     : ((tick) + 8 * LENGTH(key) - START(key)) / LENGTH(key) * LENGTH(key) - 7 * LENGTH(key) +     \
+           START(key))
+#if FIRST && LENGTH0 > 2
+#error "PROMISE_A_windows_apart looks at the ends beside an end"
+#endif
+#if LAST + LENGTH0 > 14 || LAST + LENGTH1 > 14
+#error "16 ends fit in a word of counts"
+#endif
+
+/* The id that stands for an end, and the end that an id of a slot stands for. */
+#ifdef WRONG_IDS /* windows counted for each policy, from 1: the same number twice in a slot */
+#define ID(key, end) ((end) / LENGTH(key))
+#define END_OF(holder, state)                                                                      \
+    ((holder) < KEY || STATE_PENDING(state) -> STATE_ID(state)                                     \
+                                            : STATE_ID(state) * LENGTH((holder) - KEY))
+#else
+#define ID(key, end)          (end)
+#define END_OF(holder, state) STATE_ID(state)
+#endif
+
+#define VARIES (CHANGE || OWN || CHARGE)
+#if VARIES
+#define LARGEST(key) ((key) == 0 -> most : LIMIT)
+#else
+#define LARGEST(key) LIMIT
+#endif
+#if VARIES
+#define CAPACITY(t) call[t].capacity
+byte limit = LIMIT, hot_limit = LIMIT, largest = LIMIT; /* of the first key's policy */
+#else
+#define CAPACITY(t) LIMIT
+#endif
+#define HAS_ROOM(state) (STATE_USED(state) < CAPACITY(me))
+
+typedef slot_t {
+    byte tag;
+    short state
+};
+slot_t slot[SLOTS];
+byte watermark;
+#if HOME < SLOTS
+byte reach;
+#define REACH reach
+#else
+#define REACH 0
+#endif
+byte clock = 1;
+/* Where it is looked at once by a call, or a sweep, that begins, it need not move but then. */
+#define MOVES_ALONE (BACK || OVERRIDES)
+#if MOVES_ALONE
+#define CLOCK_MOVES
+#else
+#define CLOCK_MOVES                                                                                \
+    do                                                                                             \
+    :: clock < LAST -> clock++                                                                     \
+    :: break                                                                                       \
+    od;
+#endif
+#if TWINS
+byte begun; /* threads, of those that are alike */
+#define MAY_BEGIN (me > TWINS || begun >= me)
+#define HAS_BEGUN begun = begun + (me <= TWINS && begun == me);
+#else
+#define MAY_BEGIN true
+#define HAS_BEGUN
+#endif
+#if BACK
+byte high; /* ghost: where the clock was stepped back; 0: it was not */
+#define STEPPED (BACK > ALLOWANCE && high != 0)
+#define FAR(key, end, now) ((end) > (now) + LENGTH(key) + ALLOWANCE) /* stint_beyond_clock */
+#else
+#define STEPPED false
+#endif
+#if FALLS
+byte fallen; /* fallen_end */
+#define END_FALLS(end, to) fallen = ((end) > (to) -> MAX(fallen, end) : fallen)
+#ifdef WRONG_FALLEN
+#define MAY_HAVE_FALLEN(end) false
+#else
+#define MAY_HAVE_FALLEN(end) ((end) <= fallen)
+#endif
+#define ADDED_HERE true /* known by then */
+#else
+#define END_FALLS(end, to)
+#define MAY_HAVE_FALLEN(end) false
+#define ADDED_HERE SAME_WINDOW(slot[i].state, added)
+#endif
+#if GONE
+#define GONE_KEY (GONE - 1)
+bit gone; /* the policy's version says so */
+#define POLICY_GONE (gone && call[me].key == GONE_KEY)
+#define BEGIN       goto decision_begin
+#define LOOKED      claim_gone
+#else
+#if VARIES
+#define BEGIN call[me].capacity = 15; goto decision_begin
+#else
+#define BEGIN goto find
+#endif
+#define LOOKED commit_tick
+#endif
+
+/* ---- Ghosts: what the promises are about ------------------------------------------------------ */
+
+/* Tokens of a key in force in each window: granted, less given back. So many bits for each end. */
+int granted[2];
+#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2))
+#define GRANTS               ((1 << GRANT_BITS) - 1)
+#define GRANTED_IN(key, end) (granted[key] >> GRANT_BITS * (end) & GRANTS)
+#define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << GRANT_BITS * (end))
+#define GRANT_LESS(key, end) granted[key] = granted[key] - (1 << GRANT_BITS * (end))
+hidden byte count;
+short told[2]; /* bit of each end: somebody has been told that he is the first refused */
+byte charged[SLOTS]; /* tokens in a slot: `used` without those of refused requests */
+typedef call_t {
+    bit busy;
+    bit lacked; /* the key had no room at some instant of this call */
+    bit crowded; /* at some instant it had no slot and, by its now, could have had none */
+#if VARIES
+    byte capacity;
+#endif
+#if BACK
+    bit after; /* it began after the clock was stepped back */
+#endif
+    byte key;
+    byte now
+};
+call_t call[THREADS];
+bit replaced[2]; /* the key has lost a live slot: A and B are off */
+
+#if VARIES /* where a limit changes, overshoot may be found counted */
+#define FULL_FOR(t, i)                                                                             \
+    (STATE_ID(slot[i].state) > call[t].now &&                                                      \
+     (call[t].key == 0 -> STATE_USED(slot[i].state) : charged[i]) >= CAPACITY(t))
+#else
+#define FULL_FOR(t, i)                                                                             \
+    (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT)
+#endif
+#define NO_ROOM(t, i)                                                                              \
+    (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) && FULL_FOR(t, i))
+#if SLOTS == 1
+#define NO_ROOM_ANYWHERE(t) NO_ROOM(t, 0)
+#elif SLOTS == 2
+#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1))
+#else
+#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1) || NO_ROOM(t, 2))
+#endif
+#define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
+#define NOT_FOR(t, i)                                                                              \
+    (slot[i].tag != NEVER && !COMMITTED_TO(i, KEY + call[t].key) &&                                \
+     END_OF(slot[i].tag, slot[i].state) > call[t].now)
+#if SLOTS == 1
+#define NONE_FOR(t) NOT_FOR(t, 0)
+#elif SLOTS == 2
+#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1))
+#else
+#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1) && NOT_FOR(t, 2))
+#endif
+#define NOTE_FULL_OF(t)                                                                            \
+    call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t));                      \
+    call[t].crowded = call[t].crowded || (call[t].busy && NONE_FOR(t))
+#if THREADS == 2
+#define NOTE_FULL NOTE_FULL_OF(0); NOTE_FULL_OF(1)
+#else
+#define NOTE_FULL NOTE_FULL_OF(0); NOTE_FULL_OF(1); NOTE_FULL_OF(2)
+#endif
+
+/* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
+#if   BACK /* after a step that counts, in windows that begin after what the clock was before it */
+#define PROMISE_A_within_limit(k, end)                                                             \
+    (GRANTED_IN(k, end) <= LIMIT || (STEPPED && (end) <= high + LENGTH(k)))
+#else
+#define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
+#endif
+/* Windows that begin with first requests have no tick in common: no two ends are beside each other. */
+#define PROMISE_A_windows_apart(k, end)                                                            \
+    (replaced[k] || !IS_FIRST(k) || LENGTH(k) == 1 ||                                              \
+     (GRANTED_IN(k, end + 1) == 0 && GRANTED_IN(k, end - 1) == 0))
+#define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
+#define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
+#define PROMISE_A_token_is_counted(k, l) (replaced[k] || STEPPED || (l))
+#define PROMISE_B_was_full(t)            (replaced[call[t].key] || STEPPED || call[t].lacked)
+#define PROMISE_G_was_crowded(t)                                                                   \
+    (OVERRIDES || GONE || BACK || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
+#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || STEPPED || !(told[k] >> (end) & 1))
+/* Who called after the clock was stepped back waits for a window and the allowance at most. */
+#define PROMISE_H_soon_over(end) (!call[me].after || (end) <= NOW + LENGTH(call[me].key) + ALLOWANCE)
+#if SLOTS == 1
+#define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
+#elif SLOTS == 2
+#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t))
+#else
+#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t) + COMMITTED_TO(2, t))
+#endif
+
+#define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
+#define I3_one_override (COMMITTED_COUNT(OVERRIDE) <= 1 && COMMITTED_COUNT(OVERRIDE + 1) <= 1)
+/* An override of key k counts as a limit of 4 (k + 1): strays add less. Strikes are fewer. */
+#define LIMIT_OF(k) (4 * ((k) + 1))
+#define BAN_OF(k)   (12 + (k))
+#define HOLDS(state) (STATE_REFUSED(state) || STATE_USED(state) >= 12)
+#define PROMISE_O_of_own_key(state)                                                                \
+    (STATE_REFUSED(state) -> STATE_USED(state) / 4 == 1 : STATE_USED(state) == BAN_OF(0))
+#define PROMISE_O_no_strike_lost(used) ((used) == strikes)
+#define PROMISE_O_is_seen            !due
+#define PROMISE_O_none_void(state)   (STATE_ID(state) <= clock + MOST)
+#define PROMISE_O_replaces_none(tag) ((tag) < OVERRIDE)
+#define MOST 8 /* ticks that an override can be set ahead */
+
+/* ---- Transitions: each write to a slot names its own ------------------------------------------ */
+
+/* `run` compares the set of those that happen with the table in src/slot.h. */
+#define BY_CLAIM   0
+#define BY_RESOLVE 1
+#define BY_TAKE    2
+#define BY_DECIDE  3
+#define BY_REFUND  4
+#define BY_RESET   5
+#define BY_REPLACE 6
+#define BY_OVERRIDE 7
+#define BY_SWEEP   8
+#define HOW_DOUBLE 0
+#define HOW_SINGLE 1
+#define HOW_ADD    2
+
+c_decl {
+    \#include <stdio.h>
+    \#include <stdlib.h>
+    static unsigned char happened[4][4][3][9];
+    static void report_transitions(void) {
+        static const char *const states[] = {"NEVER", "PENDING", "COMMITTED", "TOMBSTONE"};
+        static const char *const hows[] = {"D", "S", "+"};
+        static const char *const bys[] = {"claim", "resolve", "take", "decide", "refund", "reset",
+                                          "replace", "override", "sweep"};
+        for (int i = 0; i < 4 * 4 * 3 * 9; i++)
+            if (happened[i / 108][i / 27 % 4][i / 9 % 3][i % 9])
+                printf("transition: %s %s %s %s\n", states[i / 108], states[i / 27 % 4],
+                       hows[i / 9 % 3], bys[i % 9]);
+    }
+    static void report_at_exit(void) {
+        static int asked;
+        if (!asked++)
+            atexit(report_transitions);
+    }
+};
+
+hidden byte from, to; /* no part of the state */
+hidden short before;
+
+#define KIND(i)                                                                                    \
+    (slot[i].tag == NEVER     -> 0                                                                 \
+     : (slot[i].tag == TOMBSTONE -> 3 : (STATE_PENDING(slot[i].state) -> 1 : 2)))
+
+/* I1: the end only grows, and with another tag it does grow, except into a tombstone. That of an
+ * override may fall, and that of a policy that is gone, but to none that a count of another in the slot
+ * had: `floor` is the last of those. */
+#if GONE
+byte floor[SLOTS];
+#define NOTE_OVERRIDE(i)                                                                           \
+    if                                                                                             \
+    :: slot[i].tag >= KEY && slot[i].tag != KEY + GONE_KEY ->                                      \
+        floor[i] = MAX(floor[i], STATE_ID(slot[i].state))                                          \
+    :: else                                                                                        \
+    fi;
+#define NOTE_TAG(i)
+#elif OVERRIDES
+byte floor[SLOTS];
+byte until; /* ghost: the end of the first key's override; 0: it has none */
+bit due; /* ghost: the asker's key has had an override since it began to ask */
+byte asked; /* its now */
+#if AFTER
+byte strikes, strikes_end; /* ghosts: the first key's, as they are counted one after the other */
+#endif
+#define NOTE_OVERRIDE(i)                                                                           \
+    if                                                                                             \
+    :: slot[i].tag >= KEY && slot[i].tag < OVERRIDE ->                                             \
+        floor[i] = MAX(floor[i], STATE_ID(slot[i].state))                                          \
+    :: else                                                                                        \
+    fi;                                                                                            \
+    if                                                                                             \
+    :: COMMITTED_TO(i, OVERRIDE) ->                                                                \
+        until = (HOLDS(slot[i].state) -> STATE_ID(slot[i].state) : 0)                              \
+    :: !COMMITTED_TO(i, OVERRIDE) && was == OVERRIDE && !STATE_PENDING(before) -> until = 0        \
+    :: else                                                                                        \
+    fi;                                                                                            \
+    due = due && until > asked;
+hidden byte was;
+#define NOTE_TAG(i) was = slot[i].tag;
+#else
+#define floor before_none
+hidden byte before_none[SLOTS];
+#define NOTE_OVERRIDE(i)
+#define NOTE_TAG(i)
+#endif
+#ifdef WITHOUT_I1
+#define I1_end_grows(i, new_tag, by) true
+#else
+#define I1_end_grows(i, new_tag, by)                                                               \
+    (REPLACE || STEPPED || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
+     STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
+     (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
+      (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
+#endif
+
+#define WRITE(i, new_tag, new_state, how, by)                                                      \
+    d_step {                                                                                       \
+        from = KIND(i);                                                                            \
+        NOTE_TAG(i)                                                                                \
+        before = slot[i].state;                                                                    \
+        slot[i].state = new_state;                                                                 \
+        assert(I1_end_grows(i, new_tag, by));                                                      \
+        slot[i].tag = new_tag;                                                                     \
+        to = KIND(i);                                                                              \
+        c_code { happened[from][to][how][by] = 1; };                                               \
+        printf("slot %d: tag %d, end %d, pending %d, refused %d, used %d\n", i, slot[i].tag,       \
+               STATE_ID(slot[i].state), STATE_PENDING(slot[i].state),                              \
+               STATE_REFUSED(slot[i].state), STATE_USED(slot[i].state));                           \
+        NOTE_OVERRIDE(i)                                                                           \
+        NOTE_FULL                                                                                  \
+    }
+
+/* ---- A thread --------------------------------------------------------------------------------- */
+
+#define NONE SLOTS
+#define TAG  (KEY + call[me].key)
+#define NOW  call[me].now
+
+#define FORGET                                                                                     \
+    i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;             \
+    token = 0; lines = 1; match = 0; sure = 0 FORGET_AHEAD
+#if BACK
+#define FORGET_AHEAD ; joined = 0; anew = 0
+#else
+#define FORGET_AHEAD
+#endif
+
+/* STALE: start over. */
+#define START_OVER FORGET; goto find
+
+#define GRANT(end)                                                                                 \
+    GRANT_MORE(call[me].key, end);                                                                 \
+    assert(PROMISE_A_within_limit(call[me].key, end));                                             \
+    assert(PROMISE_A_windows_apart(call[me].key, end)); assert(I3_one_slot_of_a_key)
+
+#define GRANTED(end)                                                                               \
+    granted_key = call[me].key; granted_end = end; goto next
+
+/* A token was counted in slot n, by a compare-and-swap or a commit. */
+#define OPENED(n)                                                                                  \
+    assert(PROMISE_A_counted_by_own(call[me].key, n));                                             \
+    CHARGED;                                                                                       \
+    GRANT(tick); GRANTED(tick)
+#if CHARGE /* no grant, nor refused */
+#define CHARGED                                                                                    \
+    if                                                                                             \
+    :: charge -> goto next                                                                         \
+    :: else                                                                                        \
+    fi
+#else
+#define CHARGED skip
+#endif
+
+#define REFUSED                                                                                    \
+    CHARGED; assert(PROMISE_B_was_full(me)); goto next
+#if BACK
+#define REFUSED_IN(end) assert(PROMISE_H_soon_over(end)); REFUSED
+#else
+#define REFUSED_IN(end) REFUSED
+#endif
+
+#define FIRST_REFUSED(end)                                                                         \
+    assert(PROMISE_C_first_refusal_once(call[me].key, end));                                       \
+    told[call[me].key] = told[call[me].key] | 1 << (end)
+
+proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
+    byte i;                     /* slot that is looked at */
+    byte at;                    /* slot that may be claimed, or is */
+    byte held_tag; short held;  /* what it held */
+    short state, added;
+    byte tag, tick;
+    byte lines; /* that may hold the key */
+    bit sure;   /* none may be claimed; the tag is looked for once more */
+    byte match; /* slots of a line that have the tag: a bit of each */
+    bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
+#if GONE
+    bit instead;                /* ghost: likewise, another key's token */
+#else
+#define instead false
+#endif
+    bit hot;                    /* one token, which a fetch-add may count: take() */
+    bit near;                   /* the first two lines, with the short claim, are still to be tried */
+    byte granted_key, granted_end; /* what may be given back; 0: nothing */
+#if VARIES
+    byte most; /* the largest limit that there ever was: count_granted */
+    bit charge;
+#endif
+#if BACK
+    bit joined; /* the slot's window, which is ahead of now: look_ahead */
+    bit anew;   /* or it counts as over */
+#endif
+
+next:
+    atomic {
+        MAY_BEGIN; HAS_BEGUN
+        FORGET;
+#if VARIES
+        charge = 0; most = 0; call[me].capacity = 0;
+#endif
+        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
+        call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
+        if
+        ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
+        :: else -> calls--
+        fi;
+        CLOCK_MOVES
+        NOW = clock;
+#if BACK
+        call[me].after = high != 0;
+#endif
+        if
+        :: keys & 1 -> call[me].key = 0
+        :: keys & 2 -> call[me].key = 1
+        fi;
+        if
+        :: hot = 1; near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN /* take */
+        :: near = 1; call[me].busy = 1; NOTE_FULL_OF(me); BEGIN          /* decide_as */
+#if USED < SLOTS /* very late, or a stripe's that must stay in its window: the long claim only */
+        :: call[me].busy = 1; NOTE_FULL_OF(me); BEGIN
+#endif
+#if REFUND
+        :: granted_end != 0 -> call[me].key = granted_key; goto committed_tag
+#endif
+#if RESET
+        :: granted_end = 0; goto committed_tag
+#endif
+        fi
+    }
+
+#if GONE
+decision_begin: /* and stint_decision_begin_now */
+    atomic {
+        if
+        :: POLICY_GONE ->
+#if ALIAS
+            call[me].key = 1 - GONE_KEY; hot = 0; near = 1;
+            call[me].lacked = 0; call[me].crowded = 0; NOTE_FULL_OF(me);
+            goto find
+#else
+            goto next
+#endif
+        :: else -> goto find
+        fi
+    }
+#endif
+
+
+#if VARIES
+decision_begin: /* or what take reads of the policy */
+    atomic {
+        if
+        :: call[me].key != 0 -> call[me].capacity = LIMIT
+        :: call[me].key == 0 && hot && hot_limit != 0 -> call[me].capacity = hot_limit
+        :: call[me].key == 0 && !(hot && hot_limit != 0) -> hot = 0; call[me].capacity = limit
+#if OWN
+        :: call[me].key == 0 -> hot = 0; call[me].capacity = OWN
+#endif
+#if CHARGE
+        :: call[me].key == 0 -> hot = 0; charge = 1; call[me].capacity = CHARGE
+#endif
+        fi;
+        NOTE_FULL_OF(me)
+    }
+#if OWN || CHARGE
+#ifndef WRONG_OWN_NOT_RAISED
+    atomic { largest = (call[me].key == 0 -> MAX(largest, CAPACITY(me)) : largest) }
+#endif
+#endif
+#endif
+
+    /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
+     * second pass then leaves out: as they stay live, that is the same as to see them there. */
+find:
+#if HOME < SLOTS
+    atomic { lines = REACH + 1; goto stint_find_tag }
+#endif
+stint_find_tag: /* line_match */
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == TAG && !sure -> tag = 0; lines = 0; goto found_state
+        :: tag == TAG && sure -> START_OVER /* found_again */
+        :: else -> goto find_next
+        fi
+    }
+find_next:
+    atomic {
+        tag = 0;
+        i++;
+        if
+        :: near && i == SLOTS ->
+            i = 0;
+            hot = 0; goto short_tag
+        :: i < (near -> SLOTS : END_OF_LINES(lines)) -> goto stint_find_tag
+        :: !near && i >= END_OF_LINES(lines) -> i = 0; lines = 0;
+            if
+            :: sure -> sure = 0; goto table_full
+            :: else -> goto reusable_tag
+            fi
+        fi
+    }
+
+    /* slot_find, second pass: a slot that may be claimed */
+reusable_tag:
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> at = i; goto reach_raise
+        :: else -> goto reusable
+        fi
+    }
+reusable: /* slot_reusable */
+    atomic {
+        state = slot[i].state;
+        if
+        :: END_OF(tag, state) <= NOW -> at = i; held_tag = tag; held = state
+#if BACK
+        :: (tag == KEY || tag == KEY + 1) && FAR(tag - KEY, STATE_ID(state), NOW) && !STATE_PENDING(state) ->
+            goto reusable_clock
+        :: (tag < KEY || STATE_PENDING(state)) && STATE_ID(state) > NOW + 1 + ALLOWANCE -> goto reusable_clock
+#endif
+#ifdef WRONG_TOMBSTONE
+        :: END_OF(tag, state) > NOW && tag == TOMBSTONE -> at = i; held_tag = tag; held = state
+#endif
+        :: else
+        fi;
+#if BACK
+        goto reusable_next
+    }
+reusable_clock: /* stint_beyond_clock: of its policy's window, or of none */
+    atomic {
+        NOW = MAX(NOW, clock);
+        if
+        :: STATE_ID(state) <= clock + ALLOWANCE +
+               (tag >= KEY && !STATE_PENDING(state) -> LENGTH(tag - KEY) : 1)
+        :: else -> at = i; held_tag = tag; held = state
+        fi;
+        goto reusable_next
+    }
+reusable_next:
+    atomic {
+#endif
+        state = 0; tag = 0;
+        i++;
+        if
+        :: at != NONE -> i = 0; goto watermark_raise
+        :: at == NONE && i < SLOTS -> goto reusable_tag
+#if defined(WRONG_FULL_WITH_SLOT) || REPLACE /* find_least_used is the second search for the tag */
+        :: else -> i = 0; goto table_full
+#else
+        :: else -> i = 0; lines = 1; sure = 1; goto find /* found_again: the tag once more */
+#endif
+        fi
+    }
+
+    /* slot_look: of take_in, take_settled, decide_as, stint_decide_found */
+found_state:
+#ifdef WRONG_LARGEST_BEFORE /* M11 */
+    atomic { most = largest }
+#endif
+    atomic { state = slot[i].state }
+#if VARIES
+#define READ_LARGEST most = largest
+#ifndef WRONG_LARGEST_BEFORE
+    atomic { READ_LARGEST } /* count_granted */
+#endif
+#else
+#define READ_LARGEST skip
+#endif
+found_tag:
+    atomic {
+        if
+#ifdef WRONG_NO_SECOND_TAG
+        :: false
+#else
+        :: slot[i].tag != TAG -> START_OVER
+#endif
+        :: else
+        fi;
+        if
+        :: STATE_PENDING(state) -> at = i; held = state; state = 0; i = 0; goto resolve
+        :: else
+        fi;
+        if
+        :: END_OF(TAG, state) <= NOW -> goto decide_cas /* a new window in place */
+        :: else
+        fi;
+#if BACK
+        if
+        :: FAR(call[me].key, STATE_ID(state), NOW) && !joined -> goto look_ahead
+        :: else
+        fi;
+#endif
+        if
+        :: HAS_ROOM(state) -> goto decide_cas /* a cost, flags, a limit of its own */
+        :: HAS_ROOM(state) && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
+           STATE_ID(state) == ID(call[me].key, WINDOW_END(call[me].key, NOW)) -> goto take_add
+#if VARIES
+        :: !HAS_ROOM(state) && hot -> goto take_settled
+#endif
+        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) <= LARGEST(call[me].key) -> goto refuse
+        :: !HAS_ROOM(state) && !STATE_REFUSED(state) -> goto decide_cas
+        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) > LARGEST(call[me].key) ->
+            goto decide_cas /* cut, though it is marked */
+#if PEEK
+        :: goto refuse
+#endif
+        fi
+    }
+#if VARIES
+take_settled: /* by what the policy says now */
+    atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
+#endif
+#if BACK
+look_ahead: /* and stint_beyond_clock */
+    atomic {
+        if
+        :: clock > NOW -> NOW = clock; joined = STATE_ID(state) <= clock + LENGTH(call[me].key) + ALLOWANCE
+        :: !FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
+#ifndef WRONG_NEVER_STEPPED
+        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> anew = 1; goto decide_cas
+#else
+        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
+#endif
+        fi;
+        goto found_tag
+    }
+#endif
+#ifdef WRONG_CUT /* by a limit of the request's own, not by the largest that there ever was */
+#define CUT(count) (LIMIT - 1)
+#else
+#define CUT(count) ((count) < LARGEST(call[me].key) -> (count) : LARGEST(call[me].key))
+#endif
+#if BACK
+#define IS_ANEW anew
+#else
+#define IS_ANEW false
+#endif
+decide_cas: /* slot_charge: a swap */
+    atomic {
+        hot = 0;
+        if
+        :: slot[i].tag != TAG || slot[i].state != state -> START_OVER
+        :: else
+        fi;
+        if
+        :: END_OF(TAG, state) <= NOW || IS_ANEW ->
+            tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
+            charged[i] = 1;
+            WRITE(i, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_DECIDE)
+        :: END_OF(TAG, state) > NOW && !IS_ANEW && HAS_ROOM(state) ->
+            tick = STATE_ID(state);
+            charged[i]++;
+            WRITE(i, TAG, state + 1, HOW_DOUBLE, BY_DECIDE)
+        :: else -> /* the first refusal, or one that cuts off what refused takes have added */
+            count = CUT(STATE_USED(state));
+            WRITE(i, TAG, STATE(STATE_ID(state), 0, 1, count), HOW_DOUBLE, BY_DECIDE);
+            if
+            :: !STATE_REFUSED(state) -> FIRST_REFUSED(STATE_ID(state))
+            :: else
+            fi;
+            REFUSED_IN(STATE_ID(state))
+        fi;
+        OPENED(i)
+    }
+refuse: /* slot_unchanged: nothing to write */
+    atomic {
+        if
+#ifndef WRONG_NO_SECOND_STATE
+        :: !SAME_WINDOW(slot[i].state, state) -> START_OVER
+#endif
+        :: else -> skip
+        fi;
+#if PEEK
+        if
+        :: HAS_ROOM(state) -> goto next
+        :: else
+        fi;
+#endif
+        REFUSED_IN(STATE_ID(state))
+    }
+take_add: /* take_in */
+    atomic {
+        hot = 0;
+        added = slot[i].state;
+        token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < CAPACITY(me));
+#if GONE /* or it is granted another key's */
+        instead = (POLICY_GONE && slot[i].tag == KEY + 1 - GONE_KEY && !STATE_PENDING(added));
+#endif
+        charged[i] = (charged[i] < LIMIT && STATE_USED(added) < LIMIT -> charged[i] + 1
+                                                                       : charged[i]);
+        WRITE(i, slot[i].tag, added + 1, HOW_ADD, BY_TAKE);
+        if
+        :: token -> GRANT(STATE_ID(added))
+        :: else
+        fi;
+        if
+        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+#if VARIES
+        :: else -> goto added_begin
+        fi
+    }
+added_begin: /* stint_slot_decide_added: the room there was is that of then */
+    atomic {
+        call[me].capacity = (call[me].key != 0                                          -> LIMIT
+#ifdef WRONG_ADDED_BY_NEW_LIMIT
+                             : limit);
+#else
+                             : (limit < CAPACITY(me) -> limit : CAPACITY(me)));
+#endif
+        if
+        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+#endif
+        :: SAME_WINDOW(added, state) && STATE_USED(added) >= CAPACITY(me) -> goto added_stale
+        :: !SAME_WINDOW(added, state) && STATE_PENDING(added) -> goto stray
+        :: else -> goto added_tag
+        fi
+    }
+added_tag: /* stint_slot_added_ours */
+    atomic {
+        if
+        :: slot[i].tag == TAG -> goto added_state
+        :: else -> goto stray
+        fi
+    }
+added_state:
+    atomic {
+        if
+        :: !SAME_WINDOW(slot[i].state, added) -> goto stray
+#if FALLS
+        :: else -> goto added_fallen
+        fi
+    }
+added_fallen:
+    atomic {
+        if
+#endif
+        :: ADDED_HERE && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
+        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+        :: else -> goto added_stale
+        fi
+    }
+stray:
+#ifdef WRONG_TAKE_BACK
+    atomic {
+        slot[i].state = slot[i].state - 1;
+        goto added_stale
+    }
+#endif
+added_stale:
+    atomic {
+        if
+        :: token -> GRANT_LESS(call[me].key, STATE_ID(added))
+        :: else
+        fi;
+#if VARIES
+        FORGET; goto decision_begin
+#else
+        START_OVER
+#endif
+    }
+added_granted:
+    atomic {
+#ifdef WRONG_ADDED_BY_NEW_LIMIT
+        if
+        :: !token -> GRANT(STATE_ID(added))
+        :: else
+        fi;
+#else
+        assert(PROMISE_A_token_is_counted(call[me].key, token || instead));
+#endif
+        GRANTED(STATE_ID(added))
+    }
+
+    /* stint_decide_absent */
+watermark_raise: /* of the slot's tag, not of a never-used one */
+#if BACK
+    atomic { tick = clock + ALLOWANCE }
+    atomic { watermark = MAX(watermark, (NOW < tick -> NOW : tick)); tick = 0; goto reach_raise }
+#endif
+#ifndef WRONG_WATERMARK_NOT_RAISED
+    atomic { watermark = MAX(watermark, NOW); goto reach_raise }
+#endif
+reach_raise:
+#if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
+    atomic { reach = MAX(reach, LINE_OF(at)); goto claim }
+#endif
+claim: /* stint_claim_slot */
+    atomic {
+        i = 0;
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        charged[at] = 0;
+#ifdef WRONG_NO_PENDING
+        tick = MAX(NOW, watermark);
+        tick = WINDOW_END(call[me].key, tick);
+        charged[at] = 1;
+        WRITE(at, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_CLAIM);
+        OPENED(at)
+#else
+        held = STATE(NOW + 1, 1, 0, 0);
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
+        held_tag = 0
+#endif
+    }
+
+    /* stint_claim_resolve, by the claimer or by who met the claim */
+resolve:
+#ifdef WRONG_WATERMARK_BEFORE_LOOK
+    atomic { tick = watermark }
+#endif
+#ifdef WRONG_NO_LOOK
+    goto LOOKED;
+#endif
+    /* claim_stands */
+#if HOME < SLOTS
+    atomic {
+#ifdef WRONG_REACH_OF_CLAIM
+        lines = LINE_OF(at) + 1;
+#else
+        lines = REACH + 1;
+#endif
+        goto look
+    }
+#endif
+look: /* line_match */
+    atomic {
+        if
+        :: i != at && slot[i].tag == TAG -> match = match | 1 << (i - BEGIN_OF(i))
+        :: else
+        fi;
+        if
+        :: i + 1 != HOME && i + 1 != SLOTS -> i++; goto look
+        :: else -> i = BEGIN_OF(i); goto look_match
+        fi
+    }
+look_match:
+    atomic {
+        if
+        :: match & 1 -> goto look_tag
+        :: match != 0 && !(match & 1) -> goto look_next
+        :: match == 0 -> i = END_OF_LINES(LINE_OF(i) + 1); goto look_line
+        fi
+    }
+look_line:
+    atomic {
+        if
+        :: i < END_OF_LINES(lines) -> goto look
+        :: else -> goto LOOKED
+        fi
+    }
+look_tag: /* claim_outranks */
+    atomic {
+        if
+        :: slot[i].tag != TAG -> goto look_next
+        :: else -> goto look_state
+        fi
+    }
+look_state:
+    atomic { state = slot[i].state; goto look_tag_again }
+look_tag_again:
+    atomic {
+        if
+        :: slot[i].tag != TAG -> goto look_next
+        :: slot[i].tag == TAG && (!STATE_PENDING(state) || i < at) -> goto cancel
+        :: else -> goto cancel_other
+        fi
+    }
+#if defined(WRONG_CANCEL_KEEPS_PENDING)
+#define TOMBSTONE_OF(claim) STATE(STATE_ID(claim), 1, 0, 0)
+#elif defined(WRONG_CANCEL_ZERO)
+#define TOMBSTONE_OF(claim) 0
+#else
+#define TOMBSTONE_OF(claim) STATE(STATE_ID(claim), 0, 0, 0)
+#endif
+cancel: /* claim_cancel, of the claim that is resolved */
+    atomic {
+        if
+        :: slot[at].tag == TAG && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, TOMBSTONE_OF(held), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        START_OVER
+    }
+cancel_other: /* claim_cancel, of a later one */
+    atomic {
+        if
+        :: slot[i].tag == TAG && SAME_WINDOW(slot[i].state, state) ->
+            WRITE(i, TOMBSTONE, TOMBSTONE_OF(state), HOW_DOUBLE, BY_RESOLVE);
+            goto look_next
+        :: else -> state = 0; goto look_tag
+        fi
+    }
+look_next:
+    atomic {
+        state = 0; match = match >> 1;
+        if
+        :: match == 0 -> i = END_OF_LINES(LINE_OF(i) + 1); goto look_line
+        :: else -> i++; goto look_match
+        fi
+    }
+#if GONE
+claim_gone:
+    atomic {
+        if
+#ifndef WRONG_GONE_UNSEEN
+        :: POLICY_GONE -> goto cancel_gone
+#endif
+        :: else -> goto commit_tick
+        fi
+    }
+cancel_gone:
+    atomic {
+        if
+        :: slot[at].tag == TAG && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, TOMBSTONE_OF(held), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        FORGET; goto decision_begin
+    }
+#endif
+commit_tick:
+    atomic {
+        i = 0; tag = 0; state = 0; lines = 1; match = 0;
+#ifndef WRONG_WATERMARK_BEFORE_LOOK
+        tick = watermark;
+#endif
+#if BACK
+        if
+        :: MAX(tick, STATE_ID(held) - 1) > NOW + ALLOWANCE -> goto commit_clock
+        :: else -> goto commit_tick_end
+        fi
+    }
+commit_clock:
+    atomic {
+        lines = clock; NOW = MAX(NOW, lines);
+        if
+        :: tick > lines + ALLOWANCE -> goto commit_lower
+        :: else -> goto commit_tick_end
+        fi
+    }
+commit_lower: /* not over what somebody has raised since */
+#ifndef WRONG_WATERMARK_STAYS
+    atomic { watermark = (watermark == tick -> lines : watermark); tick = lines; goto commit_tick_end }
+#endif
+commit_tick_end:
+    atomic {
+        count = STATE_ID(held) - 1;
+        if
+        :: lines > 1 && count > lines + ALLOWANCE -> count = lines
+        :: else
+        fi;
+        lines = 1;
+        tick = MAX(tick, count); tick = MAX(tick, NOW);
+#else
+        tick = MAX(tick, NOW);
+        tick = MAX(tick, STATE_ID(held) - 1);
+#endif
+        tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
+        goto commit
+    }
+#ifdef WRONG_COMMIT_OF_STATE /* compares the state alone */
+#define IS_CLAIM(n) SAME_WINDOW(slot[n].state, held)
+#else
+#define IS_CLAIM(n) (slot[n].tag == TAG && SAME_WINDOW(slot[n].state, held))
+#endif
+commit:
+    atomic {
+        if
+        :: !IS_CLAIM(at) -> START_OVER
+#ifdef WRONG_COMMIT_WAITS
+        :: SAME_WINDOW(slot[at].state, held) && STATE_USED(slot[at].state) != 0 -> goto commit
+#endif
+        :: else
+        fi;
+        charged[at] = 1;
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_RESOLVE);
+        OPENED(at)
+    }
+table_full: /* stint_decide_full: a stated outcome, G */
+#if !REPLACE
+    atomic { assert(PROMISE_G_was_crowded(me)); goto next }
+#else
+least_tag: /* find_least_used */
+    atomic { tag = slot[i].tag; goto least_state }
+least_state:
+    atomic {
+        state = slot[i].state;
+        if
+        :: STATE_PENDING(state) -> goto least_next
+#ifndef WRONG_REPLACE_TOMBSTONE
+        :: !STATE_PENDING(state) && tag == TOMBSTONE -> goto least_next
+#endif
+#if OVERRIDES && !defined(WRONG_REPLACE_OVERRIDE)
+        :: !STATE_PENDING(state) && tag >= OVERRIDE -> goto least_next
+#endif
+#ifndef WRONG_REPLACE_OWN
+        :: !STATE_PENDING(state) && tag == TAG -> START_OVER
+#endif
+        :: else
+        fi;
+        if
+        :: at == NONE || STATE_USED(state) < STATE_USED(held) ->
+            at = i; held_tag = tag; held = state
+        :: else
+        fi;
+        goto least_next
+    }
+least_next:
+    atomic {
+        tag = 0; state = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto least_tag
+        :: i == SLOTS && at != NONE -> i = 0; goto replace_falls
+        :: else -> goto next /* admitted */
+        fi
+    }
+replace_falls:
+    atomic { END_FALLS(STATE_ID(held), NOW); goto replace }
+replace: /* stint_claim_slot */
+    atomic {
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        assert(PROMISE_O_replaces_none(held_tag));
+        if
+        :: held_tag >= KEY && held_tag != TAG -> replaced[held_tag - KEY] = 1
+        :: else
+        fi;
+        charged[at] = 0;
+        held = STATE(NOW + 1, 1, 0, 0);
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_REPLACE);
+        held_tag = 0;
+        goto resolve
+    }
+#endif
+
+    /* stint_claim_short: neither the home line nor the next has got the key */
+short_tag: /* line_match: which is never used? */
+    atomic {
+        if
+#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
+        :: slot[i].tag == NEVER && i >= HOME -> at = i; i = 0; goto short_reach
+        :: slot[i].tag == NEVER && i < HOME -> at = i; i = 0; goto short_claim
+#else
+        :: slot[i].tag == NEVER -> at = i; i = 0; goto short_claim
+#endif
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_tag
+        :: else -> near = 0; START_OVER /* slot_search is the next find */
+        fi
+    }
+#if HOME < SLOTS && !defined(WRONG_SHORT_REACH_NOT_RAISED)
+short_reach:
+    atomic { reach = MAX(reach, 1); goto short_claim }
+#endif
+short_claim:
+    atomic {
+        near = 0;
+        if
+        :: slot[at].tag != NEVER -> START_OVER
+        :: else
+        fi;
+        charged[at] = 0;
+        held = STATE(NOW + 1, 1, 1, 0); /* the slot's first claim */
+        WRITE(at, TAG, held, HOW_DOUBLE, BY_CLAIM);
+        goto short_look
+    }
+short_look: /* line_match: are there other claims? */
+    atomic {
+        match = match + (slot[i].tag == TAG);
+        i++;
+        if
+        :: i < SLOTS -> goto short_look
+        :: else -> i = 0; goto short_still
+        fi
+    }
+short_still: /* line_match: is any slot still never used? */
+    atomic {
+#ifndef WRONG_SHORT_NO_LOOK
+        if
+        :: match > 1 -> START_OVER
+        :: else
+        fi;
+#endif
+        if
+        :: slot[i].tag == NEVER -> goto short_watermark
+        :: slot[i].tag != NEVER && i + 1 < SLOTS -> i++; goto short_still
+        :: else -> START_OVER
+        fi
+    }
+short_watermark:
+    atomic {
+        match = 0; i = 0;
+        if
+        :: watermark > NOW -> START_OVER
+        :: else
+        fi;
+        tick = ID(call[me].key, WINDOW_END(call[me].key, NOW))
+    }
+#if GONE && !defined(WRONG_SHORT_GONE_UNSEEN)
+short_gone:
+    atomic {
+        if
+        :: POLICY_GONE -> START_OVER
+        :: else -> goto short_commit
+        fi
+    }
+#endif
+short_commit:
+    atomic {
+        if
+        :: slot[at].state != held -> START_OVER
+        :: else
+        fi;
+        assert(PROMISE_A_commits_own(at));
+        charged[at] = 1;
+        WRITE(at, slot[at].tag, STATE(tick, 0, 0, 1), HOW_SINGLE, BY_RESOLVE);
+        OPENED(at)
+    }
+
+#if REFUND || RESET
+    /* stint_find_committed, stint_slot_refund, stint_slot_reset */
+committed_tag:
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> goto given_back
+        :: tag == TAG -> tag = 0; goto committed_state
+        :: else -> goto committed_next
+        fi
+    }
+committed_state:
+    atomic { state = slot[i].state; goto committed_tag_again }
+committed_tag_again:
+    atomic {
+        if
+        :: slot[i].tag == TAG && !STATE_PENDING(state) -> READ_LARGEST; goto give_back
+        :: else -> goto committed_next
+        fi
+    }
+committed_next:
+    atomic {
+        tag = 0; state = 0;
+        i++;
+        if
+        :: i < SLOTS -> goto committed_tag
+        :: else -> goto given_back
+        fi
+    }
+give_back:
+    atomic {
+        if
+        :: granted_end != 0 && granted_end != STATE_ID(state) -> goto given_back
+        :: slot[i].tag != TAG || slot[i].state != state -> i = 0; state = 0; goto committed_tag
+        :: else
+        fi;
+        /* What there is to give. */
+        tick = (STATE_USED(state) < LARGEST(call[me].key) -> STATE_USED(state) : LARGEST(call[me].key));
+#ifdef WRONG_REFUND_NO_MINIMUM
+        tick = STATE_USED(state);
+#endif
+        if
+        :: granted_end == 0 ->
+            WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET);
+            granted[call[me].key] =
+                granted[call[me].key] & ~(GRANTS << GRANT_BITS * STATE_ID(state));
+            charged[i] = 0
+        :: else ->
+#ifdef WRONG_REFUND_BELOW_ZERO
+            WRITE(i, TAG, state - STATE_USED(state) + tick - REFUND, HOW_DOUBLE, BY_REFUND);
+            tick = (tick < REFUND -> tick : REFUND);
+#else
+            if
+            :: tick == 0 -> goto given_back
+            :: else
+            fi;
+            held = (tick < REFUND -> tick : REFUND);
+            WRITE(i, TAG, state - STATE_USED(state) + tick - held, HOW_DOUBLE, BY_REFUND);
+            tick = held;
+#endif
+            charged[i] = (charged[i] > tick -> charged[i] - tick : 0);
+            do
+            :: tick > 0 && GRANTED_IN(call[me].key, granted_end) > 0 ->
+                GRANT_LESS(call[me].key, granted_end);
+                tick--
+            :: else -> break
+            od
+        fi;
+        goto given_back
+    }
+given_back:
+    atomic { granted_key = 0; granted_end = 0; goto next }
+#endif
+
+done:
+    skip
+}
+
+#if GONE
+/* ---- A policy is removed ---------------------------------------------------------------------- */
+
+/* policy.c, policy_end; sweep.c */
+proctype sweeper() {
+    byte i, now, over;
+    short state;
+
+    atomic { gone = 1 }
+    atomic { CLOCK_MOVES now = clock }
+slot_sweep:
+    atomic {
+        over = 0; state = 0;
+        if
+        :: i == SLOTS -> goto done
+        :: i < SLOTS && slot[i].tag != KEY + GONE_KEY -> i++; goto slot_sweep
+        :: else
+        fi
+    }
+    atomic { state = slot[i].state }
+    atomic {
+        over = watermark;
+        over = MAX(over, now) + 1
+#ifdef WRONG_SWEEP_END
+        ; over = 1
+#endif
+    }
+    atomic {
+        if
+        :: STATE_PENDING(state) || STATE_ID(state) <= over -> over = STATE_ID(state)
+        :: else -> END_FALLS(STATE_ID(state), over)
+        fi
+    }
+    atomic {
+        if
+        :: slot[i].tag != KEY + GONE_KEY || slot[i].state != state -> goto slot_sweep
+        :: else
+        fi;
+#ifdef WRONG_SWEEP_ROOM
+        state = STATE(over, 0, 0, 0);
+#else
+        state = STATE(over, 0, 0, 8); /* full */
+#endif
+        WRITE(i, TOMBSTONE, state, HOW_DOUBLE, BY_SWEEP);
+        goto slot_sweep
+    }
+done:
+    skip
+}
+#endif
+
+
+#if CHANGE
+/* policy.c, rule_write */
+proctype changer() {
+#if defined(WRONG_LARGEST_FALLS)
+    atomic { largest = CHANGE }
+#elif !defined(WRONG_RAISED_LATE)
+    atomic { largest = MAX(largest, CHANGE) }
+#endif
+    atomic { hot_limit = 0 }
+    atomic { limit = CHANGE }
+#ifdef WRONG_RAISED_LATE
+    atomic { hot_limit = CHANGE }
+    atomic { largest = MAX(largest, CHANGE) }
+#else
+    atomic { hot_limit = CHANGE }
+#endif
+}
+#endif
+
+#if OVERRIDES
+/* ---- Overrides -------------------------------------------------------------------------------- */
+
+byte filter; /* a bit of each key */
+
+#define MINE (OVERRIDE + key)
+
+#if AFTER
+/* A strike is written. Those before it that are in force by the clock were counted, and nothing else was in
+ * force that it may not end. */
+#define NOTE_STRIKE                                                                                \
+    if                                                                                             \
+    :: key == 0 ->                                                                                 \
+        strikes = (strikes_end > clock -> strikes : struck) + 1;                                    \
+        strikes = (strikes >= AFTER && strikes <= 12 -> BAN_OF(0) : strikes);                      \
+        strikes_end = end;                                                                         \
+        assert(PROMISE_O_no_strike_lost(STATE_USED(rest)))                                         \
+    :: else                                                                                        \
+    fi;
+/* Likewise an override, or none. */
+#define NOTE_SET(to)                                                                               \
+    if                                                                                             \
+    :: key == 0 -> strikes = ((to) == 0 -> 0 : 14); strikes_end = to                               \
+    :: else                                                                                        \
+    fi;
+#define STRIKE(state)                                                                              \
+    struck = (!STATE_REFUSED(state) && STATE_ID(state) > late -> STATE_USED(state) : 0);            \
+    rest = (struck + 1 >= AFTER -> BAN_OF(key) : struck + 1);                                        \
+    end = (struck == 0 || struck + 1 >= AFTER -> late + BAN : STATE_ID(state))
+#else
+#define NOTE_SET(to)
+#endif
+
+/* overrides.c: stint_override, stint_override_clear, stint_strike */
+proctype hand(byte key; byte calls; bit strike) {
+    byte i, at, now, end, tag;
+#if AFTER
+    byte struck, late; /* strikes that were there; the now of this one */
+    short rest;
+#endif
+    byte held_tag; short held;
+    short state;
+
+next:
+    atomic {
+        i = 0; at = 0; tag = 0; held_tag = 0; held = 0; state = 0; end = 0; now = 0;
+#if AFTER
+        struck = 0; late = 0; rest = 0;
+#endif
+        if
+        :: calls == 0 -> goto done
+        :: else -> calls--
+        fi;
+        now = clock;
+#if AFTER
+        late = now;
+#endif
+        if
+        :: strike -> end = now + BAN
+        :: !strike -> end = UNTIL
+#if SHORT
+        :: !strike -> end = now + 1
+#endif
+        :: !strike -> end = 0 /* clear */
+        fi
+    }
+mine_tag: /* stint_find_committed; for a claim slot_search */
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == MINE -> tag = 0; goto mine_state
+        :: tag != MINE && tag != NEVER && i + 1 < SLOTS -> tag = 0; i++; goto mine_tag
+        :: else -> i = 0; tag = 0;
+            if
+            :: end == 0 -> goto next
+            :: else -> goto free_tag
+            fi
+        fi
+    }
+mine_state:
+    atomic { state = slot[i].state; goto mine_tag_again }
+mine_tag_again:
+    atomic {
+        if
+        :: slot[i].tag != MINE -> i = 0; state = 0; goto mine_tag
+        :: slot[i].tag == MINE && STATE_PENDING(state) && end == 0 -> goto next
+        :: slot[i].tag == MINE && STATE_PENDING(state) && end != 0 ->
+            at = i; held = state; state = 0; i = 0; goto stands_tag
+        :: else -> goto clock_again
+        fi
+    }
+clock_again: /* after the state: the end is beyond that at which the slot became the companion's */
+#ifndef WRONG_LATE_END
+    atomic { now = clock }
+#endif
+    atomic { /* companion_clear */
+        if
+        :: end == 0 && !STATE_REFUSED(state) && STATE_USED(state) == 0 -> goto next /* nothing */
+        :: else
+        fi
+    }
+#if AFTER
+    atomic { /* wished */
+        if
+        :: strike && HOLDS(state) && STATE_ID(state) > late -> goto next /* KEPT */
+        :: strike && !(HOLDS(state) && STATE_ID(state) > late) -> STRIKE(state)
+        :: else
+        fi
+    }
+#endif
+#if FALLS
+    atomic { END_FALLS(STATE_ID(state), (end == 0 -> now + 1 : MAX(end, now + 1))); goto swap }
+#endif
+#ifdef WRONG_CLEAR_FREE /* free at once, not with the next tick */
+#define CLEARED now
+#else
+#define CLEARED (now + 1)
+#endif
+swap: /* companion_write, companion_clear */
+    atomic {
+        if
+#ifdef WRONG_STRIKE_END
+        :: slot[i].tag != MINE || !SAME_WINDOW(slot[i].state, state) ->
+#else
+        :: slot[i].tag != MINE || slot[i].state != state ->
+#endif
+            i = 0; state = 0; goto mine_tag
+        :: else
+        fi;
+        if
+        :: end == 0 -> WRITE(i, MINE, STATE(CLEARED, 0, 0, 0), HOW_DOUBLE, BY_OVERRIDE); NOTE_SET(0)
+        :: else ->
+#ifndef WRONG_LATE_END
+            end = MAX(end, now + 1);
+#endif
+#if AFTER
+            if
+            :: strike -> WRITE(i, MINE, STATE(end, 0, 0, 0) + rest, HOW_DOUBLE, BY_OVERRIDE); NOTE_STRIKE goto next
+            :: else
+            fi;
+#endif
+            WRITE(i, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_OVERRIDE);
+            NOTE_SET(end)
+        fi;
+        goto next
+    }
+free_tag: /* slot_find, second pass */
+    atomic {
+        tag = slot[i].tag;
+        if
+        :: tag == NEVER -> at = i; held_tag = 0; held = 0; tag = 0; i = 0; goto filter_add
+        :: else -> goto free_state
+        fi
+    }
+free_state:
+    atomic {
+        state = slot[i].state;
+        if
+        :: STATE_ID(state) <= now ->
+            at = i; held_tag = tag; held = state; tag = 0; state = 0; i = 0; goto filter_add
+        :: STATE_ID(state) > now && i + 1 < SLOTS -> i++; tag = 0; state = 0; goto free_tag
+        :: else -> goto next /* NO_ROOM: it replaces nobody */
+        fi
+    }
+filter_add:
+#ifndef WRONG_FILTER_AFTER
+    atomic { filter = filter | 1 << key; goto raise }
+#endif
+raise: /* watermark_raise */
+    atomic { watermark = (held_tag != NEVER -> MAX(watermark, now) : watermark); goto claim }
+claim: /* stint_claim_slot */
+    atomic {
+        if
+        :: slot[at].tag != held_tag || slot[at].state != held ->
+            at = 0; held_tag = 0; held = 0; goto mine_tag
+        :: else
+        fi;
+        charged[at] = 0;
+        held_tag = 0; held = STATE(now + 1, 1, 0, 0);
+        WRITE(at, MINE, held, HOW_DOUBLE, BY_CLAIM);
+        goto stands_tag
+    }
+stands_tag: /* stint_claim_override: claim_stands */
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_NO_LOOK
+        :: true -> goto commit
+#else
+        :: i == SLOTS -> goto commit
+        :: i < SLOTS && (i == at || slot[i].tag != MINE) -> i++; goto stands_tag
+        :: else -> goto stands_state
+#endif
+        fi
+    }
+stands_state:
+    atomic { state = slot[i].state; goto stands_tag_again }
+stands_tag_again:
+    atomic {
+        if
+        :: slot[i].tag != MINE -> state = 0; i++; goto stands_tag
+        :: slot[i].tag == MINE && (!STATE_PENDING(state) || i < at) -> goto cancel
+        :: else -> goto cancel_other
+        fi
+    }
+cancel: /* claim_cancel */
+    atomic {
+        if
+        :: slot[at].tag == MINE && SAME_WINDOW(slot[at].state, held) ->
+            WRITE(at, TOMBSTONE, STATE(STATE_ID(held), 0, 0, 0), HOW_DOUBLE, BY_RESOLVE)
+        :: else
+        fi;
+        i = 0; at = 0; held = 0; state = 0; goto mine_tag
+    }
+cancel_other:
+    atomic {
+        if
+        :: slot[i].tag == MINE && SAME_WINDOW(slot[i].state, state) ->
+            WRITE(i, TOMBSTONE, STATE(STATE_ID(state), 0, 0, 0), HOW_DOUBLE, BY_RESOLVE); i++
+        :: else
+        fi;
+        state = 0; goto stands_tag
+    }
+commit: /* claim_commit */
+    atomic {
+        i = 0;
+        if
+        :: slot[at].tag != MINE || !SAME_WINDOW(slot[at].state, held) ->
+            at = 0; held = 0; goto mine_tag
+        :: else
+        fi;
+#if AFTER
+        if
+        :: strike ->
+            STRIKE(0);
+            end = MAX(end, STATE_ID(held));
+            WRITE(at, MINE, STATE(end, 0, 0, 0) + rest, HOW_DOUBLE, BY_RESOLVE);
+            assert(I3_one_override);
+            NOTE_STRIKE
+            goto next
+        :: else
+        fi;
+#endif
+        end = MAX(end, STATE_ID(held));
+        WRITE(at, MINE, STATE(end, 0, 1, LIMIT_OF(key)), HOW_DOUBLE, BY_RESOLVE);
+        NOTE_SET(end)
+        assert(I3_one_override)
+    }
+#ifdef WRONG_FILTER_AFTER
+    atomic { filter = filter | 1 << key }
+#endif
+    goto next;
+done:
+    skip
+}
+
+/* slot.c: stint_override_seen, of the first key. A slot may have been another key's override in
+ * between, until the same end: so override_in compares the whole state. */
+proctype asker(byte calls) {
+    byte i;
+    short state;
+
+next:
+    atomic {
+        i = 0; state = 0; due = 0; asked = 0;
+        if
+        :: calls == 0 -> goto done
+        :: else -> calls--
+        fi;
+        asked = clock;
+        due = until > asked && until <= asked + MOST
+    }
+possible: /* override_possible */
+    atomic {
+        if
+        :: filter & 1 -> skip
+        :: else -> goto none
+        fi
+    }
+line_tag:
+    atomic {
+        if
+        :: i == SLOTS -> goto none
+        :: i < SLOTS && slot[i].tag != OVERRIDE -> i++; goto line_tag
+        :: else -> goto in_state
+        fi
+    }
+in_state: /* override_in */
+    atomic { state = slot[i].state; goto in_tag }
+in_tag:
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_TAG
+        :: STATE_PENDING(state) -> state = 0; i++; goto line_tag
+#else
+        :: slot[i].tag != OVERRIDE || STATE_PENDING(state) -> state = 0; i++; goto line_tag
+#endif
+        :: else -> goto in_again
+        fi
+    }
+in_again:
+    atomic {
+        if
+#ifdef WRONG_OVERRIDE_END /* compares the end alone, and believes the second */
+        :: !SAME_WINDOW(slot[i].state, state) -> state = 0; goto in_state
+#else
+        :: slot[i].state != state -> state = 0; goto in_state
+#endif
+        :: else -> skip
+        fi;
+#ifdef WRONG_OVERRIDE_END
+        state = slot[i].state;
+#endif
+        /* stint_override_holds */
+        if
+#ifdef WRONG_VOID
+        :: STATE_ID(state) > asked ->
+#else
+        :: HOLDS(state) && STATE_ID(state) > asked && STATE_ID(state) <= asked + MOST ->
+#endif
+            assert(PROMISE_O_of_own_key(state));
+            assert(PROMISE_O_none_void(state));
+            goto next
+        :: else -> state = 0; i++; goto line_tag
+        fi
+    }
+none:
+    atomic { assert(PROMISE_O_is_seen); goto next }
+done:
+    skip
+}
+#endif
+
+#if MOVES_ALONE
+active proctype clock_hand() {
+    do
+    :: clock < LAST -> clock++
+#if BACK
+    :: clock > BACK && high == 0 -> atomic { high = clock; clock = clock - BACK }
+#endif
+    :: clock == LAST -> break
+    od
+}
+#endif
+
+init {
+    byte n;
+    atomic {
+        c_code { report_at_exit(); };
+        /* Slots that other keys had: over by now, or at the next tick. */
+        do
+        :: n < USED -> slot[n].tag = OTHER; slot[n].state = STATE(1, 0, 0, 1); n++
+        :: n < USED -> slot[n].tag = OTHER; slot[n].state = STATE(2, 0, 0, 1); n++
+        :: else -> break
+        od;
+#if HELD
+        /* The last of them is the first key's, with one token used. */
+        n = n - 1;
+        slot[n].tag = KEY; slot[n].state = STATE(ID(0, WINDOW_END(0, 1)), 0, 0, 1);
+        charged[n] = 1; GRANT_MORE(0, ID(0, WINDOW_END(0, 1)));
+#if HOME < SLOTS
+        reach = LINE_OF(n);
+#endif
+#endif
+#if VOID
+        n = n - 1;
+        slot[n].tag = OVERRIDE; slot[n].state = STATE(1 + MOST + 5, 0, 1, LIMIT_OF(0));
+        filter = 1;
+#endif
+#if GONE
+        run sweeper();
+#endif
+#if CHANGE
+        run changer();
+#endif
+#if OVERRIDES
+        run hand(HAND0, SETS0, AFTER && STRIKES == 2);
+        run hand(HAND1, SETS1, AFTER != 0);
+        run asker(ASKS);
+#if HELD
+        floor[n] = STATE_ID(slot[n].state);
+#endif
+#endif
+        n = 0;
+        run thread(0, KEYS0, CALLS0);
+        run thread(1, KEYS1, CALLS1)
+#if THREADS > 2
+        ; run thread(2, KEYS2, CALLS2)
+#endif
+    }
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: MIT
+ * Reading access logs: every form of a line, a field and a time, and the damaged ones. */
+#include "../../src/tool/access_log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifdef NDEBUG
+#error "tests need their assertions"
+#endif
+
+/* ---- Lines ---------------------------------------------------------------------------------- */
+
+static char path[64];
+
+static int make_path(void **state) {
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/stint-access-log-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_path(void **state) {
+    (void)state;
+    return unlink(path);
+}
+
+static void write_file(const void *bytes, size_t length, const char *mode) {
+    FILE *file = fopen(path, mode);
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Appends a gzip member. Returns its length. */
+static size_t write_gzip(const char *bytes, size_t length) {
+    unsigned char packed[1024];
+    z_stream stream = {.next_in = (unsigned char *)(uintptr_t)bytes,
+                       .avail_in = (uInt)length,
+                       .next_out = packed,
+                       .avail_out = sizeof(packed)};
+    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&stream);
+    write_file(packed, stream.total_out, "ab");
+    return stream.total_out;
+}
+
+static void open_path(struct access_log *log) {
+    assert_true(access_log_open(log, path));
+}
+
+#define expect_line(log, literal) expect_bytes(log, literal, sizeof(literal) - 1)
+static void expect_bytes(struct access_log *log, const char *bytes, size_t length) {
+    struct text line;
+    assert_int_equal(access_log_next(log, &line), LOG_LINE);
+    assert_int_equal(line.length, length);
+    assert_memory_equal(line.bytes, bytes, length);
+}
+
+static void expect_end(struct access_log *log, uint64_t lines) {
+    struct text line;
+    assert_int_equal(access_log_next(log, &line), LOG_ENDED);
+    assert_int_equal(access_log_next(log, &line), LOG_ENDED);
+    assert_int_equal(log->lines, lines);
+    access_log_close(log);
+}
+
+static void expect_failure(struct access_log *log, const char *why) {
+    struct text line;
+    assert_int_equal(access_log_next(log, &line), LOG_FAILED);
+    assert_non_null(strstr(log->error, why));
+    access_log_close(log);
+}
+
+static void lines_end_in_lf_or_crlf_or_the_file(void **state) {
+    static const char bytes[] = "one\ntwo\r\n\n\r\nfi\rve\r\r\nsi\0x\nlast";
+    struct access_log log;
+    (void)state;
+
+    write_file(bytes, sizeof(bytes) - 1, "wb");
+    open_path(&log);
+    assert_int_equal(log.size, sizeof(bytes) - 1);
+    expect_line(&log, "one");
+    expect_line(&log, "two");
+    expect_line(&log, "");
+    expect_line(&log, "");
+    expect_line(&log, "fi\rve\r"); /* only one CR belongs to the end */
+    expect_line(&log, "si\0x");
+    expect_line(&log, "last");
+    assert_int_equal(log.consumed, sizeof(bytes) - 1);
+    expect_end(&log, 7);
+}
+
+static void files_of_no_or_one_byte(void **state) {
+    static const struct {
+        const char *bytes;
+        size_t length, lines;
+        size_t line_length; /* of the first */
+    } cases[] = {
+        {"", 0, 0, 0}, {"\n", 1, 1, 0}, {"a", 1, 1, 1}, {"\x1F", 1, 1, 1}, {"\r", 1, 1, 0}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct access_log log;
+        write_file(cases[i].bytes, cases[i].length, "wb");
+        open_path(&log);
+        if (cases[i].lines != 0)
+            expect_bytes(&log, cases[i].bytes, cases[i].line_length);
+        expect_end(&log, cases[i].lines);
+    }
+}
+
+/* Lines of every length around the size of a block, so that their ends fall on every side of it. */
+static void long_lines_are_whole(void **state) {
+    enum { BLOCK = 1 << 16 };
+    static const size_t lengths[] = {BLOCK - 2, BLOCK - 1, BLOCK,     BLOCK + 1,
+                                     0,         1,         3 * BLOCK, 5 * 1000 * 1000};
+    enum { COUNT = sizeof(lengths) / sizeof(lengths[0]) };
+    char *bytes = malloc(5 * 1000 * 1000 + 2);
+    struct access_log log;
+    (void)state;
+
+    assert_non_null(bytes);
+    for (size_t i = 0; i < COUNT; i++) {
+        memset(bytes, 'a' + (int)i, lengths[i]);
+        memcpy(bytes + lengths[i], "\r\n", 2);
+        write_file(bytes, lengths[i] + 2, i == 0 ? "wb" : "ab");
+    }
+    open_path(&log);
+    for (size_t i = 0; i < COUNT; i++) {
+        memset(bytes, 'a' + (int)i, lengths[i]);
+        expect_bytes(&log, bytes, lengths[i]);
+    }
+    expect_end(&log, COUNT);
+    free(bytes);
+}
+
+static void a_line_beyond_the_bound_is_skipped(void **state) {
+    enum { PIECE = 1 << 20 };
+    char *piece = malloc(PIECE);
+    struct access_log log;
+    struct text line;
+    (void)state;
+
+    assert_non_null(piece);
+    memset(piece, 'x', PIECE);
+    write_file("first\n", 6, "wb");
+    for (size_t i = 0; i < ACCESS_LOG_LINE_MAX / PIECE; i++)
+        write_file(piece, PIECE, "ab");
+    write_file("\n", 1, "ab"); /* at the bound: read */
+    for (size_t i = 0; i < ACCESS_LOG_LINE_MAX / PIECE; i++)
+        write_file(piece, PIECE, "ab");
+    write_file("x\nlast\n", 7, "ab"); /* one byte more: skipped */
+    free(piece);
+
+    open_path(&log);
+    expect_line(&log, "first");
+    assert_int_equal(access_log_next(&log, &line), LOG_LINE);
+    assert_int_equal(line.length, ACCESS_LOG_LINE_MAX);
+    assert_int_equal(access_log_next(&log, &line), LOG_TOO_LONG);
+    expect_line(&log, "last");
+    expect_end(&log, 4);
+}
+
+static void gzip_is_told_by_its_first_bytes(void **state) {
+    struct access_log log;
+    (void)state;
+
+    write_file("", 0, "wb");
+    write_gzip("one\ntw", 6);
+    write_gzip("", 0);
+    write_gzip("o\nthree", 7); /* members join without a seam */
+    write_file("\0\0\0\0", 4, "ab");
+    open_path(&log);
+    expect_line(&log, "one");
+    expect_line(&log, "two");
+    expect_line(&log, "three");
+    assert_int_equal(log.consumed, log.size);
+    expect_end(&log, 3);
+}
+
+static void gzip_of_nothing_is_empty(void **state) {
+    struct access_log log;
+    (void)state;
+
+    write_file("", 0, "wb");
+    write_gzip("", 0);
+    open_path(&log);
+    expect_end(&log, 0);
+}
+
+static void gzip_cut_anywhere_fails(void **state) {
+    static const char bytes[] = "one\ntwo\nthree\n";
+    struct access_log log;
+    struct text line;
+    (void)state;
+
+    write_file("", 0, "wb");
+    size_t length = write_gzip(bytes, sizeof(bytes) - 1);
+    for (size_t cut = length - 1; cut >= 2; cut--) {
+        enum access_log_outcome outcome;
+        assert_int_equal(truncate(path, (off_t)cut), 0);
+        open_path(&log);
+        while ((outcome = access_log_next(&log, &line)) == LOG_LINE)
+            ;
+        assert_int_equal(outcome, LOG_FAILED);
+        assert_string_equal(log.error, "the gzip data ends too early");
+        access_log_close(&log);
+    }
+}
+
+/* A flipped byte of the compressed data or of its check sum is always found. */
+static void gzip_damaged_fails(void **state) {
+    static const char bytes[] = "one\ntwo\nthree\n";
+    unsigned char packed[256];
+    (void)state;
+
+    write_file("", 0, "wb");
+    size_t length = write_gzip(bytes, sizeof(bytes) - 1);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(packed, 1, sizeof(packed), file), length);
+    fclose(file);
+    for (size_t i = 10; i < length; i++) { /* 10: the header, whose time and system are free */
+        struct access_log log;
+        struct text line;
+        enum access_log_outcome outcome;
+        packed[i] ^= 0x55;
+        write_file(packed, length, "wb");
+        packed[i] ^= 0x55;
+        open_path(&log);
+        while ((outcome = access_log_next(&log, &line)) == LOG_LINE)
+            ;
+        assert_int_equal(outcome, LOG_FAILED);
+        access_log_close(&log);
+    }
+}
+
+static void bytes_after_gzip_fail(void **state) {
+    static const char *const after[] = {"x", "\x1F", "\x1F\x8C", "plain text\n"};
+    struct access_log log;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
+        write_file("", 0, "wb");
+        write_gzip("one\n", 4);
+        write_file(after[i], strlen(after[i]), "ab");
+        open_path(&log);
+        expect_line(&log, "one");
+        expect_failure(&log, "gzip");
+    }
+    write_file("", 0, "wb");
+    write_gzip("one\n", 4);
+    write_file("\0", 1, "ab");
+    write_gzip("two\n", 4); /* after padding nothing may come */
+    open_path(&log);
+    expect_line(&log, "one");
+    expect_failure(&log, "follow");
+}
+
+static void what_cannot_be_opened_or_read(void **state) {
+    struct access_log log;
+    (void)state;
+
+    assert_false(access_log_open(&log, "/nonexistent/access.log"));
+    assert_string_equal(log.error, "No such file or directory");
+    assert_true(access_log_open(&log, "/tmp"));
+    expect_failure(&log, "directory");
+}
+
+/* ---- Fields --------------------------------------------------------------------------------- */
+
+static struct text text_of(const char *string) {
+    return (struct text){string, strlen(string)};
+}
+
+static void fields_are_counted_as_awk_does(void **state) {
+    static const struct {
+        const char *line;
+        unsigned number;
+        const char *field; /* NULL: missing */
+    } cases[] = {
+        {"a b c", 1, "a"},
+        {"a b c", 2, "b"},
+        {"a b c", 3, "c"},
+        {"a b c", 4, NULL},
+        {"a b c", 0, NULL},
+        {"a b c", 1000000, NULL},
+        {"  a\t \tb  ", 1, "a"},
+        {"  a\t \tb  ", 2, "b"},
+        {"  a\t \tb  ", 3, NULL},
+        {"", 1, NULL},
+        {" \t ", 1, NULL},
+        {"a\vb\fc\rd e", 1, "a\vb\fc\rd"}, /* only space and tab separate */
+        {"h - - [17/May/2015:10:05:03 +0000] \"GET /a b\"", 5, "+0000]"},
+        {"h - - [17/May/2015:10:05:03 +0000] \"GET /a b\"", 6, "\"GET"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text field;
+        bool found = text_field(text_of(cases[i].line), cases[i].number, &field);
+        assert_int_equal(found, cases[i].field != NULL);
+        if (!found)
+            continue;
+        assert_int_equal(field.length, strlen(cases[i].field));
+        assert_memory_equal(field.bytes, cases[i].field, field.length);
+    }
+}
+
+static void a_field_holds_any_byte(void **state) {
+    struct text field, line = {"a\0b c\0", 6};
+    (void)state;
+
+    assert_true(text_field(line, 1, &field));
+    assert_int_equal(field.length, 3);
+    assert_memory_equal(field.bytes, "a\0b", 3);
+    assert_true(text_field(line, 2, &field));
+    assert_int_equal(field.length, 2);
+}
+
+/* ---- Times ---------------------------------------------------------------------------------- */
+
+#define S UINT64_C(1000000000)
+
+struct time_case {
+    const char *line;
+    uint64_t time_ns;
+    const char *why; /* NULL: the time is read */
+};
+
+static void check_times(const char *(*read)(struct text, uint64_t *), const struct time_case *cases,
+                        size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        /* In a block of its own size, so that a sanitizer sees a read beyond the end. */
+        size_t length = strlen(cases[i].line);
+        char *bytes = malloc(length + (length == 0));
+        uint64_t time_ns = 12345;
+        assert_non_null(bytes);
+        memcpy(bytes, cases[i].line, length);
+        const char *why = read((struct text){bytes, length}, &time_ns);
+        free(bytes);
+        if (cases[i].why == NULL) {
+            if (why != NULL)
+                fail_msg("%s: %s", cases[i].line, why);
+            if (time_ns != cases[i].time_ns)
+                fail_msg("%s: %llu", cases[i].line, (unsigned long long)time_ns);
+        } else {
+            if (why == NULL || strstr(why, cases[i].why) == NULL)
+                fail_msg("%s: %s", cases[i].line, why == NULL ? "was read" : why);
+            assert_int_equal(time_ns, 12345); /* written only on success */
+        }
+    }
+}
+
+static void clf_times(void **state) {
+    static const struct time_case cases[] = {
+        {"h - - [17/May/2015:10:05:03 +0000] \"GET\"", 1431857103 * S, NULL},
+        {"[17/May/2015:10:05:03 +0000]", 1431857103 * S, NULL},
+        {"[17/May/2015:12:05:03 +0200]", 1431857103 * S, NULL},
+        {"[17/May/2015:06:35:03 -0330]", 1431857103 * S, NULL},
+        {"[18/May/2015:00:05:03 +1400]", 1431857103 * S, NULL},
+        {"[01/Jan/1970:00:00:00 +0000]", 0, NULL},
+        {"[31/Dec/1969:23:00:00 -0100]", 0, NULL},
+        {"[01/Jan/1970:00:00:00 +0001]", 0, "before 1970"},
+        {"[31/Dec/1969:23:59:59 +0000]", 0, "before 1970"},
+        {"[01/Jan/0000:00:00:00 +0000]", 0, "before 1970"},
+        {"[29/Feb/2016:00:00:00 +0000]", 1456704000 * S, NULL},
+        {"[01/Mar/2016:00:00:00 +0000]", 1456790400 * S, NULL},
+        {"[29/Feb/2000:12:00:00 +0000]", 951825600 * S, NULL},
+        {"[29/Feb/2015:00:00:00 +0000]", 0, "no such day"},
+        {"[29/Feb/2100:00:00:00 +0000]", 0, "no such day"},
+        {"[31/Apr/2015:00:00:00 +0000]", 0, "no such day"},
+        {"[00/May/2015:00:00:00 +0000]", 0, "no such day"},
+        {"[31/Dec/2016:23:59:60 +0000]", 1483228800 * S, NULL}, /* a leap second */
+        {"[17/May/2015:24:00:00 +0000]", 0, "time of day"},
+        {"[17/May/2015:10:60:00 +0000]", 0, "time of day"},
+        {"[17/May/2015:10:05:61 +0000]", 0, "time of day"},
+        {"[17/May/2015:10:05:03 +2400]", 0, "time zone"},
+        {"[17/May/2015:10:05:03 +0060]", 0, "time zone"},
+        {"[31/Dec/2199:23:59:59 +0000]", 7258118399 * S, NULL},
+        {"[01/Jan/2200:00:00:00 +0000]", 0, "after the year 2199"},
+        {"[31/Dec/9999:23:59:59 +0000]", 0, "after the year 2199"},
+        /* Brackets before the time are passed over, those that a client wrote do not count. */
+        {"[::1] - - [17/May/2015:10:05:03 +0000] \"GET\"", 1431857103 * S, NULL},
+        {"h - \"a\" [17/May/2015:10:05:03 +0000]", 0, "no time in brackets"},
+        {"h - a\\\"b [17/May/2015:10:05:03 +0000]", 1431857103 * S, NULL},
+        {"h - - - \"GET /[17/May/2015:10:05:03 +0000]\"", 0, "no time in brackets"},
+        {"h - - [x] \"GET /[17/May/2015:10:05:03 +0000]\"", 0, "hold no time"},
+        {"", 0, "no time in brackets"},
+        {"\\", 0, "no time in brackets"},
+        {"[", 0, "hold no time"},
+        {"[17/May/2015:10:05:03 +0000", 0, "hold no time"},
+        {"[17/May/2015:10:05:03 +0000)", 0, "hold no time"},
+        {"[17/may/2015:10:05:03 +0000]", 0, "hold no time"},
+        {"[17/Mai/2015:10:05:03 +0000]", 0, "hold no time"},
+        {"[17-May-2015:10:05:03 +0000]", 0, "hold no time"},
+        {"[17/May/2015 10:05:03 +0000]", 0, "hold no time"},
+        {"[17/May/2015:10.05:03 +0000]", 0, "hold no time"},
+        {"[17/May/2015:10:05.03 +0000]", 0, "hold no time"},
+        {"[17/May/2015:10:05:03T+0000]", 0, "hold no time"},
+        {"[17/May/2015:10:05:03 *0000]", 0, "hold no time"},
+        {"[17/May/2015:10:05:03 +00:0]", 0, "hold no time"},
+        {"[1x/May/2015:10:05:03 +0000]", 0, "hold no time"},
+        {"[17/May/20 5:10:05:03 +0000]", 0, "hold no time"},
+        {"[17/May/2015:-1:05:03 +0000]", 0, "hold no time"},
+        {"[17/May/2015:10:05:03]     ]", 0, "hold no time"},
+    };
+    (void)state;
+    check_times(text_time_clf, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+/* Every day of the range once: the naive twin counts days, months and leap years. */
+static void clf_days(void **state) {
+    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    uint64_t days = 0;
+    (void)state;
+
+    for (int year = 1970; year < 2200; year++) {
+        bool leap = (year % 4 == 0 && year % 100 != 0) || year == 2000;
+        for (int month = 0; month < 12; month++)
+            for (int day = 1; day <= lengths[month] + (month == 1 && leap); day++) {
+                char line[64];
+                uint64_t time_ns;
+                snprintf(line, sizeof(line), "[%02d/%s/%d:00:00:00 +0000]", day, months[month],
+                         year);
+                assert_null(text_time_clf(text_of(line), &time_ns));
+                assert_int_equal(time_ns, days++ * 86400 * S);
+            }
+    }
+    assert_int_equal(days * 86400, ACCESS_LOG_SECONDS_MAX);
+}
+
+static void epoch_times(void **state) {
+    static const struct time_case cases[] = {
+        {"1431857103 h", 1431857103 * S, NULL},
+        {"1431857103.5 h", 1431857103 * S + 500000000, NULL},
+        {"  1431857103.042\th", 1431857103 * S + 42000000, NULL},
+        {"1431857103.123456789", 1431857103 * S + 123456789, NULL},
+        {"1431857103.1234567899", 1431857103 * S + 123456789, NULL},
+        {"0", 0, NULL},
+        {"0.000000001", 1, NULL},
+        {"000000000000000000001.0", 1 * S, NULL},
+        {"7258118399.999999999", 7258118399 * S + 999999999, NULL},
+        {"7258118400", 0, "after the year 2199"},
+        {"1431857103123", 0, "after the year 2199"},
+        {"99999999999999999999999999999999", 0, "after the year 2199"},
+        {"-1", 0, "before 1970"},
+        {"-1431857103.5 h", 0, "before 1970"},
+        {"", 0, "empty"},
+        {" \t", 0, "empty"},
+        {"-", 0, "no time"},
+        {"+1", 0, "no time"},
+        {".5", 0, "no time"},
+        {"5.", 0, "no time"},
+        {"1.2.3", 0, "no time"},
+        {"1,5", 0, "no time"},
+        {"1e9", 0, "no time"},
+        {"0x10", 0, "no time"},
+        {"h 1431857103", 0, "no time"},
+        {"-x", 0, "no time"},
+    };
+    (void)state;
+    check_times(text_time_epoch, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+static void a_nul_in_a_time_is_no_end(void **state) {
+    uint64_t time_ns;
+    (void)state;
+
+    assert_non_null(text_time_epoch((struct text){"12\0", 3}, &time_ns));
+    struct text line = {"h\0 - - [17/May/2015:10:05:03 +0000]", 35};
+    assert_null(text_time_clf(line, &time_ns));
+    assert_int_equal(time_ns, 1431857103 * S);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_end_in_lf_or_crlf_or_the_file),
+        cmocka_unit_test(files_of_no_or_one_byte),
+        cmocka_unit_test(long_lines_are_whole),
+        cmocka_unit_test(a_line_beyond_the_bound_is_skipped),
+        cmocka_unit_test(gzip_is_told_by_its_first_bytes),
+        cmocka_unit_test(gzip_of_nothing_is_empty),
+        cmocka_unit_test(gzip_cut_anywhere_fails),
+        cmocka_unit_test(gzip_damaged_fails),
+        cmocka_unit_test(bytes_after_gzip_fail),
+        cmocka_unit_test(what_cannot_be_opened_or_read),
+        cmocka_unit_test(fields_are_counted_as_awk_does),
+        cmocka_unit_test(a_field_holds_any_byte),
+        cmocka_unit_test(clf_times),
+        cmocka_unit_test(clf_days),
+        cmocka_unit_test(epoch_times),
+        cmocka_unit_test(a_nul_in_a_time_is_no_end),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

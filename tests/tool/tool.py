@@ -1,0 +1,1185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The command `stint` on real tables, beside a server that decides by them, and killed anywhere.
+
+    tool.py STINT TOOL_SERVER TOOL_KILLED [TEST...]
+"""
+import collections
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+from pathlib import Path
+
+STINT = SERVER = KILLED = ""
+SOURCE = Path(__file__).resolve().parents[2]
+YEAR = "366d" # a window that does not end while a test runs, but for one day in 366
+KILLED_CODE = 100
+
+
+def stint(*arguments, stdin="", **options):
+    """Returns exit code, standard output, standard error."""
+    done = subprocess.run([STINT, *map(str, arguments)], input=stdin.encode("utf-8", "surrogateescape"),
+                          capture_output=True, timeout=60, check=False, **options)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Server:
+    """A process that has the table open (tool_server.c)."""
+
+    def __init__(self, case, table):
+        self.process = subprocess.Popen([SERVER, table], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        case.addCleanup(self.end)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        return self.process.stdout.readline().strip()
+
+    def stop(self):
+        """What the load was granted: (key, window) to tokens."""
+        granted = collections.Counter()
+        for _ in range(int(self.ask("stop"))):
+            key, window, tokens = self.process.stdout.readline().split()
+            granted[key, int(window)] += int(tokens)
+        return granted
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(timeout=30)
+
+
+class Tool(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="stint-tool-")
+        self.addCleanup(temporary.cleanup)
+        self.directory = temporary.name
+        self.table = self.path("table")
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def write(self, name, text):
+        Path(self.path(name)).write_text(text)
+        return self.path(name)
+
+    def good(self, *arguments, code=0, **options):
+        """Runs a command that must end with this code, and complain only if that is not 0."""
+        got, out, err = stint(*arguments, **options)
+        self.assertEqual(got, code, (arguments, out, err))
+        self.assertEqual(err, "", arguments)
+        return out
+
+    def fails(self, code, message, *arguments, **options):
+        got, out, err = stint(*arguments, **options)
+        self.assertEqual((got, out), (code, ""), (arguments, err))
+        self.assertIn(message, err)
+        self.assertTrue(err.startswith(f"stint {arguments[0]}: "), err)
+        self.assertNotRegex(err, r"\b(?:options|policy)\.[a-z_]+|\bSTINT_|\bstint_[a-z]", "names of C")
+        return err
+
+    def json(self, *arguments, code=0):
+        out = self.good(*arguments, "--json", code=code) if arguments[0] not in (*KEYED, "override") \
+            else self.good(arguments[0], "--json", *arguments[1:], code=code)
+        self.assertTrue(out.isascii())
+        return json.loads(out)
+
+    def make(self, *policies, keys=1000, options=()):
+        """The table, with these policies: name and notation."""
+        self.good("make", "--keys", keys, *options, self.table)
+        for policy in policies:
+            self.good("take", "--cost=0", self.table, policy, "any")
+
+    def used(self, policy, *key):
+        return self.json("peek", "--cost=0", self.table, policy, *key)["used"]
+
+
+KEYED = "take", "peek", "charge", "reset"
+COMMANDS = ["status", "watch", "policies", *KEYED, "override", "top", "dump", "metrics", "make", "apply",
+            "resize", "replay"]
+FINDING = ["status", "watch", "policies", *KEYED, "top", "dump", "metrics"] # what there must be already
+LOOKS = [["status", "--interval=0"], ["watch", "--interval=.01", "--count=1"], ["policies"], ["top"],
+         ["dump"], ["metrics"]]
+
+
+class Usage(Tool):
+    """What is wrong with a command line is said, and nothing is done."""
+
+    def test_commands(self):
+        code, out, err = stint("--help")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(re.findall(r"^  (\w+)  ", out, re.MULTILINE), COMMANDS)
+        for arguments in (), ("--nothing",), ("reply",):
+            code, out, err = stint(*arguments)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("Usage: stint COMMAND", err)
+
+    def test_help(self):
+        for command in COMMANDS:
+            for option in "--help", "-h":
+                out = self.good(command, option)
+                self.assertIn(f"Usage: stint {command} ", out)
+                self.assertLessEqual(max(map(len, out.splitlines())), 100, command)
+                self.assertIn("Exit codes: 0 ", out)
+
+    def test_operands(self):
+        self.make("9/d name=p")
+        for command in COMMANDS[:-1]:
+            self.fails(2, "FILE is missing", command)
+            self.fails(2, "FILE is empty", command, "")
+        for command in "status", "watch", "policies", "top", "dump", "metrics", "make", "resize":
+            self.fails(2, "'more' is one operand too many", command, self.table, "more")
+        self.fails(2, "POLICIES is missing", "apply", self.table)
+        self.fails(2, "POLICIES is empty", "apply", self.table, "")
+        for command in KEYED:
+            self.fails(2, "POLICY is missing", command, self.table)
+            self.fails(2, "POLICY is empty", command, self.table, "", "key")
+            self.fails(2, "KEY is missing", command, self.table, "p")
+            self.fails(2, "KEY is missing", command, self.table, "p", "--")
+
+    def test_options(self):
+        self.make("9/d name=p overrides")
+        for message, *arguments in (
+                ("there is no option '--prune'", "status", "--prune", self.table),
+                ("there is no option '-x'", "top", "-x", self.table),
+                ("--interval: its value is missing", "status", self.table, "--interval"),
+                ("-n: its value is missing", "top", "-n"),
+                ("'--json=1': this option takes no value", "status", "--json=1", self.table),
+                ("--interval '-1': not seconds", "status", "--interval=-1", self.table),
+                ("--interval 'x': not seconds", "watch", "--interval=x", self.table),
+                ("--interval '1e9': not seconds", "watch", "--interval=1e9", self.table),
+                ("--interval '.': not seconds", "watch", "--interval=.", self.table),
+                ("--interval '0': not more than", "watch", "--interval=0", self.table),
+                ("--count 'x': not a number", "watch", "--count=x", self.table),
+                ("--number '0': not a number", "top", "-n0", self.table),
+                ("--number '2M': not a number", "top", "--number", "2M", self.table),
+                ("--by 'cost': not used or refused", "top", "--by=cost", self.table),
+                ("--cost '-1': not 0 to 2^28", "take", "--cost=-1", self.table, "p", "k"),
+                ("--cost '268435457': not", "take", "--cost=268435457", self.table, "p", "k"),
+                ("--limit '0': not 1 to", "peek", "--limit=0", self.table, "p", "k"),
+                ("--full 'no': not admit", "take", "--full=no", self.table, "p", "k"),
+                ("--address '33': not prefixes", "take", "--address=33", self.table, "p", "k"),
+                ("--address '0': not", "take", "--address=0", self.table, "p", "k"),
+                ("--address '24,': not", "take", "--address=24,", self.table, "p", "k"),
+                ("--address '24,129': not", "take", "--address=24,129", self.table, "p", "k"),
+                ("--address '24,64,1': not", "take", "--address=24,64,1", self.table, "p", "k"),
+                ("--keys is missing", "make", self.path("new")),
+                ("--keys '0': not 1 to 2^40", "make", "--keys=0", self.path("new")),
+                ("--labels '17M': not 0 to 2^24", "make", "--labels=17M", self.path("new")),
+                ("--labels '0': not 1 to 2^24", "resize", "--labels=0", self.table),
+                ("--for '1h\\x09overrides': not a time", "override", "--for=1h\toverrides", self.table, "p", "k", "1"),
+                ("--for '1h=': not a time", "override", "--for=1h=", self.table, "p", "k", "1"),
+                *((f"--until '{text}': not a time", "override", f"--until={text}", self.table, "p", "k", "1")
+                  for text in ("2026-11-31", "2027-02-29", "2026-13-01", "2026-00-10", "2026-12-00", "2026-1-1",
+                               " 2026-12-31", "2026-12-31 ", "2026-12-31T24:00", "2026-12-31T23:60",
+                               "2026-12-31T23:59:60", "+2026-12-31", "26-12-31", "1969-12-31", "@", "@0", "@-1",
+                               "@1k", "@18446744073709551616")),
+                *(("--until: it is more than 366 days from now; the latest is 2", "override", f"--until={text}",
+                   self.table, "p", "k", "1")
+                  for text in ("2611-07-14", "9999-12-31", "2554-07-21T23:34:33Z", "2554-07-21T23:34:34Z",
+                               "@18446744073", "@18446744074", "@18446744073709551615", "@4294967296")),
+                ("--until: it is not after now, 2", "override", "--until=2001-01-01", self.table, "p", "k", "1"),
+                ("--max-policies '65536': not", "make", "--max-policies=65536", self.path("new")),
+                ("--shards 'x': not", "make", "--shards=x", self.path("new")),
+                ("--mode '680': not permission", "make", "--mode=680", self.path("new")),
+                ("--mode '0': not permission", "make", "--mode=0", self.path("new")),
+                ("--label 'x': not NAME=VALUE", "metrics", "--label=x", self.table)):
+            with self.subTest(arguments=arguments):
+                self.assertIn("--help lists the options.", self.fails(2, message, *arguments))
+        self.assertEqual(os.listdir(self.directory), ["table"])
+
+    # What no command can cause: it names no such field, or gives what is right.
+    OF_PROGRAMS = re.compile(r"\.size$|^policy\.flags$|^options\.(?:flags|reserved|secret)$|^STINT_(?:READ_ONLY|CALENDAR_\w+|"
+                             r"FULL_ADMIT)$|^stint_(?:memory_size|attach)$")
+
+    def test_no_names_of_c(self):
+        """Each field, constant and function that a reason of the library names is one of those for which the
+        command has words of its own."""
+        self.make()
+        for notation, message in (("5/s smooth start=first", "start=first does not go with smooth"),
+                                  ("20000/s smooth", "the limit of a smooth policy"),
+                                  ("5/s after=3", "after= needs ban=")):
+            self.fails(2, message, "take", self.table, notation, "k")
+        common = (SOURCE / "src" / "tool" / "common.c").read_text()
+        told = re.findall(r'^    \{"([^"]+)",', common[common.index(" in_words["):], re.MULTILINE)
+        functions = set(re.findall(r"\bstint_\w+(?=\()", (SOURCE / "include" / "stint.h").read_text()))
+        named = set()
+        for path in (SOURCE / "src").glob("*.[ch]"):
+            text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+            for reason in re.findall(r"stint_failed(?:_with)?\(.*?\);|^#define [A-Z_]+(?:\\\n|[^\n(])*\n|"
+                                     r'return "[^;]*;', text, re.DOTALL | re.MULTILINE):
+                for words in re.findall(r'"([^"]*)"', reason):
+                    named |= set(re.findall(r"\b(?:options|policy)\.[a-z_]+|\bSTINT_[A-Z_]+|\bstint_[a-z_]+", words))
+        named = {name for name in named if not self.OF_PROGRAMS.search(name) and
+                 (name in functions or not name.startswith("stint_"))}
+        self.assertGreater(len(named), 8)
+        self.assertEqual({name for name in named if not any(name in words for words in told)}, set())
+
+    def test_a_key_is_never_an_option(self):
+        """What somebody else has typed grants nothing, and is no other key either."""
+        self.make(f"9/{YEAR} name=p")
+        for key in "--help", "-h", "--json", "-x", "--", "--quiet", "--cost=0":
+            for keys in [key], ["a", key]:
+                if keys != ["--"]:
+                    self.fails(2, "put -- before a KEY", "take", self.table, "p", *keys)
+            self.assertIn("used", self.good("take", self.table, "p", "--", key))
+            self.assertEqual(self.used("p", "--", key), 1)
+            self.assertIn("used", self.good("take", "--", self.table, "p", key, "b"))
+        self.good("take", self.table, "p", "-")
+        self.good("take", self.table, "p", "")
+
+    def test_options_between_operands(self):
+        self.make(f"9/{YEAR} name=p")
+        self.assertEqual(json.loads(self.good("take", self.table, "--json", "p", "k"))["used"], 1)
+        self.assertIn("policies", json.loads(self.good("policies", self.table, "--json")))
+
+    def test_no_table(self):
+        for command in FINDING:
+            more = ("p", "k") if command in KEYED else ()
+            self.fails(2 if command in ("take", "peek") else 1, "there is no table", command,
+                       self.path("none"), *more)
+        self.fails(1, "none", "resize", self.path("none"), "--keys=10")
+        self.fails(1, "there is no table", "apply", self.path("none"), self.write("p", "1/d\n"))
+        not_table = self.write("text", "this is no table\n" * 1000)
+        for command in FINDING:
+            more = ("p", "k") if command in KEYED else ()
+            self.fails(2 if command in ("take", "peek") else 1, not_table, command, not_table, *more)
+
+    def test_policies(self):
+        self.make("9/d name=p")
+        for command in KEYED:
+            err = self.fails(2, "it is no notation of one: '5/hourr'", command, self.table, "5/hourr", "k")
+            self.assertEqual(err.splitlines()[1:3], ["    5/hourr", "      ^"])
+        failed = {"take": 2, "peek": 2, "charge": 1, "reset": 1}
+        for command in "peek", "reset":
+            self.fails(failed[command], "has no policy of the name '5/hour'", command, self.table,
+                       "5/hour", "k")
+            self.fails(failed[command], "has other numbers", command, self.table, "8/d name=p", "k")
+        for command in "take", "charge":
+            self.fails(failed[command], "another limit", command, self.table, "8/d name=p", "k")
+        self.good("peek", self.table, "9/d name=p", "k")
+        for unnamed in f"7/{366 * 24 * 60}min", "7/year", "8/month start=2024-01-15T05:00:00+02:00", "3/h start=first":
+            self.good("take", self.table, unnamed, "k")
+            self.assertIn("1 of", self.good("peek", "--cost=0", self.table, unnamed, "k"))
+        self.good("take", self.table, "9 per day name=p", "k")
+        self.fails(1, "there is no policy of that name", "top", self.table, "--policy=none")
+        self.fails(1, "there is no policy of that name", "dump", self.table, "--policy=none")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_output_that_cannot_be_written(self):
+        self.make(f"9/{YEAR} name=p")
+        self.good("take", self.table, "p", "k")
+        for command in [["take"], ["peek"], ["charge"], *LOOKS, ["reset"]]:
+            more = ["p", "k"] if command[0] in KEYED else []
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([STINT, *command, self.table, *more], stdout=full,
+                                      stderr=subprocess.PIPE, timeout=60, check=False)
+            self.assertEqual(done.returncode, 2 if command[0] in ("take", "peek") else 1, command)
+            self.assertIn(b"cannot be written", done.stderr)
+
+
+class Keys(Tool):
+    """A key of the command's is the server's."""
+
+    def check(self, asked, *arguments):
+        """What the server calls the key, the command does, and both decide on one slot."""
+        expected = self.server.ask(*asked)
+        before = self.server.ask("take", "p", expected, 0).split()[1]
+        self.assertEqual(self.json("take", *arguments)["key"], expected)
+        self.assertEqual(self.server.ask("take", "p", expected, 1), f"granted {int(before) + 2}")
+        self.assertEqual(self.json("peek", *arguments)["used"], int(before) + 2)
+
+    def test_keys(self):
+        self.make(f"1000/{YEAR} name=p", keys="10k")
+        self.server = Server(self, self.table)
+        for parts in (["a"], ["alice", "/login"], ["/login", "alice"], ["a", "b", "c"], ["ab", "c"],
+                      ["0123456789abcdef"], ["x" * 300], ["ü€"]):
+            self.check(["key", *parts], self.table, "p", *parts)
+            self.check(["key", *parts], "--hex", self.table, "p",
+                       *(part.encode().hex() for part in parts))
+            self.check(["key", *parts], "--hex", self.table, "p",
+                       *(part.encode().hex().upper() for part in parts))
+        for prefixes, option in ((0, 0), "--address"), ((24, 64), "--address=24,64"), \
+                                ((24, 0), "--address=24"), ((1, 128), "--address=1,128"), \
+                                ((32, 56), "--address=32,56"):
+            for address in "192.0.2.7", "192.0.2.8", "2001:db8::1", "2001:db8:0:1::", "::ffff:192.0.2.7":
+                self.check(["address", *prefixes, address], option, self.table, "p", address)
+            self.check(["address", *prefixes, "192.0.2.7", "login", "x"], option, self.table, "p",
+                       "192.0.2.7", "login", "x")
+            self.check(["address", *prefixes, "192.0.2.7", "login"], option, "--hex", self.table,
+                       "p", "192.0.2.7", b"login".hex())
+        key = self.server.ask("key", "alice")
+        self.check(["key", "alice"], "--hash", self.table, "p", key)
+        self.check(["key", "alice"], "--hash", self.table, "p", key.upper())
+        self.assertEqual(self.json("take", "--hash", self.table, "p", "0" * 16)["key"], "0" * 16)
+
+    def test_any_bytes(self):
+        self.make(f"1000/{YEAR} name=p")
+        for key in "00", "00ff1b0a", "", "ff" * 1000:
+            self.assertEqual(self.json("take", "--hex", self.table, "p", key)["used"], 1)
+            self.assertEqual(self.json("take", "--hex", self.table, "p", key)["used"], 2)
+
+    def test_wrong_keys(self):
+        self.make(f"1000/{YEAR} name=p")
+        for option, wanted, keys in (
+                ("--hex", "bytes in hexadecimal", ("a", "0g", "0x00", "00 ")),
+                ("--address", "an IPv4 or IPv6 address", ("", "192.0.2", "1.2.3.4.5", "::1%lo", "host",
+                                                          "192.0.2.7 ")),
+                ("--hash", "16 hexadecimal digits", ("", "0", "0" * 15, "0" * 17, "0x" + "0" * 14,
+                                                     "g" * 16))):
+            for key in keys:
+                self.fails(2, f"KEY '{key}': not ", "take", option, self.table, "p", key)
+                self.assertIn(wanted, stint("take", option, self.table, "p", key)[2])
+        self.fails(2, "not one key", "take", "--hash", self.table, "p", "0" * 16, "x")
+        for other in "--hex", "--address":
+            self.fails(2, "--hash goes without", "take", "--hash", other, self.table, "p", "0" * 16)
+
+
+class Deciding(Tool):
+    def test_take(self):
+        self.make(f"3/{YEAR} name=p")
+        for used in 1, 2, 3:
+            self.assertRegex(self.good("take", self.table, "p", "k"),
+                             rf"^allowed: {used} of 3 used, anew in \d+ d.*\n$")
+        self.assertRegex(self.good("take", self.table, "p", "k", code=1),
+                         r"^refused: 3 of 3 used, try again in \d+ d.*\n$")
+        verdict = self.json("take", self.table, "p", "k", code=1)
+        self.assertEqual({name: verdict[name] for name in ("allowed", "policy", "capacity", "used",
+                                                           "remaining", "granted", "flags")},
+                         {"allowed": False, "policy": "p", "capacity": 3, "used": 3, "remaining": 0,
+                          "granted": 0, "flags": []})
+        self.assertEqual(verdict["retry_after"], verdict["reset_after"])
+        self.assertGreater(verdict["window"], time.time_ns())
+        for option in "-q", "--quiet":
+            self.assertEqual(self.good("take", option, self.table, "p", "k", code=1), "")
+            self.assertEqual(self.good("peek", option, self.table, "p", "k", code=1), "")
+            self.assertEqual(self.good("peek", option, self.table, "p", "other"), "")
+        self.assertEqual(self.json("take", self.table, "p", "other")["granted"], 1)
+
+    def test_first_refusal_is_told_once(self):
+        self.make(f"1/{YEAR} name=p")
+        self.good("take", self.table, "p", "k")
+        self.assertEqual(self.json("peek", self.table, "p", "k", code=1)["flags"], [])
+        self.assertEqual(self.json("take", self.table, "p", "k", code=1)["flags"], ["first_refusal"])
+        self.assertEqual(self.json("take", self.table, "p", "k", code=1)["flags"], [])
+
+    def test_costs(self):
+        self.make(f"10/{YEAR} name=p")
+        self.good("take", "--cost=7", self.table, "p", "k")
+        self.good("take", "--cost=4", self.table, "p", "k", code=1)
+        self.good("peek", "--cost=4", self.table, "p", "k", code=1)
+        self.good("peek", "--cost=3", self.table, "p", "k")
+        self.good("take", "--limit=7", self.table, "p", "k", code=1)
+        self.good("peek", "--limit=8", self.table, "p", "k")
+        self.assertEqual(self.json("take", "--cost=9", "--partial", self.table, "p", "k")["granted"], 3)
+        verdict = self.json("take", "--cost=11", self.table, "p", "k", code=1)
+        self.assertIsNone(verdict["retry_after"])
+        self.assertIn("more than can ever fit", self.good("take", "--cost=11", self.table, "p", "k", code=1))
+
+    def test_notation(self):
+        """A policy that is not there is added by who writes; its name is found from then on."""
+        self.make()
+        self.assertIn("1 of 5 used", self.good("take", self.table, f"5/{YEAR}", "k"))
+        self.assertIn("2 of 5 used", self.good("take", self.table, f"5 per {YEAR}", "k"))
+        self.assertIn("3 of 5 used", self.good("take", self.table, "5/366 days", "k"))
+        self.good("charge", self.table, f"6/{YEAR} name=six", "k")
+        self.assertEqual([policy["name"] for policy in self.json("policies", self.table)["policies"]],
+                         ["5/366 days", "six"])
+
+    def test_shadow(self):
+        self.make(f"1/{YEAR} shadow name=p")
+        self.good("take", self.table, "p", "k")
+        self.assertIn("would have refused", self.good("take", self.table, "p", "k"))
+        self.assertIn("shadowed", self.json("take", self.table, "p", "k")["flags"])
+
+    def test_charge(self):
+        self.make(f"10/{YEAR} name=p")
+        verdict = self.json("charge", "--cost=25", self.table, "p", "k")
+        self.assertEqual((verdict["granted"], verdict["used"]), (25, 25))
+        self.good("take", self.table, "p", "k", code=1)
+        self.assertIn("26 of 10 used", self.good("charge", self.table, "p", "k"))
+
+    def test_in_flight(self):
+        """A take holds until its lease ends; a charge would be nobody's to give back."""
+        self.make("2/366d in-flight name=p")
+        for held in 1, 2:
+            self.assertEqual(self.good("take", self.table, "p", "k"), f"allowed: {held} of 2 held\n")
+        self.assertRegex(self.good("take", self.table, "p", "k", code=1),
+                         r"^refused: 2 of 2 held, try again in at most \d+ d.*\n$")
+        self.assertEqual(self.used("p", "k"), 2)
+        self.fails(1, "a charge does not go with an in-flight policy", "charge", self.table, "p", "k")
+        self.fails(1, "a charge does not go with an in-flight policy", "charge", self.table,
+                   "9/s in-flight name=q", "k")
+        self.assertEqual(len(self.json("policies", self.table)["policies"]), 1)
+        self.assertIn("0 of 2 held", self.good("reset", self.table, "p", "k"))
+
+    def test_reset(self):
+        self.make(f"2/{YEAR} name=p", f"2/{YEAR} name=q")
+        for policy in "p", "q":
+            self.good("take", "--cost=2", self.table, policy, "k")
+        self.assertIn("0 of 2 used", self.good("reset", self.table, "p", "k"))
+        self.good("take", self.table, "p", "k")
+        self.good("take", self.table, "q", "k", code=1)
+        self.assertEqual(self.json("reset", self.table, "q", "k")["used"], 0)
+        for key in "k", "never seen":
+            self.fails(1, "the key had nothing to forget", "reset", self.table, "q", key)
+            self.fails(1, "the key had nothing to forget", "reset", "--json", self.table, "q", key)
+            self.fails(1, "the key had nothing to forget", "reset", "--quiet", self.table, "q", key)
+        key = self.json("take", "--cost=2", self.table, "q", "k")["key"]
+        self.good("reset", "--quiet", "--hash", self.table, "q", key)
+        self.assertEqual(self.used("q", "k"), 0)
+
+    def test_override(self):
+        self.make(f"2/{YEAR} overrides name=p", f"1/{YEAR} ban=1h name=b", f"2/{YEAR} name=q")
+        said = self.good("override", self.table, "p", "k", "0", "--for", "1h")
+        self.assertRegex(said, r"^refused everything until 2\d{3}-\d\d-\d\d ")
+        verdict = self.json("peek", self.table, "p", "k", code=1)
+        self.assertEqual((verdict["capacity"], verdict["flags"]), (0, ["overridden"]))
+        self.assertIn("by a limit of its own", self.good("take", self.table, "p", "k", code=1))
+        told = self.json("override", "--for=7d", self.table, "p", "k", "5")
+        self.assertEqual((told["overridden"], told["limit"]), (True, 5))
+        self.good("take", "--cost=5", self.table, "p", "k")
+        day = time.time() // 86400 * 86400 + 2 * 86400
+        for text in (f"@{day:.0f}", time.strftime("%Y-%m-%d", time.gmtime(day)),
+                     time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(day))):
+            told = self.json("override", "--until", text, self.table, "p", "k", "268435456")
+            self.assertEqual(told["until"], day * 10**9)
+        self.assertIn("never refused", self.good("override", "--for=10m", self.table, "p", "k", "268435456"))
+        [top] = self.json("top", self.table)["top"]
+        self.assertEqual((top["used"], top["own_limit"]), (5, 268435456))
+        self.assertEqual(len(self.good("dump", self.table).splitlines()), 2)
+        self.assertIn("the policy's limit", self.good("override", self.table, "p", "k", "--clear"))
+        for option in "--clear", "--json", "--quiet":
+            self.fails(1, "no override", "override", option, "--clear", self.table, "p", "k")
+        self.good("override", "-q", self.table, "p", "k", "3", "--for", "1h")
+        told = self.json("override", "--clear", self.table, "p", "k")
+        self.assertEqual((told["overridden"], told["limit"], told["until"]), (False, None, None))
+        # What looks like an option may be a key, where it stands for one.
+        self.good("override", "-q", self.table, "p", "--", "--clear", "3", "--for", "1h")
+        self.assertEqual(self.json("peek", self.table, "p", "--", "--clear")["capacity"], 3)
+        self.good("override", "--clear", self.table, "p", "--", "--clear")
+        self.good("take", "--cost=2", self.table, "b", "k", code=1)
+        self.assertIn("banned", self.good("take", self.table, "b", "k", code=1))
+        self.good("override", "--clear", self.table, "b", "k")
+        self.good("take", self.table, "b", "k")
+        for limit in ("1", "--for", "1h"), ("--clear",):
+            self.fails(1, "no option `overrides`", "override", self.table, "q", "k", *limit)
+        self.fails(2, "not after now", "override", self.table, "p", "k", "1", "--until", "2001-01-01")
+        for wrong, why in ((("k", "1"), "is needed"), (("k", "--for", "1h"), "LIMIT is missing"),
+                           (("k", "x", "--for", "1h"), "LIMIT 'x'"), (("k", "1", "--for", "h"), "--for"),
+                           (("k", "1", "--until", "soon"), "--until")):
+            self.fails(2, why, "override", self.table, "p", *wrong)
+        self.fails(2, "--until", "override", "--until=never", self.table, "p", "k", "1")
+
+    def test_full(self):
+        self.make(f"2/{YEAR} name=p", keys=1)
+        full = 0
+        for i in range(20000):
+            if full == 3:
+                break
+            if i == 0:
+                server = Server(self, self.table)
+                server.ask("fill", "p", 20000)
+            full += "untracked" in self.json("peek", self.table, "p", f"key {i}")["flags"]
+        self.assertEqual(full, 3)
+        self.assertIn("allowed: the table is full", self.good("take", self.table, "p", "new one"))
+        self.assertIn("refused: the table is full",
+                      self.good("take", "--full=refuse", self.table, "p", "new one", code=1))
+        self.assertIn("the table is full", self.good("charge", self.table, "p", "new one", code=1))
+        self.assertIn("allowed: 1 of 2", self.good("take", "--full=replace", self.table, "p", "new one"))
+
+    def test_peek_writes_nothing(self):
+        self.make(f"2/{YEAR} name=p")
+        self.good("take", self.table, "p", "k")
+        before = Path(self.table).read_bytes()
+        self.good("peek", self.table, "p", "k")
+        self.good("peek", self.table, "p", "new")
+        for command in LOOKS:
+            self.good(*command, self.table)
+        self.assertEqual(Path(self.table).read_bytes(), before)
+
+    def test_reading_needs_no_permission_to_write(self):
+        self.make(f"2/{YEAR} name=p")
+        os.chmod(self.table, 0o400)
+        self.good("peek", self.table, "p", "k")
+        for command in LOOKS:
+            self.good(*command, self.table)
+        if os.geteuid() != 0:
+            self.fails(2, "Permission denied", "take", self.table, "p", "k")
+
+    def test_example(self):
+        """tests/examples/limited, as a cron job would."""
+        mark = self.path("ran")
+        path = os.path.dirname(os.path.abspath(STINT)) + os.pathsep + os.environ["PATH"]
+        environment = {**os.environ, "PATH": path, "STINT_TABLE": self.table}
+
+        def limited(*arguments):
+            done = subprocess.run([SOURCE / "tests" / "examples" / "limited", *arguments], env=environment,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            return done.returncode, done.stdout, done.stderr
+
+        append = ["sh", "-c", f"echo ran >>{mark}; exit 3"]
+        for _ in range(2):
+            self.assertEqual(limited("backup", f"2/{YEAR}", *append), (3, "", ""))
+        for _ in range(3):
+            code, out, err = limited("backup", f"2/{YEAR}", *append)
+            self.assertEqual((code, out), (75, ""))
+            self.assertRegex(err, r"^limited: backup: refused: 2 of 2 used, try again in ")
+        self.assertEqual(limited("--help", f"2/{YEAR}", *append), (3, "", ""))
+        for arguments in ("backup", "2/hourr"), ("backup", "--help"):
+            code, out, err = limited(*arguments, *append)
+            self.assertEqual(code, 70, (out, err))
+        Path(self.table).write_bytes(b"damaged")
+        self.assertEqual(limited("other", f"2/{YEAR}", *append)[0], 70)
+        self.assertEqual(Path(mark).read_text(), "ran\n" * 3)
+
+
+class Looking(Tool):
+    def fill(self):
+        self.make(f"10/{YEAR} name=login", f"3/{YEAR} name=api", options=("--labels=1000",))
+        for cost, key in (5, "five"), (9, "nine"), (1, "one"):
+            self.good("take", "-q", f"--cost={cost}", self.table, "login", key)
+        self.good("take", "-q", "--cost=3", self.table, "api", "three")
+        for _ in range(3):
+            self.good("take", "-q", self.table, "api", "three", code=1)
+        self.good("take", "-q", "--cost=2", self.table, "login", "nine", code=1)
+
+    def test_status(self):
+        self.fill()
+        status = self.json("status", "--interval=0", self.table)
+        self.assertEqual(status["table"], self.table)
+        self.assertEqual((status["live"], status["policies"][0]["name"]), (4, "login"))
+        self.assertNotIn("allowed_per_s", status["policies"][0])
+        self.assertEqual(status["memory"], os.path.getsize(self.table))
+        out = self.good("status", "--interval=0", self.table)
+        self.assertRegex(out, r"(?m)^Keys +\[\.+\] \d\.\d%, 4 of [\d,]+$")
+        self.assertRegex(out, r"(?m)^Processes +0$")
+        self.assertNotIn("Untracked", out)
+        server = Server(self, self.table)
+        server.ask("take", "login", "0" * 16, 1)
+        self.assertEqual(self.json("status", "--interval=0", self.table)["processes"], 1)
+
+    def test_rates(self):
+        self.make(f"1000000/{YEAR} name=p")
+        server = Server(self, self.table)
+        server.ask("load", "p", 1, 3)
+        [policy] = self.json("status", "--interval=.3", self.table)["policies"]
+        server.stop()
+        self.assertGreater(policy["allowed_per_s"], 1)
+        self.assertEqual(policy["refused_per_s"], 0)
+
+    def test_a_fuller_table(self):
+        self.make(f"10/{YEAR} name=p", keys=7000)
+        Server(self, self.table).ask("fill", "p", 7600)
+        out = self.good("status", "--interval=0", self.table)
+        self.assertRegex(out, r"(?m)^Keys +\[#{40}\] 10\d\.\d%, 7,\d{3} of ")
+        self.assertIn("see stint resize", out)
+
+    def test_policies(self):
+        self.fill()
+        policies = {policy["name"]: policy for policy in self.json("policies", self.table)["policies"]}
+        self.assertEqual(list(policies), ["login", "api"])
+        self.assertEqual(policies["api"], {
+            "id": 1, "name": "api", "notation": "3/366 days", "allowed": 2, "refused": 3, "shadowed": 0,
+            "first_refusals": 1, "untracked": 0, "near_limit": 0, "charged": 0, "refunded": 0,
+            "bans": 0, "strikes_lost": 0})
+        head, *rows = self.good("policies", self.table).splitlines()
+        self.assertEqual(head.split()[:4], ["id", "name", "notation", "allowed"])
+        self.assertEqual([row.split()[1] for row in rows], ["login", "api"])
+        self.assertEqual(len({len(line) for line in [head, *rows]}), 1)
+        self.good("make", "--keys=10", self.path("empty"))
+        self.assertEqual(self.good("policies", self.path("empty")), "")
+        self.assertEqual(self.json("policies", self.path("empty")), {"policies": []})
+
+    def test_top(self):
+        self.fill()
+        top = self.json("top", self.table)["top"]
+        self.assertEqual([(row["used"], row["policy"], row["label"]) for row in top],
+                         [(9, "login", "nine"), (5, "login", None), (3, "api", "three"),
+                          (1, "login", None)])
+        self.assertEqual(top[0]["key"], self.json("peek", self.table, "login", "nine", code=0)["key"])
+        self.assertEqual([row["used"] for row in self.json("top", "-n2", self.table)["top"]], [9, 5])
+        self.assertEqual([row["used"] for row in
+                          self.json("top", "--policy=api", self.table)["top"]], [3])
+        refused = self.json("top", "--by=refused", self.table)["top"]
+        self.assertEqual(sorted((row["label"], row["refused_windows"]) for row in refused),
+                         [("nine", 1), ("three", 1)])
+        first_key = json.loads(self.good("dump", self.table).splitlines()[0])["key"]
+        self.assertRegex(first_key, r"^[0-9a-f]{16}$")
+        head, first, *_ = self.good("top", self.table).splitlines()
+        self.assertEqual(head.split()[-1], "label")
+        self.assertEqual((first.split()[2], first.split()[-1]), ("9", "nine"))
+
+    def test_top_by_refused(self):
+        """The policy that refused is named, as long as it is known; each key is there once."""
+        self.make(f"2/{YEAR} name=few", f"1000/{YEAR} name=many", "1/100ms name=often",
+                  f"1/{YEAR} name=banning ban=1h", options=("--labels=100",))
+
+        def top(*more):
+            return [[row[name] for name in ("label", "policy", "used", "refused_windows")]
+                    for row in self.json("top", "--by=refused", *more, self.table)["top"]]
+
+        def refused(policy, key):
+            while stint("take", "-q", self.table, policy, key)[0] == 0:
+                pass
+        for _ in range(5):
+            self.good("take", "-q", self.table, "many", "a")
+        refused("few", "a")
+        self.assertEqual(top(), [["a", "few", 2, 1]])
+        self.good("take", "-q", self.table, "many", "b")
+        refused("banning", "b")
+        self.assertEqual(top(), [["b", "banning", 1, 1], ["a", "few", 2, 1]])
+        self.assertEqual(top("--policy=few"), [["a", "few", 2, 1]])
+        self.assertEqual(top("--policy=many"), [])
+        self.assertEqual(top("-n1"), [["b", "banning", 1, 1]])
+        self.good("take", "-q", self.table, "many", "c")
+        refused("often", "c")
+        rows = top()
+        while ["c", None, None, 1] not in rows:
+            self.assertIn(["c", "often", 1, 1], rows)
+            rows = top()
+        self.assertEqual(rows[2], ["c", None, None, 1])
+        self.assertRegex(self.good("top", "--by=refused", self.table), r"(?m) c *$")
+        refused("banning", "a")
+        self.assertEqual(top()[0], ["a", "banning", 1, 2])
+
+    def test_top_of_many(self):
+        """As a sort would have it."""
+        self.make(f"1000/{YEAR} name=p", keys=20000)
+        Server(self, self.table).ask("fill", "p", 20000)
+        rows = [json.loads(line) for line in self.good("dump", self.table).splitlines()]
+        self.assertEqual(len(rows), 20000)
+        self.assertEqual({row.pop("kind") for row in rows}, {"count"})
+        self.assertEqual(sum(row["used"] for row in rows), sum(1 + i % 7 for i in range(20000)))
+        rows.sort(key=lambda row: (-row["used"], row["key"]))
+        for n in 1, 2, 3, 10, 100, 4999, 30000:
+            self.assertEqual(self.json("top", "-n", n, self.table)["top"], rows[:n])
+
+    def test_dump(self):
+        self.fill()
+        rows = [json.loads(line) for line in self.good("dump", self.table).splitlines()]
+        self.assertEqual(sorted((row["policy"], row["used"], row["refused"]) for row in rows),
+                         [("api", 3, True), ("login", 1, False), ("login", 5, False),
+                          ("login", 9, True)])
+        for row in rows:
+            self.assertGreater(row["end"], time.time_ns())
+        self.assertEqual({json.loads(line)["policy"] for line in
+                          self.good("dump", "--policy=api", self.table).splitlines()}, {"api"})
+
+    def test_dump_of_all_kinds(self):
+        """A count, an override, a ban and one that would be are told apart, also where they are one key's."""
+        self.make("5/d overrides name=o", f"1/{YEAR} ban=1h name=b", f"1/{YEAR} ban=1h shadow name=s")
+        self.good("take", self.table, "o", "k")
+        self.good("override", "-q", self.table, "o", "k", "0", "--for", "1h")
+        self.good("override", "-q", self.table, "b", "hand", "0", "--for", "1h")
+        for policy in "b", "s":
+            for _ in range(3):
+                stint("take", self.table, policy, "k")
+        rows = [json.loads(line) for line in self.good("dump", self.table).splitlines()]
+        self.assertEqual(sorted((row["policy"], row["kind"], row["used"], row["own_limit"]) for row in rows),
+                         [("b", "ban", 0, 0), ("b", "count", 1, 0), ("b", "override", 0, 0),
+                          ("o", "count", 1, 0), ("o", "override", 0, 0),
+                          ("s", "count", 1, 0), ("s", "shadow ban", 0, 0)])
+        self.good("apply", self.table, "-", stdin=f"1/{YEAR} ban=1h name=s\n")
+        kinds = [json.loads(line)["kind"] for line in self.good("dump", "--policy=s", self.table).splitlines()]
+        self.assertNotIn("shadow ban", kinds)
+
+    def test_metrics(self):
+        self.fill()
+        out = self.good("metrics", self.table)
+        self.assertIn('stint_decisions_total{policy="api",outcome="refused"} 3\n', out)
+        self.assertIn("\nstint_table_live_slots ", out)
+        self.assertTrue(out.endswith("# EOF\n"))
+        out = self.good("metrics", "--no-scan", "--no-eof", "--label=table=web", "--label", "host=a=b",
+                        self.table)
+        self.assertNotIn("stint_table_live_slots", out)
+        self.assertNotIn("# EOF", out)
+        self.assertRegex(out, r'(?m)^stint_decisions_total\{.*table="web".*\} \d')
+        self.assertIn('host="a=b"', out)
+        self.fails(2, "policy", "metrics", "--label=policy=x", self.table)
+        self.fails(2, "--label", "metrics", *["--label=a=b"] * 17, self.table)
+
+    def test_watch_piped(self):
+        self.fill()
+        out = self.good("watch", "--interval=.05", "--count=3", self.table)
+        self.assertEqual(len(out.splitlines()), 3)
+        for line in out.splitlines():
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ  live \d of [\d,]+  "
+                                   r"allowed 0\.0/s  refused 0\.0/s$")
+        looks = [json.loads(line) for line in
+                 self.good("watch", "--interval=.05", "--count=2", "--json", self.table).splitlines()]
+        self.assertEqual([look["policies"][1]["refused"] for look in looks], [3, 3])
+        self.assertGreater(looks[1]["now"], looks[0]["now"] + 40_000_000)
+
+    def watch_on_terminal(self, *arguments, rows=24, columns=80):
+        try:
+            child, terminal = pty.fork()
+        except OSError as error:
+            self.skipTest(f"there is no terminal: {error}")
+        if child == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            os.execv(STINT, [STINT, "watch", *arguments])
+        out = b""
+        while True:
+            try:
+                part = os.read(terminal, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            out += part
+        _, status = os.waitpid(child, 0)
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+        return out.decode()
+
+    def test_watch_on_a_terminal(self):
+        self.fill()
+        out = self.watch_on_terminal("--interval=.2", "--count=2", self.table)
+        screens = out.split("\x1b[H")
+        self.assertEqual(screens[0], "")
+        self.assertEqual(len(screens), 4)
+        for screen in screens[2:]:
+            self.assertTrue(screen.endswith("\x1b[J"))
+            lines = screen.replace("\x1b[K", "").replace("\x1b[J", "").split("\r\n")
+            self.assertTrue(lines[0].startswith("Table "))
+            self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertIn("login", screens[3])
+        small = self.watch_on_terminal("--interval=.3", "--count=1", self.table, rows=4, columns=20)
+        lines = small.split("\x1b[H")[-1].replace("\x1b[K", "").replace("\x1b[J", "").split("\r\n")
+        self.assertEqual(len(lines), 4)
+        self.assertLessEqual(max(map(len, lines)), 20)
+
+    def test_watch_follows_the_path(self):
+        """A table that takes the place of another is seen; one that is gone ends the watch."""
+        self.fill()
+        watch = subprocess.Popen([STINT, "watch", "--interval=.05", "--json", self.table],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(watch.stdout.close)
+        self.addCleanup(watch.stderr.close)
+        self.assertEqual(len(json.loads(watch.stdout.readline())["policies"]), 2)
+        self.good("make", "--keys=10", self.path("other"))
+        os.rename(self.path("other"), self.table)
+        while json.loads(watch.stdout.readline())["policies"]: # what it saw before may fill the pipe
+            pass
+        os.unlink(self.table)
+        self.assertEqual(watch.wait(timeout=30), 1)
+        self.assertIn("there is no table", watch.stderr.read())
+
+
+class Hostile(Tool):
+    """What others wrote is no command to a terminal, and breaks no JSON."""
+
+    LABELS = [b"\x1b[31mred\x1b[0m", b"\x1b]0;title\x07", b"nul\0nul", b"line\nline", b"\xff\xfe\x80",
+              b"\xc2\x9b31m", "ü€😀".encode(), b'"quotes" and \\', b"\x7f\x08\r\t", b"x" * 40,
+              b"{\"a\": 1}", b"\xf4\x90\x80\x80", b"\xed\xa0\x80"]
+
+    def test_labels(self):
+        self.make(f"100/{YEAR} name=p", options=("--labels=1000",), keys=10000)
+        server = Server(self, self.table)
+        keys = {}
+        for i, label in enumerate(self.LABELS):
+            key = f"{i + 1:016x}"
+            server.ask("take", "p", key, i + 2)
+            self.assertEqual(server.ask("label", key, label.hex()), "0")
+            keys[key] = label
+        top = self.json("top", "-n100", self.table)["top"]
+        lines = [json.loads(line) for line in self.good("dump", self.table).splitlines()]
+        for rows in top, lines:
+            labels = {row["key"]: row["label"] for row in rows if row["label"] is not None}
+            self.assertEqual(labels, {key: label[:40].decode("utf-8", "replace")
+                                      for key, label in keys.items()})
+        for command in ["top", "-n100"], ["top", "--json"], ["dump"], ["status", "--interval=0"]:
+            self.assertRegex(self.good(*command, self.table), r"\A[ -~\n]*\Z")
+        out = self.good("top", "-n100", self.table)
+        for shown in r"\x1b[31mred\x1b[0m", r"\x1b]0;title\x07", r"nul\x00nul", r"line\x0aline", \
+                     r"\xff\xfe\x80", r"\xc2\x9b31m", r"\x7f\x08\x0d\x09":
+            self.assertIn("  " + shown + "\n", out)
+        screen = Looking.watch_on_terminal(self, "--interval=.1", "--count=1", self.table)
+        self.assertRegex(screen, r"\A(?:[ -~\r\n]|\x1b\[[HKJ])*\Z")
+
+    def test_keys_that_name_themselves(self):
+        """The text of a refused key is its name; several parts have a blank between."""
+        self.make(f"1/{YEAR} name=p", options=("--labels=100",))
+        for key in ["\x1b[2J"], ["alice", "/login"], ["y" * 100]:
+            self.good("take", self.table, "p", *key)
+            self.good("take", self.table, "p", *key, code=1)
+        labels = {row["label"] for row in self.json("top", self.table)["top"]}
+        self.assertLessEqual({"\x1b[2J", "alice /login", "y" * 40}, labels)
+
+    def test_names_of_policies(self):
+        self.make()
+        hostile = f'1/{YEAR} name="a\\"b\\\\c {{}} <x>"'
+        self.good("take", self.table, hostile, "k")
+        [policy] = self.json("policies", self.table)["policies"]
+        self.assertEqual(policy["name"], 'a"b\\c {} <x>')
+        self.assertEqual(self.json("take", self.table, 'a"b\\c {} <x>', "k", code=1)["policy"],
+                         'a"b\\c {} <x>')
+        err = self.fails(2, r"'5/\x1b[31m'", "take", self.table, "5/\x1b[31m", "k")
+        self.assertNotIn("\x1b", err)
+        for arguments in (["status", "no\x1b[31m"], ["take", self.table, hostile, "--", "--\x1b[31m"],
+                          ["take", self.table, hostile, "-\x1b[31m"],
+                          ["top", "--policy=\x1b[31m", self.table],
+                          ["top", "--by=\x1b[31m", self.table],
+                          ["take", "--hex", self.table, hostile, "\x1b[31m"]):
+            _, out, err = stint(*arguments)
+            self.assertNotIn("\x1b", out + err, arguments)
+
+    def test_names_written_over(self):
+        """A table whose policy has control bytes for a name is refused, or shown safely."""
+        self.make(f"1/{YEAR} name=aaaaaaaaaaaaaaaa")
+        self.good("take", self.table, "aaaaaaaaaaaaaaaa", "k")
+        whole = Path(self.table).read_bytes()
+        self.assertIn(b"a" * 16, whole)
+        Path(self.table).write_bytes(whole.replace(b"a" * 16, b"\x1b[31m\n\r\xff\xc2\x9b\x07\x08\x7f\"}{"))
+        for command in ["policies"], ["policies", "--json"], ["status", "--interval=0"], ["top"], \
+                       ["dump"], ["metrics"], ["watch", "--interval=.1", "--count=1"]:
+            _, out, err = stint(*command, self.table)
+            self.assertRegex(out + err, r"\A[ -~\n]*\Z", command)
+
+    def test_damage(self):
+        """Whatever bytes of a table are others, each command ends by itself, and says something that is no
+        command to a terminal."""
+        self.make(f"1/{YEAR} name=p", "5/h name=q stripes=4", "3/min name=r overrides ban=1h", keys=10,
+                  options=("--labels=8", "--max-policies=8"))
+        for key in "abcd":
+            self.good("take", "--cost=0", self.table, "q", key)
+            self.good("charge", "--cost=9", self.table, "p", key)
+            self.good("take", self.table, "p", key, code=1)  # leaves its name
+        self.good("override", "--for=1h", self.table, "r", "k", "0")
+        whole = Path(self.table).read_bytes()
+        chance = random.Random(int(os.environ.get("STINT_TEST_SEED") or time.time()))
+        text = self.write("limits", "2/h name=p\n9/s name=new\n")
+        commands = [*LOOKS, *([command] for command in KEYED), ["override", "--for=1h"], ["apply", "--prune"],
+                    ["resize", "--keys=100"], ["make", "--keys=10", "--labels=8", "--max-policies=8"]]
+        more = {"override": ["r", "k", "1"], "apply": [text],
+                **{command: ["p", "k"] for command in KEYED}}
+        head = len(whole) // 20  # the header, policies and the first counters
+        codes = collections.Counter()
+        for turn in range(10 * len(commands)):
+            damaged = bytearray(whole)
+            for _ in range(turn % 8):
+                at = chance.randrange(0, head if chance.random() < .7 else len(whole) - 8) & ~7
+                damaged[at:at + 8] = chance.choice([b"\0" * 8, b"\xff" * 8, b"\x1b[2J\r\n\x9bA",
+                                                    chance.randbytes(8), whole[at + 8:at + 16]])[:8]
+            Path(self.table).write_bytes(damaged)
+            command = commands[turn % len(commands)]
+            code, out, err = stint(*command, self.table, *more.get(command[0], []))
+            self.assertIn(code, (0, 1, 2), (command, turn, err))
+            self.assertRegex(out + err, r"\A[ -~\n]*\Z", (command, turn))
+            self.assertTrue(code == 0 or out + err, (command, turn))
+            codes[code != 0] += 1
+        self.assertEqual(len(codes), 2)
+
+
+class Changing(Tool):
+    def test_make(self):
+        self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", "--mode=640",
+                  self.table)
+        self.assertEqual(os.stat(self.table).st_mode & 0o777, 0o640)
+        status = self.json("status", "--interval=0", self.table)
+        self.assertEqual(status["shards"], 4)
+        self.assertGreaterEqual(status["slots"], 10000)
+        self.good("take", self.table, f"1/{YEAR}", "k")
+        self.good("make", "--keys=5k", "--labels=10", "--max-policies=100", "--shards=4", self.table)
+        self.good("take", self.table, f"1/{YEAR}", "k", code=1)
+        self.fails(1, self.table, "make", "--keys=6k", self.table)
+        self.good("make", "--keys=10", self.path("private"))
+        self.assertEqual(os.stat(self.path("private")).st_mode & 0o777, 0o600)
+        self.fails(1, "No such file or directory", "make", "--keys=10", self.path("none/table"))
+        self.fails(1, "shards", "make", "--keys=10", "--shards=3", self.path("new"))
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    TEXT = """# The limits of the web server.
+20/minute name=login   # a comment
+100/minute name=api
+
+5/h name="with # inside"
+"""
+
+    def policies(self):
+        return {policy["name"]: policy["notation"] for policy in
+                self.json("policies", self.table)["policies"]}
+
+    def changes(self, *arguments):
+        return [(change["change"], change["name"], change["policy"], change["was"]) for change in
+                self.json("apply", *arguments)["changes"]]
+
+    def test_make_with_policies(self):
+        text = self.write("limits", self.TEXT)
+        self.good("make", "--keys=10", "--policies", text, self.table)
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
+        self.good("make", "--keys=10", "--policies=-", self.table, stdin="7/s name=more\n")
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside", "more"])
+        err = self.fails(1, "line 2: ", "make", "--keys=10", "--policies=-", self.path("new"),
+                         stdin="1/s\n  5/hourr\n")
+        self.assertEqual(err.splitlines()[1:], ["      5/hourr", "        ^"])
+        self.assertFalse(os.path.exists(self.path("new")))
+        self.fails(1, "--max-policies", "make", "--keys=10", "--max-policies=2", "--policies", text,
+                   self.path("new"))
+        self.assertFalse(os.path.exists(self.path("new")))
+
+    def test_apply(self):
+        text = self.write("limits", self.TEXT)
+        self.make()
+        self.assertEqual([change[:2] for change in self.changes("--dry-run", self.table, text)],
+                         [("added", "login"), ("added", "api"), ("added", "with # inside")])
+        self.assertEqual(self.policies(), {})
+        self.assertEqual(self.good("apply", self.table, text).split()[:6],
+                         ["change", "id", "name", "decided", "policy", "was"])
+        self.assertEqual(list(self.policies()), ["login", "api", "with # inside"])
+        self.assertEqual(self.good("apply", self.table, text), "nothing changes\n")
+        self.assertEqual({change[0] for change in self.changes(self.table, text)}, {"unchanged"})
+        self.good("take", self.table, "login", "k")
+        text = self.write("limits", f"30/minute name=login\n9/{YEAR} name=api\n")
+        expected = [("changed", "login", '30/minute name="login"', '20/minute name="login"'),
+                    ("replaced", "api", '9/366 days name="api"', '100/minute name="api"'),
+                    ("removed", "with # inside", None, '5/hour name="with # inside"')]
+        self.assertEqual(self.changes("--dry-run", "--prune", self.table, text), expected)
+        self.assertEqual(len(self.policies()), 3)
+        self.assertEqual(self.changes("--prune", self.table, text), expected)
+        self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
+        self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
+
+    def test_apply_from_standard_input(self):
+        self.make()
+        self.good("apply", self.table, "-", stdin=self.TEXT)
+        self.assertEqual(len(self.policies()), 3)
+
+    def test_a_wrong_text_changes_nothing(self):
+        self.make("9/d name=p")
+        before = Path(self.table).read_bytes()
+        for text, message, caret in (
+                ("8/d name=p\n5/hourr\n", "line 2: ", ["    5/hourr", "      ^"]),
+                ("8/d name=p\n\n# x\n5/\x1b[31m", "line 4: ", [r"    5/\x1b[31m", "      ^"]),
+                ("8/d name=p\n7/d name=p\n", "line 2: ", None),
+                ("", "the text has no policy", []),
+                ("\n # 8/d name=p\n", "the text has no policy", []),
+                ("8/d name=p\0", "it has a byte 0", [])):
+            for option in (), ("--dry-run",), ("--json",), ("--prune",), ("--prune", "--dry-run"):
+                err = self.fails(1, "standard input: ", "apply", *option, self.table, "-", stdin=text)
+                self.assertIn(message, err)
+                if caret is not None:
+                    self.assertEqual(err.splitlines()[1:], caret)
+            self.assertEqual(self.policies(), {"p": "9/day"})
+        self.fails(1, "No such file", "apply", self.table, self.path("none"))
+        self.fails(1, "Is a directory", "apply", self.table, self.directory)
+        self.assertEqual(len(Path(self.table).read_bytes()), len(before))
+
+    def test_apply_beside_a_server(self):
+        """A server goes on by the id that it holds, though the window changed under the name."""
+        self.make(f"1000000/{YEAR} name=load")
+        server = Server(self, self.table)
+        server.ask("load", "load", 2, 3)
+        self.good("apply", self.table, "-", stdin="50/100ms name=load\n")
+        time.sleep(.5)
+        # As a window turns, no key may have tokens in force.
+        tops = (self.json("top", "--policy=load", self.table)["top"] for _ in range(100))
+        self.assertEqual(next(filter(None, tops))[0]["policy"], "load")
+        granted = server.stop()
+        windows = {key: tokens for key, tokens in granted.items() if tokens <= 50}
+        self.assertGreater(len(windows), 6)
+        [policy] = self.json("policies", self.table)["policies"]
+        self.assertEqual((policy["name"], policy["notation"]), ("load", "50/100 milliseconds"))
+
+    def test_resize(self):
+        self.make(f"20/{YEAR} name=p", keys=20000, options=("--labels=100",))
+        server = Server(self, self.table)
+        server.ask("fill", "p", 20000)
+        self.good("take", "--cost=20", self.table, "p", "k")
+        self.good("take", self.table, "p", "k", code=1)
+        before = sorted(self.good("dump", self.table).splitlines())
+        self.fails(1, self.table, "resize", "--keys=40k", self.table) # the server has it open
+        server.end()
+        for options, slots in ("--keys=100k", 200000), ("--shards=8", 200000), ("--keys=22k", 44000), \
+                              ("--labels=200", 44000), ("--max-policies=100", 44000):
+            self.assertEqual(self.good("resize", options, self.table), "")
+            self.assertAlmostEqual(self.json("status", "--interval=0", self.table)["slots"], slots, delta=64)
+            self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.fails(1, self.table, "resize", "--keys=1000", self.table) # too few for them
+        self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.assertEqual(os.listdir(self.directory), ["table"])
+
+
+class Documents(Tool):
+    """The man page and the completion know all commands and options."""
+
+    def options(self, command):
+        return re.findall(r"^  (?:-\w, )?--([\w-]+)", self.good(command, "--help"), re.MULTILINE)
+
+    def test_man_page(self):
+        page = (SOURCE / "src" / "tool" / "stint.1").read_text()
+        synopsis = page.split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
+        self.assertEqual(re.findall(r"^\.Nm\n\.Cm (\w+)$", synopsis, re.MULTILINE), COMMANDS)
+        for command in COMMANDS:
+            self.assertIn(f".It Cm {command}\n", page)
+            for option in self.options(command):
+                self.assertIn("-" + option, page.replace("\\-", "-"), command)
+        self.assertLessEqual(max(map(len, page.splitlines())), 80)
+
+    def complete(self, *words):
+        script = f'. "{SOURCE}/src/tool/stint.bash"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ' \
+                 f'_stint "{os.path.abspath(STINT)}"; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", script, "bash", "stint", *words], capture_output=True,
+                              text=True, timeout=60, cwd=self.directory, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_completion(self):
+        self.assertEqual(self.complete(""), ["--help", "--version", *COMMANDS])
+        self.assertEqual(self.complete("re"), [name for name in COMMANDS if name.startswith("re")])
+        for command in COMMANDS[:-1]:
+            self.assertEqual(self.complete(command, "--"), ["--" + option for option in
+                                                            self.options(command)], command)
+        self.assertIn("--limit", self.complete("replay", "--"))
+        self.assertEqual(self.complete("take", "--full", "re"), ["refuse", "replace"])
+        self.assertEqual(self.complete("top", "--by", ""), ["used", "refused"])
+        self.make()
+        self.assertEqual(self.complete("status", "ta"), ["table"])
+
+
+class Killed(Tool):
+    """Commands die before and after each of their system calls, while two processes decide."""
+
+    STEP = 1 if "STINT_TEST_FACTOR" in os.environ else \
+        3 * int(os.environ.get("STINT_TEST_DIVISOR", "1"))
+
+    def setUp(self):
+        super().setUp()
+        self.environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"} # which cannot be traced
+
+    def deaths(self, *arguments):
+        """Runs the command to each of its deaths. Yields the number of the stop, and what it printed; None for
+        the run that comes to its end."""
+        stop = 1
+        while True:
+            done = subprocess.run([KILLED, str(stop), STINT, *map(str, arguments)], timeout=60,
+                                  capture_output=True, text=True, env=self.environment, check=False)
+            self.assertNotEqual(done.returncode, 101, done.stderr)
+            if done.returncode != KILLED_CODE:
+                yield None, done
+                return
+            yield stop, done
+            stop += self.STEP
+
+    def loaded(self, *policies):
+        """A table that two processes load with two threads each."""
+        self.make(*policies, options=("--labels=100",))
+        self.servers = [Server(self, self.table) for _ in range(2)]
+        for server in self.servers:
+            server.ask("load", "load", 2, 3)
+
+    def granted(self):
+        total = collections.Counter()
+        for server in self.servers:
+            total += server.stop()
+        return total
+
+    def test_no_grant_above_a_limit(self):
+        """In each window of 100 ms: by what all processes were granted, and by what commands told."""
+        self.loaded("40/100ms name=load")
+        commands, stops = collections.Counter(), 0
+        for key in "load-0", "load-1":
+            for command in ["take", "--json"], ["take", "--json", "--cost=5"], \
+                           ["take", "--json", "--cost=50", "--partial"]:
+                for stop, done in self.deaths(*command, self.table, "load", key):
+                    stops += stop is not None
+                    if done.stdout:
+                        verdict = json.loads(done.stdout)
+                        commands[key, verdict["window"]] += verdict["granted"]
+        total = self.granted()
+        self.assertGreater(stops, 100)
+        self.assertGreater(len(total), 20)
+        self.assertGreaterEqual(max(total.values()), 30)
+        for (key, window), tokens in (total + commands).items():
+            self.assertLessEqual(tokens, 40, (key, window))
+
+    def test_no_count_is_lost(self):
+        """What a killed take took is the only count that nobody knows."""
+        self.loaded(f"100M/{YEAR} name=load")
+        known = unknown = 0
+        for cost in 1, 7:
+            for stop, done in self.deaths("take", "--json", f"--cost={cost}", self.table, "load", "load-0"):
+                if done.stdout:
+                    known += json.loads(done.stdout)["granted"]
+                elif stop is not None:
+                    unknown += cost
+        for _ in self.deaths("peek", self.table, "load", "load-0"):
+            pass
+        total = sum(tokens for (key, _), tokens in self.granted().items() if key == "load-0")
+        used = self.used("load", "load-0")
+        self.assertLessEqual(total + known, used)
+        self.assertLessEqual(used, total + known + unknown)
+        self.assertGreater(known, 0)
+
+    def test_others(self):
+        """Those that reset, charge, add policies and look: the servers and the next command go on."""
+        self.loaded(f"100M/{YEAR} name=load")
+        for command in (["charge", self.table, "load", "load-1"], ["reset", self.table, "load", "load-2"],
+                        ["take", self.table, "1000/s name=added", "k"],
+                        ["take", "--limit=1", self.table, "load", "load-0"],
+                        *([*look, self.table] for look in LOOKS)):
+            code = None
+            for stop, done in self.deaths(*command):
+                code = done.returncode if stop is None else code
+            # A reset that was killed just before may have left nothing to forget.
+            may_fail = command[1] == "--limit=1" or command[0] == "reset"
+            self.assertIn(code, (0, 1) if may_fail else (0,), (command, done.stderr))
+        self.assertGreater(sum(self.granted().values()), 100)
+        self.assertEqual([policy["name"] for policy in self.json("policies", self.table)["policies"]],
+                         ["load", "added"])
+
+    def test_apply(self):
+        """Each policy is as it was or as it is to be; applying again finishes; grants stay below both."""
+        self.loaded("40/100ms name=load", "5/d name=other")
+        texts = [self.write("one", "40/100ms name=load\n9/d name=other\n3/d name=third\n"),
+                 self.write("two", "30/100ms name=load\n2/h name=other\n")]
+        for text in texts:
+            for _ in self.deaths("apply", "--prune", self.table, text):
+                names = {policy["name"]: policy["notation"] for policy in
+                         self.json("policies", self.table)["policies"]}
+                self.assertIn(names["load"], ("40/100 milliseconds", "30/100 milliseconds"))
+                self.assertIn(names["other"], ("5/day", "9/day", "2/hour"))
+        self.assertEqual(names, {"load": "30/100 milliseconds", "other": "2/hour"})
+        for (key, window), tokens in self.granted().items():
+            self.assertLessEqual(tokens, 40, (key, window))
+
+    def test_resize(self):
+        """There is the old table or the new one, with every key and its count."""
+        self.make(f"20/{YEAR} name=p", keys=1000)
+        server = Server(self, self.table)
+        server.ask("fill", "p", 300)
+        server.end()
+        before = sorted(self.good("dump", self.table).splitlines())
+        for keys in "10000", "7000":
+            for _ in self.deaths("resize", f"--keys={keys}", self.table):
+                self.assertEqual(sorted(self.good("dump", self.table).splitlines()), before)
+        self.assertEqual(os.listdir(self.directory), ["table"])
+
+    def test_make(self):
+        """There is a whole table, or none, and nothing beside it."""
+        for stop, _ in self.deaths("make", "--keys=1000", "--labels=10", self.table):
+            if os.path.exists(self.table):
+                self.good("take", self.table, f"1/{YEAR}", "k")
+            self.assertLessEqual(set(os.listdir(self.directory)), {"table"})
+            if stop is not None and os.path.exists(self.table):
+                os.unlink(self.table)
+        self.assertTrue(os.path.exists(self.table))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    STINT, SERVER, KILLED = sys.argv[1:4]
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

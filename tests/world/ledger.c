@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: MIT
+ * What must hold of answers: what stint.h says of one verdict by itself, and what a ledger of all
+ * verdicts says of the next. What was granted is written down late and what was given back early,
+ * so that the ledger never says more than the table (A); and the other way round to judge refusals
+ * (B). What a world's events leave open is not judged. */
+#include <string.h>
+
+#include "world.h"
+
+enum { ENTRIES_MAX = 8192, ENDLESS = 1 << 30 };
+
+/* A window of a key by a name. */
+struct entry {
+    unsigned name, key;
+    uint64_t window;
+    uint64_t granted, charged; /* by calls that have ended */
+    uint64_t refunded;         /* by calls that have begun */
+    uint64_t refund_stamp;     /* when the last one ended */
+    unsigned first_refusals, refused;
+    uint64_t endless;     /* granted by an override that never refuses, and perhaps not counted */
+    unsigned vague, full; /* it was reset; a request emptied the key */
+};
+
+/* Of a key by a name. */
+struct of_key {
+    uint64_t dead;      /* tokens that those who died may have taken */
+    bool given_by_dead; /* or given back */
+    unsigned resets;
+    uint64_t reset_stamp; /* when the last one began, or ended; UINT64_MAX: it never did */
+    enum override_state override;
+    uint32_t limit;
+    uint64_t until;
+    uint64_t stamp;    /* since when that is known */
+    unsigned changing; /* calls that set or clear it */
+    uint64_t changes;
+};
+
+static struct books {
+    struct entry entries[ENTRIES_MAX];
+    unsigned entry_count;
+    struct of_key keys[NAMES_MAX][KEYS_MAX];
+} * books;
+
+void ledger_begin(void) {
+    books = shared(sizeof *books);
+}
+
+static bool is(const struct named *named, enum feature feature) {
+    return named->features >> feature & 1;
+}
+
+static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
+    for (unsigned i = books->entry_count; i-- > 0;)
+        if (books->entries[i].name == name && books->entries[i].key == key &&
+            books->entries[i].window == window)
+            return &books->entries[i];
+    must(books->entry_count < ENTRIES_MAX, "the test: no room in the ledger");
+    books->entries[books->entry_count] = (struct entry){.name = name, .key = key, .window = window};
+    return &books->entries[books->entry_count++];
+}
+
+/* ---- One verdict ----------------------------------------------------------------------------- */
+
+static void print_wrong(const char *what, const struct asked *asked,
+                        const struct stint_verdict *v) {
+    const struct stint_policy *p = &world->names[asked->name].policy;
+    wrong("%s: policy %c (limit %u, capacity %u, window %" PRIu64 ", flags %#x), key %u, cost %u, "
+          "limit %u, flags %#x: allowed %d, flags %#x, capacity %u, used %u, remaining %u, "
+          "granted %u, window %" PRIu64 ", reset_after %" PRIu64 ", retry_after %" PRIu64,
+          what, 'a' + asked->name, p->limit, p->capacity, p->window, p->flags, asked->key,
+          asked->request.cost, asked->request.limit, asked->request.flags, v->allowed, v->flags,
+          v->capacity, v->used, v->remaining, v->granted, v->window, v->reset_after,
+          v->retry_after);
+}
+#define holds(condition, what)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            print_wrong(what, asked, v);                                                           \
+    } while (0)
+
+/* Of a request that was not decided at all. */
+static void check_nothing(const struct asked *asked, const struct stint_verdict *v) {
+    holds(!v->allowed && v->retry_after == STINT_NEVER && v->capacity == 0 && v->used == 0 &&
+              v->remaining == 0 && v->granted == 0 && v->window == 0 && v->reset_after == 0,
+          "a request without a policy, or sense, has all else 0");
+    holds(v->flags == STINT_UNKNOWN_POLICY || v->flags == STINT_BAD_REQUEST, "one flag");
+}
+
+/* Marks that only a policy of that kind gives. */
+static void check_marks(const struct asked *asked, const struct stint_verdict *v) {
+    const struct named *named = &world->names[asked->name];
+    const uint32_t flags = v->flags;
+    holds((flags & STINT_SHADOWED) == 0 || (is(named, A_SHADOW) && v->allowed && v->granted == 0),
+          "SHADOWED");
+    holds((flags & STINT_BANNED) == 0 || is(named, A_BAN), "BANNED");
+    holds((flags & STINT_OVERRIDDEN) == 0 || is(named, A_OVERRIDES), "OVERRIDDEN");
+    holds((flags & STINT_NEAR_LIMIT) == 0 || is(named, A_NEAR), "NEAR_LIMIT");
+    holds((flags & STINT_FIRST_REFUSAL) == 0 ||
+              ((!v->allowed || (flags & STINT_SHADOWED) != 0) && (flags & STINT_UNTRACKED) == 0),
+          "FIRST_REFUSAL");
+    holds((flags & STINT_REPLACED) == 0 || world->options.on_full == STINT_FULL_REPLACE,
+          "REPLACED");
+    holds(
+        (flags & STINT_UNTRACKED) == 0 ||
+            (v->window == 0 && !world->roomy &&
+             (!v->allowed || world->options.on_full != STINT_FULL_REFUSE || is(named, A_SHADOW) ||
+              is(named, A_STRIPES) || asked->request.flags != 0 || v->capacity == STINT_LIMIT_MAX)),
+        "UNTRACKED (G)");
+}
+
+/* `whole`: granted 0 may be that of a refused group. */
+static void check_numbers(const struct asked *asked, const struct stint_verdict *v, bool whole) {
+    const uint32_t asks = asked->request.flags, cost = asked->request.cost;
+    const bool shadowed = v->flags & STINT_SHADOWED, untracked = v->flags & STINT_UNTRACKED;
+    const bool look = asks & STINT_PEEK, charge = (asks & STINT_CHARGE) != 0 && !look;
+    const struct named *named = &world->names[asked->name];
+
+    holds(v->granted <= cost, "no more is granted than asked for");
+    holds(!look || v->granted == 0, "a look takes nothing");
+    holds(v->allowed || v->granted == 0, "refused: nothing is granted");
+    holds(!charge || v->allowed, "a charge is never refused");
+    /* A part may have begun to fit, and an override may be over by now. */
+    holds(v->allowed || v->retry_after > 0 || is(named, A_SHADOW) || whole ||
+              (v->flags & STINT_OVERRIDDEN) != 0,
+          "refused: when to retry");
+    holds(!v->allowed || shadowed || v->retry_after == 0 || (asks & STINT_RESERVE) != 0,
+          "granted: no time to wait");
+    if (v->allowed && !shadowed && !look && !whole && (asks & (STINT_PARTIAL | STINT_CHARGE)) == 0)
+        holds(v->granted == cost, "granted is the cost");
+    if (untracked || is(named, A_STRIPES))
+        return;
+    holds(v->remaining == (v->used < v->capacity ? v->capacity - v->used : 0),
+          "remaining is capacity less used");
+    holds(v->window != 0 && v->window % STINT_TICK_NS == 0, "a window ends with a tick");
+    holds(v->used >= v->granted || v->capacity == STINT_LIMIT_MAX, "used has what was granted");
+    holds(world->far || v->reset_after <= named->longest + 2 * MINUTE,
+          "reset_after is within a window");
+    if (!v->allowed && (v->flags & (STINT_BANNED | STINT_OVERRIDDEN)) == 0 && !named->moved &&
+        !whole && (asks & (STINT_PARTIAL | STINT_RESERVE)) == 0)
+        holds((uint64_t)v->used + cost > v->capacity, "what fits is not refused (B)");
+    if (v->allowed && !shadowed && (asks & (STINT_RESERVE | STINT_CHARGE | STINT_PARTIAL)) == 0 &&
+        v->capacity != STINT_LIMIT_MAX && !look && !whole)
+        holds(v->used <= v->capacity, "what is granted fits (A)");
+}
+
+static uint32_t capacity_of(const struct stint_policy *policy) {
+    return policy->capacity != 0 ? policy->capacity : policy->limit;
+}
+
+/* By which limit it was decided. */
+static void check_capacity(const struct actor *actor, const struct asked *asked,
+                           const struct stint_verdict *v) {
+    const struct named *named = &world->names[asked->name];
+    const struct of_key *of_key = &books->keys[asked->name][asked->key];
+    const uint32_t own = asked->request.limit, capacity = capacity_of(&named->policy);
+    const bool overridden = v->flags & STINT_OVERRIDDEN;
+
+    if (of_key->override != OVERRIDE_UNKNOWN && of_key->stamp < actor->began && !world->far &&
+        !named->moved && !actor->stale) {
+        const bool set = of_key->override == OVERRIDE_SET && world->latest < of_key->until;
+        holds(!set || overridden, "an override that was set holds");
+        holds(!set || v->capacity == of_key->limit || world->died > 0 || !world->still,
+              "an override's limit is the capacity");
+        holds(set || of_key->override == OVERRIDE_SET || !overridden || is(named, A_BAN),
+              "nobody set an override");
+    }
+    if (overridden || named->moved || (v->flags & STINT_BANNED) != 0)
+        return;
+    const uint32_t most = is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ? 16383
+                          : is(named, A_STRIPES)                        ? capacity
+                                                                        : STINT_LIMIT_MAX;
+    holds(v->capacity == (own == 0 ? capacity : own < most ? own : most), "capacity");
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+/* Tokens that calls of others which are under way may have taken, or taken for a while. */
+static uint64_t under_way(const struct actor *actor, const struct asked *asked) {
+    uint64_t tokens = books->keys[asked->name][asked->key].dead;
+    for (unsigned i = 0; i < world->actor_count; i++) {
+        const struct actor *other = &world->actors[i];
+        if (other == actor || !other->calling || other->dead)
+            continue;
+        for (unsigned j = 0; j < other->asked_count; j++)
+            if (other->asked[j].name == asked->name && other->asked[j].key == asked->key)
+                tokens += (other->asked[j].request.flags & STINT_DRAIN) != 0
+                              ? ENDLESS
+                              : other->asked[j].request.cost;
+    }
+    return tokens;
+}
+
+/* Whether the ledger can say that a refusal was for nothing. */
+static bool refusal_judged(const struct named *named, const struct of_key *of_key) {
+    return !world->far && !named->moved && !named->charged && of_key->resets == 0 &&
+           named->largest == capacity_of(&named->policy) &&
+           world->options.on_full != STINT_FULL_REPLACE &&
+           !(is(named, A_REFUSED) || is(named, A_STRIPES) || is(named, A_SMOOTH) ||
+             is(named, A_IN_FLIGHT) || is(named, A_ABOVE) || is(named, A_RESERVED));
+}
+
+/* B: it is refused only if it did not fit beside all that may have been counted. `own`: tokens that
+ * the parts before it of the same group would have taken. */
+static void check_refusal(const struct actor *actor, const struct asked *asked,
+                          const struct stint_verdict *v, uint64_t own) {
+    const struct named *named = &world->names[asked->name];
+    if (!refusal_judged(named, &books->keys[asked->name][asked->key]) || actor->stale ||
+        (v->flags & (STINT_BANNED | STINT_OVERRIDDEN | STINT_UNTRACKED)) != 0)
+        return;
+    const struct entry *entry = entry_of(asked->name, asked->key, v->window);
+    uint64_t most = entry->granted + under_way(actor, asked) + own;
+    if (entry->refund_stamp < actor->began && entry->refunded < most)
+        most -= entry->refunded;
+    if (!world->still)
+        most += world->died + ACTORS_MAX; /* strays */
+    const uint64_t cost = (asked->request.flags & STINT_PARTIAL) != 0 && asked->request.cost != 0
+                              ? 1
+                              : asked->request.cost;
+    most += entry->endless;
+    holds(entry->vague != 0 || entry->full != 0 || most + cost > v->capacity,
+          "refused for nothing (B)");
+}
+
+/* A: the ledger never says more than the policy, or what else there was, allows. */
+static void check_most(const struct entry *entry) {
+    const struct named *named = &world->names[entry->name];
+    const uint64_t most =
+        named->largest * named->generations + (uint64_t)named->raises * ACTORS_MAX;
+    if (world->far || entry->vague != 0 || world->options.on_full == STINT_FULL_REPLACE)
+        return;
+    must(entry->granted <= most + entry->refunded,
+         "A: policy %c, key %u, window %" PRIu64 ": %" PRIu64 " granted, %" PRIu64
+         " given back, limit %" PRIu64,
+         'a' + entry->name, entry->key, entry->window, entry->granted, entry->refunded, most);
+}
+
+static void verdict_enter(const struct actor *actor, const struct asked *asked,
+                          const struct stint_verdict *v, bool group_refused) {
+    const struct named *named = &world->names[asked->name];
+    if ((v->flags & STINT_UNTRACKED) != 0) { /* some stripes may have been emptied */
+        books->keys[asked->name][asked->key].dead += is(named, A_STRIPES) ? ENDLESS : 0;
+        return;
+    }
+    struct entry *entry = entry_of(asked->name, asked->key, v->window);
+    entry->vague += books->keys[asked->name][asked->key].reset_stamp >= actor->began;
+    if ((asked->request.flags & STINT_CHARGE) != 0)
+        entry->charged += v->granted;
+    else if ((v->flags & STINT_OVERRIDDEN) != 0 && v->capacity == STINT_LIMIT_MAX)
+        entry->endless += v->granted;
+    else
+        entry->granted += v->granted;
+    entry->refused += !v->allowed || (!group_refused && (v->flags & STINT_SHADOWED) != 0);
+    entry->full += (asked->request.flags & STINT_DRAIN) != 0;
+    entry->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
+    holds(entry->first_refusals <= 1 || named->moved || world->far ||
+              world->options.on_full == STINT_FULL_REPLACE,
+          "a window's first refusal is told once");
+    check_most(entry);
+}
+
+/* What the policy's statistics must say. */
+static void verdict_count(const struct asked *asked, const struct stint_verdict *v,
+                          bool group_refused) {
+    struct stint_policy_stats *counted = &world->names[asked->name].counted;
+    const uint32_t asks = asked->request.flags & (STINT_PEEK | STINT_CHARGE);
+    const bool untracked = v->flags & STINT_UNTRACKED, shadowed = v->flags & STINT_SHADOWED;
+    if (asks == STINT_CHARGE)
+        counted->charged += v->granted;
+    counted->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
+    if (asks == STINT_PEEK || asks == STINT_CHARGE || (group_refused && v->allowed))
+        return;
+    counted->allowed += v->allowed && !shadowed;
+    counted->refused += !v->allowed;
+    counted->shadowed += v->allowed && shadowed;
+    counted->untracked += untracked;
+    counted->near_limit += v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0;
+}
+
+static void check_flags(struct actor *actor, const struct asked *asked,
+                        const struct stint_verdict *v) {
+    static const enum event full[] = {E_ADMIT, E_REFUSE, E_REPLACE};
+    holds((v->flags & ~UINT32_C(0x1ff)) == 0 && v->reserved[0] == 0 && v->reserved[1] == 0,
+          "unknown flags, or what is reserved");
+    if ((v->flags & (STINT_UNTRACKED | STINT_REPLACED)) != 0)
+        event_met(actor, full[world->options.on_full]);
+}
+
+void verdicts_check(struct actor *actor, const struct asked *all,
+                    const struct stint_verdict *verdicts, unsigned count, bool whole) {
+    bool refused = false;
+    for (unsigned i = 0; i < count; i++)
+        refused |= whole && !verdicts[i].allowed;
+    for (unsigned i = 0; i < count; i++) {
+        const struct asked *asked = &all[i];
+        const struct stint_verdict *v = &verdicts[i];
+        trace(actor,
+              "  %c key %u cost %u limit %u flags %#x: %d %#x used %u of %u granted %u, "
+              "window %" PRIu64 ", reset %" PRIu64 ", retry %" PRIu64,
+              'a' + asked->name, asked->key, asked->request.cost, asked->request.limit,
+              asked->request.flags, v->allowed, v->flags, v->used, v->capacity, v->granted,
+              v->window, v->reset_after, v->retry_after);
+        check_flags(actor, asked, v);
+        if ((v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
+            check_nothing(asked, v);
+            const bool held = is(&world->names[asked->name], A_IN_FLIGHT) &&
+                              (asked->request.flags & (STINT_DRAIN | STINT_CHARGE)) != 0;
+            holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held,
+                  "a request that makes sense");
+            world->unmade += !actor->reads;
+            continue;
+        }
+        holds(!asked->senseless && (!actor->reads || (asked->request.flags &
+                                                      (STINT_PEEK | STINT_CHARGE)) == STINT_PEEK),
+              "a request that makes no sense, or by a reader, is decided");
+        check_marks(asked, v);
+        check_numbers(asked, v, whole && refused);
+        holds(!(whole && refused) || v->granted == 0, "a refused group is granted nothing");
+        check_capacity(actor, asked, v);
+        if (actor->stale)
+            continue;
+        uint64_t own = 0;
+        for (unsigned j = 0; j < i && whole; j++)
+            if (all[j].name == asked->name && all[j].key == asked->key)
+                own += all[j].request.cost;
+        /* A part that was refused in one window may be marked in the next. */
+        if ((!v->allowed || (v->flags & STINT_SHADOWED) != 0) && (!whole || world->still))
+            check_refusal(actor, asked, v, own);
+        if (actor->reads)
+            continue;
+        verdict_count(asked, v, refused);
+        if ((asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+            verdict_enter(actor, asked, v, refused);
+    }
+}
+
+void ledger_refund_begins(const struct taken *taken, uint32_t tokens) {
+    struct entry *entry = entry_of(taken->asked.name, taken->asked.key, taken->verdict.window);
+    if ((taken->asked.request.flags & STINT_CHARGE) == 0)
+        entry->refunded += tokens;
+    entry->refund_stamp = UINT64_MAX;
+}
+
+void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given) {
+    struct entry *entry = entry_of(taken->asked.name, taken->asked.key, taken->verdict.window);
+    must(given <= tokens, "more was given back (%u) than told to (%u)", given, tokens);
+    must(given == 0 || taken->verdict.window != 0, "given back by a verdict of no window");
+    if ((taken->asked.request.flags & STINT_CHARGE) == 0)
+        entry->refunded -= tokens - given;
+    else
+        entry->charged -= entry->charged < given ? entry->charged : given;
+    if (books->keys[taken->asked.name][taken->asked.key].resets > 0)
+        entry->vague++;
+    entry->refund_stamp = ++world->stamp;
+    world->names[taken->asked.name].counted.refunded += given;
+}
+
+void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *verdicts,
+                         unsigned count, uint64_t given, uint64_t most) {
+    for (unsigned i = 0; i < count; i++) {
+        if (given == 0 || given == most) {
+            ledger_refunded(&taken[i], verdicts[i].granted, given == 0 ? 0 : verdicts[i].granted);
+            continue;
+        }
+        books->keys[taken[i].asked.name][taken[i].asked.key].given_by_dead = true;
+        world->names[taken[i].asked.name].uncounted = true;
+    }
+}
+
+void ledger_untold(const struct asked *asked) {
+    books->keys[asked->name][asked->key].dead +=
+        (asked->request.flags & STINT_DRAIN) != 0 ? ENDLESS : asked->request.cost;
+    world->names[asked->name].uncounted = true;
+}
+
+void ledger_reset(unsigned name, unsigned key) {
+    books->keys[name][key].resets++;
+    books->keys[name][key].reset_stamp = ++world->stamp;
+    for (unsigned i = 0; i < books->entry_count; i++)
+        books->entries[i].vague += books->entries[i].name == name && books->entries[i].key == key;
+}
+
+/* What a call that died in the middle may have done. */
+void ledger_dead(const struct actor *actor) {
+    for (unsigned i = 0; i < actor->asked_count; i++) {
+        const struct asked *asked = &actor->asked[i];
+        ledger_untold(asked);
+        if (actor->function == F_RESET)
+            books->keys[asked->name][asked->key].reset_stamp = UINT64_MAX;
+        books->keys[asked->name][asked->key].given_by_dead |=
+            actor->function == F_REFUND || actor->function == F_REFUND_ALL;
+    }
+}
+
+uint64_t override_begins(unsigned name, unsigned key) {
+    books->keys[name][key].override = OVERRIDE_UNKNOWN;
+    books->keys[name][key].changing++;
+    return ++books->keys[name][key].changes;
+}
+
+void override_ends(unsigned name, unsigned key, uint64_t change, enum override_state state,
+                   uint32_t limit, uint64_t until) {
+    struct of_key *of_key = &books->keys[name][key];
+    of_key->changing--;
+    if (of_key->changing > 0 || of_key->changes != change)
+        return;
+    of_key->override = state;
+    of_key->limit = limit;
+    of_key->until = until;
+    of_key->stamp = ++world->stamp;
+}
+
+void override_got(const struct actor *actor, unsigned name, unsigned key, int result,
+                  uint32_t limit, uint64_t until) {
+    const struct of_key *of_key = &books->keys[name][key];
+    if (of_key->override != OVERRIDE_SET || of_key->stamp > actor->began || world->far ||
+        world->names[name].moved || world->latest >= of_key->until || actor->stale ||
+        actor->ids[name] == UINT32_MAX)
+        return;
+    must(result == 0, "an override is not found: policy %c, key %u", 'a' + name, key);
+    must(until == (of_key->until + STINT_TICK_NS - 1) / STINT_TICK_NS * STINT_TICK_NS &&
+             (limit == of_key->limit || !world->still),
+         "an override is another: limit %u until %" PRIu64, limit, until);
+}
+
+/* ---- When nobody calls ----------------------------------------------------------------------- */
+
+static void check_used(struct actor *actor, unsigned name, unsigned key) {
+    const struct named *named = &world->names[name];
+    const struct of_key *of_key = &books->keys[name][key];
+    struct stint_verdict verdict, *v = &verdict;
+    struct asked one = {name, key, STINT_REQUEST(world->keys[key], actor->ids[name], 0), false};
+    const struct asked *asked = &one;
+
+    one.request.flags = STINT_PEEK;
+    stint_decide(actor->limiter, &one.request, world->latest, v);
+    verdicts_check(actor, asked, v, 1, false);
+    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
+        is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
+        is(named, A_ABOVE) || is(named, A_RESERVED) || of_key->resets > 0 || of_key->given_by_dead)
+        return;
+    const struct entry *entry = entry_of(name, key, v->window);
+    if (entry->vague > 0)
+        return;
+    const uint64_t taken = entry->granted + entry->charged;
+    const uint64_t used = taken > entry->refunded ? taken - entry->refunded : 0;
+    holds(v->used >= used, "a token was lost (A)");
+    const bool raced = named->charged || named->largest > capacity_of(&named->policy);
+    const uint64_t more = entry->endless + (entry->full != 0 ? ENDLESS : 0) +
+                          (world->still ? 0 : world->died + world->counted.stray_tokens) +
+                          of_key->dead + (v->used > v->capacity || raced ? ACTORS_MAX : 0);
+    holds(v->used <= used + more, "more is used than was granted (B)");
+    holds(entry->refused == 0 || entry->first_refusals > 0 || of_key->dead > 0 ||
+              named->uncounted || is(named, A_OVERRIDES),
+          "a window's first refusal was not told");
+}
+
+static void check_counts(const struct actor *actor, unsigned name) {
+    struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+    const struct stint_policy_stats *counted = &world->names[name].counted;
+    if (world->names[name].generations != 1 || world->names[name].moved ||
+        world->names[name].uncounted || world->died > 0)
+        return;
+    must(stint_policy_stats_get(actor->limiter, actor->ids[name], &stats) == 0, "policy_stats");
+    must(stats.allowed == counted->allowed && stats.refused == counted->refused &&
+             stats.shadowed == counted->shadowed &&
+             stats.first_refusals == counted->first_refusals &&
+             stats.untracked == counted->untracked && stats.near_limit == counted->near_limit &&
+             stats.charged == counted->charged && stats.refunded == counted->refunded,
+         "statistics of policy %c: allowed %" PRIu64 " (%" PRIu64 "), refused %" PRIu64 " (%" PRIu64
+         "), shadowed %" PRIu64 " (%" PRIu64 "), first %" PRIu64 " (%" PRIu64
+         "), untracked %" PRIu64 " (%" PRIu64 "), near %" PRIu64 " (%" PRIu64 "), charged %" PRIu64
+         " (%" PRIu64 "), refunded %" PRIu64 " (%" PRIu64 ")",
+         'a' + name, stats.allowed, counted->allowed, stats.refused, counted->refused,
+         stats.shadowed, counted->shadowed, stats.first_refusals, counted->first_refusals,
+         stats.untracked, counted->untracked, stats.near_limit, counted->near_limit, stats.charged,
+         counted->charged, stats.refunded, counted->refunded);
+}
+
+void quiet_check(struct actor *actor) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    must(stint_stats_get(actor->limiter, &stats) == 0, "stats");
+    world->counted.stray_tokens = stats.stray_tokens;
+    actor->began = ++world->stamp;
+    actor_find(actor);
+    for (unsigned name = 0; name < world->name_count; name++) {
+        if (actor->ids[name] == UINT32_MAX)
+            continue;
+        for (unsigned key = 0; key < world->key_count && !world->far; key++)
+            check_used(actor, name, key);
+        check_counts(actor, name);
+    }
+}
+
+/* H: how long a step of the clock can hold up a key of this policy, and what its policy asks. */
+static uint64_t held_up(const struct named *named) {
+    const uint64_t windows = named->longest > 60 * DAY ? 1 : 2;
+    const uint64_t owed = is(named, A_RESERVED) || is(named, A_ABOVE) ? 1 + named->largest * 2 : 0;
+    return named->longest * (windows + owed) + MINUTE;
+}
+
+/* A request for a token of each key by each policy. `must_be`: it must be granted. */
+static void take_each(struct actor *actor, bool must_be) {
+    for (unsigned name = 0; name < world->name_count; name++)
+        for (unsigned key = 0; key < world->key_count && actor->ids[name] != UINT32_MAX; key++) {
+            struct stint_verdict verdict, *v = &verdict;
+            struct asked one = {name, key, STINT_REQUEST(world->keys[key], actor->ids[name], 1),
+                                false};
+            const struct asked *asked = &one;
+            stint_decide(actor->limiter, &one.request, STINT_NOW, v);
+            holds(!must_be || v->allowed || (v->flags & (STINT_OVERRIDDEN | STINT_BANNED)) != 0 ||
+                      ((v->flags & STINT_UNTRACKED) != 0 && !world->roomy),
+                  "held up by what is over (E, H)");
+        }
+}
+
+/* Who asks is told for how long he is held up: from then on, if he was not before. */
+void end_check(struct actor *actor) {
+    uint64_t most = 0;
+    for (unsigned name = 0; name < world->name_count; name++)
+        if (held_up(&world->names[name]) > most)
+            most = held_up(&world->names[name]);
+    if (most > 400 * DAY) /* other slots would seem to be of today: an id has 2.7 years */
+        return;
+    take_each(actor, false);
+    world->time += most + 2 * MINUTE;
+    take_each(actor, true);
+}

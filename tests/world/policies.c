@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ * Policies of all kinds that stint.h allows, and some that it does not. */
+#include <string.h>
+
+#include "world.h"
+
+static bool has(uint32_t features, enum feature feature) {
+    return features >> feature & 1;
+}
+
+static uint32_t features_draw(struct random *random) {
+    const unsigned tries = (unsigned)random_below(random, 6);
+    uint32_t features = 0;
+    for (unsigned i = 0; i < tries; i++) {
+        unsigned feature = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        bool fits = true;
+        for (unsigned other = 0; other < POLICY_FEATURES; other++)
+            if (has(features, other) && other != feature)
+                fits &= features_fit(feature, other);
+        features |= fits ? UINT32_C(1) << feature : 0;
+        if (has(features, A_BAN) && !has(features, A_STRIPES))
+            features |= 1 << A_OVERRIDES;
+    }
+    return features;
+}
+
+static uint64_t window_draw(struct random *random) {
+    static const uint64_t windows[] = {10 * MS,     20 * MS, 50 * MS,     SECOND,
+                                       10 * SECOND, MINUTE,  30 * MINUTE, DAY};
+    return windows[random_below(random, 8)];
+}
+
+static void start_draw(struct random *random, struct stint_policy *policy, uint32_t features) {
+    if (has(features, A_MONTH) || has(features, A_YEAR)) {
+        policy->window = 0;
+        policy->calendar = has(features, A_MONTH) ? STINT_CALENDAR_MONTH : STINT_CALENDAR_YEAR;
+        policy->offset = (int32_t)random_below(random, 1561) - 720;
+        if (has(features, A_START))
+            policy->start = (int64_t)((1 + random_below(random, 27)) * DAY +
+                                      random_below(random, 1000) * STINT_TICK_NS);
+    } else if (has(features, A_START)) {
+        policy->start = (int64_t)((1 + random_below(random, 1000)) * STINT_TICK_NS);
+    }
+}
+
+static uint32_t flags_of(uint32_t features) {
+    static const struct {
+        enum feature feature;
+        uint32_t flag;
+    } flags[] = {{A_REFUSED, STINT_COUNT_REFUSED}, {A_SMOOTH, STINT_SMOOTH},
+                 {A_IN_FLIGHT, STINT_IN_FLIGHT},   {A_PER_KEY, STINT_START_PER_KEY},
+                 {A_FIRST, STINT_START_FIRST},     {A_SHADOW, STINT_SHADOW},
+                 {A_OVERRIDES, STINT_OVERRIDES}};
+    uint32_t all = 0;
+    for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++)
+        all |= has(features, flags[i].feature) ? flags[i].flag : 0;
+    return all;
+}
+
+/* The ban that goes with the policy's window. */
+static void ban_draw(struct random *random, struct stint_policy *policy) {
+    const uint64_t window = policy->calendar != 0 ? 31 * DAY : policy->window;
+    const bool yearly = policy->calendar == STINT_CALENDAR_YEAR; /* no ban is longer than two */
+    policy->ban_after = (uint32_t)random_below(random, yearly ? 3 : 4);
+    policy->ban = window * (1 + random_below(random, 3)) + 20 * MS;
+    if (policy->ban > STINT_WINDOW_MAX)
+        policy->ban = STINT_WINDOW_MAX;
+}
+
+static struct stint_policy policy_make(struct random *random, unsigned name, uint32_t features) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    policy.name[0] = (char)('a' + name);
+    policy.limit = 2 + (uint32_t)random_below(random, 7);
+    policy.window = window_draw(random);
+    policy.flags = flags_of(features);
+    policy.stripes = !has(features, A_STRIPES) ? 0 : random_below(random, 2) ? 2 : 4;
+    policy.limit += policy.stripes;
+    if (has(features, A_ABOVE))
+        policy.capacity = policy.limit + 1 + (uint32_t)random_below(random, 2 * policy.limit);
+    if (has(features, A_BELOW))
+        policy.capacity = policy.limit - 1;
+    if (has(features, A_RESERVED))
+        policy.max_reserved = 1 + (uint32_t)random_below(random, 5);
+    if (has(features, A_NEAR))
+        policy.near_limit = 1 + (uint32_t)random_below(random, 100);
+    if (has(features, A_JITTER))
+        policy.jitter = 1 + (uint32_t)random_below(random, 100);
+    start_draw(random, &policy, features);
+    if (has(features, A_BAN))
+        ban_draw(random, &policy);
+    return policy;
+}
+
+struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly) {
+    uint32_t features = features_draw(random);
+    while (wrongly) {
+        const unsigned one = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        const unsigned other = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        /* What one number cannot say at once cannot be tried. */
+        const bool one_number =
+            (one == A_ABOVE && other == A_BELOW) || (one == A_MONTH && other == A_YEAR);
+        if (one >= other || features_fit(one, other) || one_number)
+            continue;
+        features = UINT32_C(1) << one | UINT32_C(1) << other;
+        features |= has(features, A_BAN) ? 1 << A_OVERRIDES : 0;
+        break;
+    }
+    return policy_make(random, name, features);
+}
+
+struct stint_policy policy_vary(struct random *random, const struct stint_policy *policy) {
+    struct stint_policy varied = *policy;
+    const bool above = policy->capacity > policy->limit;
+    varied.limit = 1 + (uint32_t)random_below(random, 12);
+    if (varied.stripes > 1 && varied.limit < varied.stripes)
+        varied.limit = varied.stripes;
+    varied.capacity = above ? varied.limit + 1 + (uint32_t)random_below(random, 8) : 0;
+    if (varied.max_reserved != 0)
+        varied.max_reserved = 1 + (uint32_t)random_below(random, 6);
+    if (random_below(random, 3) == 0)
+        varied.flags ^= STINT_SHADOW;
+    if (random_below(random, 3) == 0)
+        varied.near_limit = (uint32_t)random_below(random, 101);
+    if (varied.ban != 0 && random_below(random, 3) == 0)
+        ban_draw(random, &varied);
+    return varied;
+}
+
+uint32_t policy_features(const struct stint_policy *policy) {
+    uint32_t features = 0;
+    for (unsigned i = 1; i < POLICY_FEATURES; i++)
+        if ((policy->flags & flags_of(UINT32_C(1) << i)) != 0)
+            features |= UINT32_C(1) << i;
+    features |= policy->capacity > policy->limit ? 1 << A_ABOVE : 0;
+    features |= policy->capacity != 0 && policy->capacity < policy->limit ? 1 << A_BELOW : 0;
+    features |= policy->max_reserved != 0 ? 1 << A_RESERVED : 0;
+    features |= policy->stripes > 1 ? 1 << A_STRIPES : 0;
+    features |= policy->start != 0 ? 1 << A_START : 0;
+    features |= policy->calendar == STINT_CALENDAR_MONTH ? 1 << A_MONTH : 0;
+    features |= policy->calendar == STINT_CALENDAR_YEAR ? 1 << A_YEAR : 0;
+    features |= policy->near_limit != 0 ? 1 << A_NEAR : 0;
+    features |= policy->jitter != 0 ? 1 << A_JITTER : 0;
+    features |= policy->ban != 0 ? 1 << A_BAN : 0;
+    return features == 0 ? 1 << A_PLAIN : features;
+}
+
+uint32_t request_features(const struct stint_request *request) {
+    return (request->flags & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
+}
+
+static uint64_t longest_of(const struct stint_policy *policy) {
+    return policy->calendar == STINT_CALENDAR_MONTH  ? 31 * DAY
+           : policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY
+                                                     : policy->window;
+}
+
+void named_changes(struct named *named, const struct stint_policy *policy) {
+    const uint64_t capacity = policy->capacity != 0 ? policy->capacity : policy->limit;
+    const uint64_t most = capacity + policy->max_reserved;
+    if (named->largest < most) {
+        named->raises += named->largest != 0;
+        named->largest = most;
+    }
+    if (named->longest < longest_of(policy))
+        named->longest = longest_of(policy);
+    named->features |= policy_features(policy);
+}
+
+void named_new(struct named *named, const struct stint_policy *policy) {
+    named->generations++;
+    named_changes(named, policy);
+}
+
+void named_moves(struct named *named) {
+    named->moved = true;
+    for (unsigned i = 0; i <= ACTORS_MAX; i++) { /* who adds it may find that it is gone */
+        const struct actor *actor = &world->actors[i];
+        if (actor->calling && actor->function == F_ADD &&
+            &world->names[actor->adding.name[0] - 'a'] == named)
+            named_new(named, &actor->adding);
+    }
+}

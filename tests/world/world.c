@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: MIT
+ * The world: one random test in which every public function meets every other, in tables of all
+ * kinds, by policies of all kinds, while clocks step, threads and processes die, tables are full,
+ * opened alone and resized.
+ *
+ *     world [--seconds N] [--short] [--without GUARD]
+ *     world --seed N        one world, and each of its calls on the standard error
+ *
+ * A world is what its seed makes of it, and the same each time: its threads run one at a time
+ * (schedule.h), each with a handle of its own, as threads of processes have; and a process that is
+ * forked runs while they stand still. A thread that dies is never heard of again, and leaves what a
+ * process leaves that is killed. Each world draws what happens in it, so that many are quiet enough
+ * to be judged closely (swarm testing: Groce et al., 2012). FoundationDB and TigerBeetle simulate
+ * their clusters like this.
+ *
+ * A world has rounds. In a round all threads call. Between two rounds nobody does: what was counted
+ * is compared with the ledger (ledger.c), and perhaps somebody opens the table alone. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "counters.h" /* files, and numbers of threads, are not those of the system here */
+#include "testing.h"
+
+#include "world.h"
+
+#define T0 (UINT64_C(1704067200) * SECOND)
+
+enum { ROUNDS_MAX = 6, STEPS_MOST = 600000, WORLDS_SHORT = 1500, SECONDS_HUNG = 60 };
+
+struct world *world;
+struct pairs *pairs;
+
+static struct actor *self; /* who goes on now; NULL: nobody of a world */
+static bool running;       /* threads of a round */
+static bool forked;
+static uint64_t dies_in; /* steps, of a process that was forked; 0: it does not */
+
+void *shared(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        abort();
+    return memory;
+}
+
+void wrong(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "world --seed %" PRIu64 ", %s of thread %u: ", world->seed,
+            self != NULL && self->calling ? function_names[self->function] : "between the calls",
+            self != NULL ? self->number : 99);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    _exit(1);
+}
+
+static void hash_text(const char *text) {
+    for (; *text != '\0'; text++)
+        world->hash = (world->hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+}
+
+void trace(const struct actor *actor, const char *format, ...) {
+    char line[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    hash_text(line);
+    if (world->verbose)
+        fprintf(stderr, "%u: %s\n", actor->number, line);
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+void event_met(const struct actor *actor, enum event event) {
+    for (unsigned feature = 0; actor->calling && feature < FEATURES_END; feature++)
+        pairs->events[feature][event] += actor->features >> feature & 1;
+}
+
+static void all_meet(enum event event, const struct actor *but) {
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        if (&world->actors[i] != but && !world->actors[i].dead)
+            event_met(&world->actors[i], event);
+}
+
+/* Whom the call of `self` meets at this step. */
+static void meet(void) {
+    for (unsigned i = 0; i < world->actor_count; i++) {
+        const struct actor *other = &world->actors[i];
+        if (other == self || !other->calling || other->dead || other->steps == 0 ||
+            (self->met >> other->function & 1) != 0)
+            continue;
+        self->met |= UINT64_C(1) << other->function;
+        pairs->functions[self->function][other->function]++;
+        pairs->functions[other->function][self->function] += self->function != other->function;
+    }
+}
+
+static void step(const void *word) {
+    (void)word;
+    if (self == NULL || !self->calling)
+        return;
+    self->steps++;
+    pairs->steps++;
+    meet();
+    if (forked && dies_in != 0 && --dies_in == 0)
+        (void)raise(SIGKILL);
+    if (running)
+        schedule_step();
+}
+
+static void pairs_count(const struct asked *asked, unsigned count, bool group) {
+    uint32_t features[ASKED_MAX];
+    for (unsigned i = 0; i < count; i++)
+        features[i] = policy_features(&world->names[asked[i].name].policy) |
+                      request_features(&asked[i].request);
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned one = 0; one < FEATURES_END; one++)
+            for (unsigned j = 0; j < count && (features[i] >> one & 1) != 0; j++)
+                for (unsigned other = 0; other < FEATURES_END && (i == j || group); other++)
+                    if ((features[j] >> other & 1) != 0 && i == j && features_fit(one, other))
+                        pairs->features[one][other]++;
+                    else if ((features[j] >> other & 1) != 0 && i != j)
+                        pairs->groups[one][other]++;
+}
+
+void call_begin(struct actor *actor, enum function function, const struct asked *asked,
+                unsigned count) {
+    actor->function = function;
+    actor->features = actor->names = 0;
+    actor->met = actor->steps = actor->readings = actor->switches = 0;
+    actor->began = ++world->stamp;
+    actor->asked_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        actor->asked[i] = asked[i];
+        actor->names |= UINT32_C(1) << asked[i].name;
+        if (!asked[i].senseless)
+            actor->features |= policy_features(&world->names[asked[i].name].policy) |
+                               request_features(&asked[i].request);
+    }
+    if (function <= F_GROUPS && !actor->reads)
+        pairs_count(asked, count, function >= F_ALL);
+    actor->calling = true;
+    pairs->calls++;
+    trace(actor, "%s", function_names[function]);
+    if (world->reopened)
+        event_met(actor, E_ALONE);
+    for (unsigned i = 0; i < world->actor_count; i++)
+        if (world->actors[i].skew != actor->skew) {
+            event_met(actor, E_SKEWED);
+            break;
+        }
+    step(NULL); /* so that those meet, too, that take none */
+}
+
+void call_end(struct actor *actor) {
+    actor->calling = false;
+    world->stamp++;
+}
+
+/* Each reading moves it. */
+static uint64_t world_clock(void) {
+    if (running && self->calling)
+        schedule_step();
+    world->time += 3;
+    const uint64_t time = world->time + (self != NULL ? (uint64_t)self->skew : 0);
+    if (self != NULL)
+        self->readings++;
+    if (time > world->latest)
+        world->latest = time;
+    return time;
+}
+
+/* ---- Locks: those of the system belong to threads of the system, of which there is one ------- */
+
+enum { NOBODY, SOMEBODY, OF_DEAD = 98, BROKEN = 99 };
+static struct lock {
+    unsigned owner;
+    bool inconsistent;
+} * set_up;
+static unsigned of_process[ACTORS_MAX + 2]; /* the library's lock in each process */
+static pthread_mutex_t *process_mutex;
+
+static unsigned who(void) {
+    return self == NULL ? SOMEBODY : SOMEBODY + 1 + self->number;
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex);
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest);
+
+static unsigned *process_owner(void) {
+    return &of_process[world->place == IN_PRIVATE || self == NULL ? ACTORS_MAX + 1 : self->number];
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
+    process_mutex = mutex;
+    for (; *process_owner() != NOBODY; schedule_wait())
+        must(running, "a process's lock was not given back");
+    *process_owner() = who();
+    return 0;
+}
+
+int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex) {
+    (void)mutex;
+    if (set_up->owner != NOBODY && set_up->owner != OF_DEAD)
+        return set_up->owner == BROKEN ? ENOTRECOVERABLE : EBUSY;
+    set_up->inconsistent = set_up->owner == OF_DEAD;
+    set_up->owner = who();
+    return set_up->inconsistent ? EOWNERDEAD : 0;
+}
+
+int __wrap_pthread_mutex_consistent(pthread_mutex_t *mutex) {
+    (void)mutex;
+    set_up->inconsistent = false;
+    return 0;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex) {
+    if (mutex == process_mutex) {
+        must(*process_owner() == who(), "a process's lock is given back by another");
+        *process_owner() = NOBODY;
+        return 0;
+    }
+    must(set_up->owner == who(), "the lock for set-up is given back by another");
+    set_up->owner = set_up->inconsistent ? BROKEN : NOBODY;
+    return 0;
+}
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *until,
+                           struct timespec *rest) {
+    (void)clock, (void)flags, (void)until, (void)rest;
+    if (running)
+        schedule_wait();
+    return 0;
+}
+
+/* ---- Deaths ---------------------------------------------------------------------------------- */
+
+/* Somebody died in the middle of a call: what the system does, and what may have been done. */
+static void bury(struct actor *actor) {
+    actor->dead = true;
+    world->died++;
+    pairs->deaths++;
+    trace(actor, "dies in %s after %" PRIu64 " steps", function_names[actor->function],
+          actor->steps);
+    event_met(actor, E_KILL);
+    all_meet(E_OTHER_KILL, actor);
+    ledger_dead(actor);
+    of_process[actor->number] = NOBODY; /* in which nobody else is */
+    if (set_up->owner == SOMEBODY + 1 + actor->number)
+        set_up->owner = OF_DEAD;
+    if (!forked && actor->limiter != NULL && actor->limiter->memory.file >= 0) {
+        close(actor->limiter->memory.file);
+        actor->limiter->memory.file = -1;
+    }
+}
+
+static struct schedule schedule;
+
+/* In openings files have no owner yet: there, processes die that are forked. And where threads
+ * share a handle, none dies but in a decision: the others would wait for its locks. */
+static bool may_stop(unsigned thread) {
+    const struct actor *actor = &world->actors[thread];
+    if (!actor->calling || actor->dead)
+        return false;
+    return world->place == IN_PRIVATE ? actor->function <= F_RESET : actor->function < F_OPEN;
+}
+
+static void switched(unsigned thread) {
+    if (schedule.stopped < ACTORS_MAX && !world->actors[schedule.stopped].dead)
+        bury(&world->actors[schedule.stopped]);
+    self = &world->actors[thread];
+    self->switches++;
+    pairs->switches++;
+    stint_thread_number = thread + 1; /* of its stripes, and its counters */
+}
+
+/* ---- What happens beside calls --------------------------------------------------------------- */
+
+/* No later than this: a slot tells ends 2.7 years apart. */
+static bool too_late(uint64_t time) {
+    return time > world->first + 100 * DAY;
+}
+
+static void set_time(struct actor *actor, uint64_t time, enum event event) {
+    if (too_late(time))
+        return;
+    trace(actor, "the clock goes from %" PRIu64 " to %" PRIu64, world->time, time);
+    world->time = time;
+    if (time > world->latest)
+        world->latest = time;
+    all_meet(event, actor);
+}
+
+/* To a window's end, or the ns before. */
+static void turn_window(struct actor *actor) {
+    const unsigned name = (unsigned)random_below(&actor->random, world->name_count);
+    if (actor->limiter == NULL || actor->ids[name] == UINT32_MAX)
+        return;
+    struct stint_request look = STINT_REQUEST(world->keys[0], actor->ids[name], 0);
+    struct stint_verdict verdict;
+    look.flags = STINT_PEEK;
+    running = false;
+    (void)stint_decide(actor->limiter, &look, STINT_NOW, &verdict);
+    running = true;
+    const uint64_t end = verdict.window - (uint64_t)actor->skew;
+    if (verdict.window == 0 || end < world->time)
+        return;
+    for (unsigned i = 0; i < world->actor_count; i++)
+        if ((world->actors[i].names >> name & 1) != 0)
+            event_met(&world->actors[i], E_TURN);
+    set_time(actor, end - (chance(actor, 4) ? 1 : 0), E_AHEAD);
+}
+
+static void step_back(struct actor *actor) {
+    const uint64_t little = random_below(&actor->random, 20 * SECOND);
+    if (world->steps_far && chance(actor, 4)) {
+        world->far = true;
+        set_time(actor, world->time - 61 * SECOND - random_below(&actor->random, 2 * DAY), E_BACK);
+    } else if (world->steps_little && world->time - little + 30 * SECOND > world->latest) {
+        set_time(actor, world->time - little, E_BACK);
+    }
+}
+
+static void turn_clock(struct actor *actor) {
+    if (world->still)
+        return;
+    switch (random_below(&actor->random, 8)) {
+    case 0:
+    case 1:
+    case 2:
+        turn_window(actor);
+        break;
+    case 3:
+        step_back(actor);
+        break;
+    case 4:
+        set_time(actor, world->time + random_below(&actor->random, 3 * MINUTE * 60), E_AHEAD);
+        break;
+    default:
+        set_time(actor, world->time + random_below(&actor->random, 3 * STINT_TICK_NS), E_AHEAD);
+    }
+}
+
+/* A process begins, makes a few calls, and ends or is killed. All others stand still meanwhile. */
+static void process(struct actor *from) {
+    struct actor *actor = &world->actors[ACTORS_MAX];
+    int status;
+    *actor = (struct actor){.number = ACTORS_MAX, .skew = from->skew};
+    actor->random.state = random_next(&from->random);
+    const uint64_t dies = chance(from, 2) ? 1 + random_below(&from->random, 3000) : 0;
+    trace(from, "a process begins");
+    all_meet(E_PROCESS, from);
+    pairs->processes++;
+    const pid_t child = fork();
+    must(child >= 0, "fork: %s", strerror(errno));
+    if (child == 0) {
+        forked = true;
+        running = false;
+        self = actor;
+        of_process[ACTORS_MAX] = NOBODY;
+        stint_thread_number = 0;
+        dies_in = dies;
+        for (unsigned i = 0; i < 1 + dies % 6; i++)
+            actor_call(actor);
+        if (actor->limiter != NULL && dies % 2 == 0)
+            actor_close(actor);
+        _exit(0);
+    }
+    must(waitpid(child, &status, 0) == child, "waitpid");
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        const bool was = actor->calling;
+        forked = true; /* its handle is not of this process */
+        if (was)
+            bury(actor);
+        forked = false;
+    } else {
+        must(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a process: status %#x",
+             (unsigned)status);
+    }
+    actor->calling = false;
+    if (set_up->owner == SOMEBODY + 1 + ACTORS_MAX)
+        set_up->owner = OF_DEAD;
+}
+
+static void thread_body(unsigned thread) {
+    struct actor *actor = &world->actors[thread];
+    for (; actor->calls > 0; actor->calls--) {
+        if (chance(actor, 4))
+            turn_clock(actor);
+        if (world->processes && chance(actor, 12))
+            process(actor);
+        actor_call(actor);
+    }
+}
+
+/* ---- A world --------------------------------------------------------------------------------- */
+
+static void functions_draw(struct random *random) {
+    world->functions = 0;
+    for (unsigned function = 0; function < FUNCTIONS_END; function++)
+        if (random_below(random, 3) != 0)
+            world->functions |= UINT64_C(1) << function;
+    if (random_below(random, 2) == 0) { /* nothing changes */
+        static const enum function set_ups[] = {F_CHANGE, F_REMOVE, F_APPLY};
+        for (unsigned i = 0; i < 3; i++)
+            world->functions &= ~(UINT64_C(1) << set_ups[i]);
+    }
+    world->functions |= 1 << F_TAKE | 1 << F_DECIDE;
+}
+
+static void options_draw(struct random *random) {
+    static const uint64_t tight[] = {2, 4, 4, 6, 12};
+    struct stint_options *options = &world->options;
+    static const unsigned char secret[STINT_SECRET_SIZE] = {1, 2, 3};
+    *options = (struct stint_options)STINT_OPTIONS_INIT;
+    world->roomy = random_below(random, 3) != 0;
+    options->max_keys = world->roomy ? 1000 : tight[random_below(random, 5)];
+    options->max_policies = random_below(random, 4) == 0 ? 31 : 15;
+    options->on_full = (uint32_t)random_below(random, 3);
+    options->labels = random_below(random, 2) == 0 ? 8 : 0;
+    options->clock = world_clock;
+    options->secret = secret;
+    options->flags = STINT_SMALL_PAGES;
+    options->path = world->place == IN_FILE ? world->path : NULL;
+    if (world->place == IN_MEMORY) {
+        world->size = stint_memory_size(options);
+        world->memory = shared(world->size);
+    }
+}
+
+static void world_draw(struct random *random) {
+    world->place = (enum place)(random_below(random, 5) % 3);
+    functions_draw(random);
+    world->still = random_below(random, 4) == 0;
+    world->steps_little = random_below(random, 2) == 0;
+    world->steps_far = random_below(random, 5) == 0;
+    world->deaths = random_below(random, 2) == 0;
+    world->processes = world->place != IN_PRIVATE && random_below(random, 3) == 0;
+    world->first = T0 + random_below(random, 360) * DAY +
+                   random_below(random, 1000000) * STINT_TICK_NS + 2 * MS;
+    world->time = world->latest = world->first;
+    options_draw(random);
+    world->name_count = 1 + (unsigned)random_below(random, NAMES_MAX);
+    world->key_count = 1 + (unsigned)random_below(random, KEYS_MAX);
+    world->actor_count = 2 + (unsigned)random_below(random, ACTORS_MAX - 1);
+    for (unsigned i = 0; i < world->actor_count; i++) {
+        struct actor *actor = &world->actors[i];
+        actor->number = i;
+        actor->random.state = random_next(random);
+        if (!world->still && world->place != IN_PRIVATE && random_below(random, 3) == 0)
+            actor->skew = (int64_t)random_below(random, 20 * SECOND);
+    }
+    for (unsigned name = 0; name < world->name_count; name++)
+        world->names[name].policy = policy_draw(random, name, false);
+}
+
+/* A process is there, with the table open, or else will open it in the round. */
+static void actor_begin(struct actor *actor, bool writes) {
+    static const enum function by[] = {F_OPEN, F_OPEN, F_ATTACH, F_READER, F_CLOSE};
+    enum function function =
+        world->place == IN_FILE ? by[random_below(&actor->random, 5)] : F_OPEN_IN;
+    self = actor;
+    actor->dead = actor->calling = false;
+    actor->taken_count = 0;
+    if (world->place == IN_PRIVATE) {
+        const struct actor *first = &world->actors[0];
+        actor->limiter = first->limiter;
+        if (first->limiter == NULL)
+            must(actor_open(actor, F_OPEN) == 0, "open: %s", stint_reason());
+        else
+            actor_find(actor);
+        return;
+    }
+    if (writes && function != F_OPEN_IN)
+        function = F_OPEN;
+    actor->limiter = NULL;
+    if (function != F_CLOSE)
+        must(actor_open(actor, function) == 0, "open: %s", stint_reason());
+}
+
+/* Other keys have all slots of a table in a file, which is never small. */
+static void fill(struct actor *actor) {
+    struct stint_policy filler = STINT_POLICY_INIT;
+    uint32_t id;
+    filler.limit = 100;
+    filler.window = 366 * DAY;
+    strcpy(filler.name, "filler");
+    must(stint_policy_add(actor->limiter, &filler, &id) == 0, "filler: %s", stint_reason());
+    for (uint64_t i = 0; i < 3 * actor->limiter->table.line_count * LINE_SLOTS; i++)
+        (void)stint_take(actor->limiter, id, random_next(&actor->random) | 1, 1, STINT_NOW, NULL);
+}
+
+static void world_describe(void) {
+    char text[512];
+    trace(&world->actors[0],
+          "place %d, max_keys %" PRIu64 ", on_full %u, still %d, far %d, deaths %d, processes %d, "
+          "from %" PRIu64,
+          world->place, world->options.max_keys, world->options.on_full, world->still,
+          world->steps_far, world->deaths, world->processes, world->first);
+    for (unsigned name = 0; name < world->name_count; name++)
+        if (stint_policy_format(&world->names[name].policy, text, sizeof text) > 0)
+            trace(&world->actors[0], "%s", text);
+    for (unsigned i = 0; i < world->actor_count; i++)
+        trace(&world->actors[i], "skew %" PRId64, world->actors[i].skew);
+}
+
+static void world_begin(struct random *random) {
+    struct actor *first = &world->actors[0];
+    world_describe();
+    for (unsigned i = 0; i < world->actor_count; i++)
+        actor_begin(&world->actors[i], i == 0);
+    self = first;
+    for (unsigned key = 1; key < world->key_count; key++)
+        world->keys[key] = stint_key_of(first->limiter, &key, sizeof key);
+    for (unsigned name = 0; name < world->name_count; name++) {
+        if (random_below(random, 6) == 0)
+            continue;
+        named_new(&world->names[name], &world->names[name].policy);
+        must(stint_policy_add(first->limiter, &world->names[name].policy, NULL) == 0,
+             "policy %c: %s", 'a' + name, stint_reason());
+        world->names[name].since = 1;
+    }
+    if (!world->roomy && world->place == IN_FILE)
+        fill(first);
+    for (unsigned i = 0; i < world->actor_count; i++)
+        if (world->actors[i].limiter != NULL)
+            actor_find(&world->actors[i]);
+}
+
+static void round_run(struct random *random) {
+    unsigned calls = 0;
+    for (unsigned i = 0; i < world->actor_count; i++) {
+        world->actors[i].calls = 2 + (unsigned)random_below(random, 9);
+        calls += world->actors[i].calls;
+    }
+    schedule = (struct schedule){
+        .threads = world->actor_count,
+        .body = thread_body,
+        .switched = switched,
+        .seed = random_next(random),
+        .most_steps = STEPS_MOST,
+        .usual_steps = calls * UINT64_C(40),
+        .stops = world->deaths && random_below(random, 2) == 0,
+        .may_stop = may_stop,
+    };
+    running = true;
+    schedule_run(&schedule);
+    running = false;
+    if (schedule.stopped < ACTORS_MAX && !world->actors[schedule.stopped].dead)
+        bury(&world->actors[schedule.stopped]);
+    stint_thread_number = 1;
+    must(!schedule.stuck, "E: the threads do not get on");
+}
+
+/* Between rounds: everybody who has died is there again, and perhaps nobody had the table open. */
+static void round_end(struct random *random) {
+    struct actor *first = &world->actors[0];
+    world->reopened = false;
+    const bool alone = world->place != IN_PRIVATE && random_below(random, 4) == 0;
+    for (unsigned i = 0; i < world->actor_count && alone; i++) {
+        self = &world->actors[i];
+        if (self->limiter != NULL && !self->dead)
+            actor_close(self);
+        self->limiter = NULL;
+    }
+    if (alone && world->place == IN_FILE) {
+        world->reopened = true;
+        set_up->owner = NOBODY; /* who opens alone makes it anew */
+    }
+    for (unsigned i = 0; i < world->actor_count; i++) {
+        struct actor *actor = &world->actors[i];
+        const bool writes = i == 0;
+        self = actor;
+        if (writes && actor->limiter != NULL && (actor->reads || actor->stale) && !actor->dead)
+            actor_close(actor);
+        if (actor->dead || actor->limiter == NULL || alone)
+            actor_begin(actor, writes);
+    }
+    self = first;
+    quiet_check(first);
+}
+
+static void world_run(uint64_t seed) {
+    struct random random = {seed * UINT64_C(0xD1342543DE82EF95)};
+    world->seed = seed;
+    snprintf(world->path, sizeof world->path, "/dev/shm/stint-world.%d", (int)getpid());
+    (void)unlink(world->path);
+    ledger_begin();
+    world_draw(&random);
+    stint_thread_number = 1;
+    stint_test_step = step;
+    world_begin(&random);
+    const unsigned rounds = 1 + (unsigned)random_below(&random, ROUNDS_MAX);
+    for (unsigned i = 0; i < rounds; i++) {
+        round_run(&random);
+        round_end(&random);
+    }
+    end_check(&world->actors[0]);
+    pairs->worlds++;
+    (void)unlink(world->path);
+    (void)unlink(".stint-world.resize");
+}
+
+/* ---- All worlds ------------------------------------------------------------------------------ */
+
+static struct world *worlds; /* two, to be compared */
+
+/* Runs a world in a process of its own. Returns whether all was right. */
+static bool world_fork(uint64_t seed, unsigned which) {
+    int status;
+    char path[64];
+    world = &worlds[which];
+    memset(world, 0, sizeof *world);
+    memset(set_up, 0, sizeof *set_up);
+    world->seed = seed;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child < 0)
+        abort();
+    if (child == 0) {
+        const struct itimerval hung = {.it_value.tv_sec = SECONDS_HUNG};
+        setitimer(ITIMER_PROF, &hung, NULL);
+        world_run(seed);
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child)
+        abort();
+    snprintf(path, sizeof path, "/dev/shm/stint-world.%d", (int)child);
+    (void)unlink(path);
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "world --seed %" PRIu64 ": %s\n", seed,
+                WTERMSIG(status) == SIGPROF ? "does not end" : strsignal(WTERMSIG(status)));
+    return status == 0;
+}
+
+/* Two worlds of one seed are the same. */
+static bool replayed(uint64_t seed) {
+    if (!world_fork(seed, 1))
+        return false;
+    if (worlds[0].hash == worlds[1].hash && worlds[0].time == worlds[1].time)
+        return true;
+    fprintf(stderr, "world --seed %" PRIu64 " is another one each time\n", seed);
+    return false;
+}
+
+static double seconds_used(void) {
+    struct rusage own, children;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    const struct timeval *all[] = {&own.ru_utime, &own.ru_stime, &children.ru_utime,
+                                   &children.ru_stime};
+    double seconds = 0;
+    for (unsigned i = 0; i < 4; i++)
+        seconds += (double)all[i]->tv_sec + (double)all[i]->tv_usec / 1e6;
+    return seconds;
+}
+
+static bool guard_remove(const char *name) {
+    static const char *const names[] = {
+#define NAME(guard, mistake) #guard,
+        STINT_TEST_GUARDS(NAME)
+#undef NAME
+    };
+    for (unsigned i = 0; i < GUARDS_END; i++)
+        if (strcmp(names[i], name) == 0) {
+            stint_test_removed |= UINT64_C(1) << i;
+            return true;
+        }
+    return false;
+}
+
+static int run_all(double seconds, bool is_short) {
+    uint64_t seed = environment_number("STINT_TEST_SEED", 1), count = 0;
+    for (; seconds_used() < seconds; count++) {
+        if (is_short && count == WORLDS_SHORT)
+            break;
+        if (!world_fork(seed + count, 0) || (count % 16 == 0 && !replayed(seed + count))) {
+            printf("wrong after %" PRIu64 " worlds, %.1f s\n", count + 1, seconds_used());
+            return 1;
+        }
+    }
+    printf("%" PRIu64 " worlds from seed %" PRIu64 ", %" PRIu64 " calls, %" PRIu64
+           " steps, %" PRIu64 " switches, %" PRIu64 " deaths, %" PRIu64 " processes, %" PRIu64
+           " openings; of decisions that nobody interrupted at most %" PRIu64
+           " readings of the clock, %" PRIu64 " steps; %.1f s\n",
+           pairs->worlds, seed, pairs->calls, pairs->steps, pairs->switches, pairs->deaths,
+           pairs->processes, pairs->openings, pairs->most_readings, pairs->most_steps,
+           seconds_used());
+    if (is_short)
+        return 0;
+    const unsigned empty = pairs_print();
+    printf("%u cells are empty\n", empty);
+    return empty == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    double seconds = 50;
+    bool is_short = false;
+    uint64_t seed = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--short") == 0) {
+            is_short = true;
+            continue;
+        }
+        i++;
+        if (strcmp(argv[i - 1], "--seconds") == 0 && value != NULL)
+            seconds = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--seed") == 0 && value != NULL)
+            seed = strtoull(value, NULL, 0);
+        else if (strcmp(argv[i - 1], "--without") != 0 || value == NULL || !guard_remove(value)) {
+            fprintf(stderr, "usage: world [--seconds N] [--short] [--seed N] [--without GUARD]\n");
+            return 2;
+        }
+    }
+#ifdef STINT_THREAD_SANITIZER
+    return 77; /* it does not know other stacks */
+#endif
+    pairs = shared(sizeof *pairs);
+    set_up = shared(sizeof *set_up);
+    worlds = shared(2 * sizeof *worlds);
+    if (seed == 0)
+        return run_all(seconds, is_short);
+    world = worlds;
+    world->verbose = true;
+    world_run(seed);
+    return 0;
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ * The world: a random test in which every public function meets every other (world.c says how). */
+#ifndef STINT_TESTS_WORLD_H
+#define STINT_TESTS_WORLD_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "random.h"
+#include "schedule.h"
+#include "stint.h"
+
+#define MS     UINT64_C(1000000)
+#define SECOND (1000 * MS)
+#define MINUTE (60 * SECOND)
+#define DAY    (1440 * MINUTE)
+
+enum {
+    ACTORS_MAX = SCHEDULED_MAX,
+    NAMES_MAX = 5, /* of policies */
+    KEYS_MAX = 4,
+    ASKED_MAX = 12, /* requests of a call */
+    TAKEN_MAX = 6,  /* verdicts that an actor remembers, to give back */
+};
+
+/* ---- What is to meet (pairs.c) --------------------------------------------------------------- */
+
+/* Public functions. Those that only compute are two: of texts, and of verdicts. */
+#define FUNCTIONS(X)                                                                               \
+    X(TAKE, "take")                                                                                \
+    X(DECIDE, "decide")                                                                            \
+    X(BATCH, "decide_batch")                                                                       \
+    X(ALL, "decide_all")                                                                           \
+    X(GROUPS, "decide_groups")                                                                     \
+    X(REFUND, "refund")                                                                            \
+    X(REFUND_ALL, "refund_all")                                                                    \
+    X(RESET, "reset")                                                                              \
+    X(PREFETCH, "prefetch")                                                                        \
+    X(NOW, "now")                                                                                  \
+    X(KEY, "key_of, _join, _address")                                                              \
+    X(OVERRIDE, "override")                                                                        \
+    X(OVERRIDE_GET, "override_get")                                                                \
+    X(OVERRIDE_CLEAR, "override_clear")                                                            \
+    X(LABEL, "label")                                                                              \
+    X(ADD, "policy_add")                                                                           \
+    X(CHANGE, "policy_change")                                                                     \
+    X(CHANGE_CHECK, "policy_change_check")                                                         \
+    X(REMOVE, "policy_remove")                                                                     \
+    X(APPLY, "policies_apply")                                                                     \
+    X(FIND, "policy_find")                                                                         \
+    X(GET, "policy_get")                                                                           \
+    X(STATS, "stats_get")                                                                          \
+    X(POLICY_STATS, "policy_stats_get")                                                            \
+    X(EACH, "each")                                                                                \
+    X(METRICS, "metrics")                                                                          \
+    X(HEADERS, "headers, tightest")                                                                \
+    X(TEXTS, "policy_parse, _format, strerror, memory_size")                                       \
+    X(OPEN, "open")                                                                                \
+    X(OPEN_IN, "open_in")                                                                          \
+    X(ATTACH, "attach")                                                                            \
+    X(READER, "attach to read")                                                                    \
+    X(CLOSE, "close")                                                                              \
+    X(RESIZE, "resize")
+
+enum function {
+#define FUNCTION(name, text) F_##name,
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+        FUNCTIONS_END
+};
+
+#define FEATURES(X)                                                                                \
+    X(PLAIN, "none of these")                                                                      \
+    X(ABOVE, "capacity above the limit")                                                           \
+    X(BELOW, "capacity below")                                                                     \
+    X(RESERVED, "max_reserved")                                                                    \
+    X(STRIPES, "stripes")                                                                          \
+    X(REFUSED, "count-refused")                                                                    \
+    X(SMOOTH, "smooth")                                                                            \
+    X(IN_FLIGHT, "in-flight")                                                                      \
+    X(START, "start")                                                                              \
+    X(PER_KEY, "start=per-key")                                                                    \
+    X(FIRST, "start=first")                                                                        \
+    X(MONTH, "month")                                                                              \
+    X(YEAR, "year")                                                                                \
+    X(NEAR, "near")                                                                                \
+    X(JITTER, "jitter")                                                                            \
+    X(SHADOW, "shadow")                                                                            \
+    X(OVERRIDES, "overrides")                                                                      \
+    X(BAN, "ban")                                                                                  \
+    X(PEEK, "PEEK")                                                                                \
+    X(PARTIAL, "PARTIAL")                                                                          \
+    X(DRAIN, "DRAIN")                                                                              \
+    X(RESERVE, "RESERVE")                                                                          \
+    X(CHARGE, "CHARGE")                                                                            \
+    X(OWN, "a limit of its own")
+
+enum feature {
+#define FEATURE(name, text) A_##name,
+    FEATURES(FEATURE)
+#undef FEATURE
+        FEATURES_END,
+    POLICY_FEATURES = A_PEEK,
+};
+
+#define EVENTS(X)                                                                                  \
+    X(TURN, "its window ends")                                                                     \
+    X(BACK, "the clock steps back")                                                                \
+    X(AHEAD, "the clock steps ahead")                                                              \
+    X(SKEWED, "another's clock differs")                                                           \
+    X(KILL, "it is killed")                                                                        \
+    X(OTHER_KILL, "another is killed")                                                             \
+    X(PROCESS, "a process begins, and ends or is killed")                                          \
+    X(ADMIT, "full: ADMIT")                                                                        \
+    X(REFUSE, "full: REFUSE")                                                                      \
+    X(REPLACE, "full: REPLACE")                                                                    \
+    X(CHANGED, "its policy is changed")                                                            \
+    X(REPLACED, "its policy is replaced")                                                          \
+    X(REMOVED, "its policy is removed")                                                            \
+    X(ALONE, "the table was opened alone since it last counted")
+
+enum event {
+#define EVENT(name, text) E_##name,
+    EVENTS(EVENT)
+#undef EVENT
+        EVENTS_END
+};
+
+/* What met, how often. Shared by all worlds. */
+struct pairs {
+    uint64_t functions[FUNCTIONS_END][FUNCTIONS_END];
+    uint64_t features[FEATURES_END][FEATURES_END]; /* by one request, with its policy */
+    uint64_t groups[FEATURES_END][FEATURES_END];   /* by two requests of a group */
+    uint64_t events[FEATURES_END][EVENTS_END];
+    uint64_t worlds, calls, steps, switches, deaths, processes, openings;
+    uint64_t most_readings, most_steps; /* of a decision that nobody interrupted */
+};
+extern struct pairs *pairs;
+
+extern const char *const function_names[];
+
+/* Prints the tables. Returns how many cells are empty that stint.h does not rule out. */
+unsigned pairs_print(void);
+
+/* Whether two features go together in one request and its policy, as stint.h says. */
+bool features_fit(unsigned one, unsigned other);
+
+/* ---- A world --------------------------------------------------------------------------------- */
+
+enum place { IN_PRIVATE, IN_MEMORY, IN_FILE };
+
+/* A policy of the world, by its name. */
+struct named {
+    struct stint_policy policy; /* as it was added, or changed last */
+    uint32_t features;          /* it ever had, or may have */
+    uint64_t largest;           /* limit that anything ever had, with what may be reserved */
+    uint64_t longest;           /* window, ns */
+    unsigned generations;       /* policies that had the name */
+    unsigned raises;
+    uint64_t since; /* when it was known to be there; 0: it is not */
+    bool moved;     /* it was changed, replaced or removed, or is being */
+    bool charged;   /* a count of it may have tokens that nobody was granted */
+    /* Decisions since its first generation was added. */
+    struct stint_policy_stats counted;
+    bool uncounted; /* somebody died who decided by it */
+};
+
+/* A request of a call, by the world's names for things. */
+struct asked {
+    unsigned name, key;
+    struct stint_request request;
+    bool senseless; /* STINT_BAD_REQUEST */
+};
+
+/* What an actor was granted, and may give back. */
+struct taken {
+    struct asked asked;
+    struct stint_verdict verdict;
+    uint32_t left;
+};
+
+/* A thread of a process of its own, or (IN_PRIVATE) of the one. */
+struct actor {
+    unsigned number;
+    struct random random;
+    struct stint_limiter *limiter; /* NULL: none is open */
+    bool reads, stale;             /* read-only; of a table that was resized since */
+    bool dead;
+    int64_t skew; /* of its clock, ns */
+    uint32_t ids[NAMES_MAX];
+    unsigned calls; /* left in this round */
+    struct taken taken[TAKEN_MAX];
+    unsigned taken_count;
+    /* The call under way. */
+    bool calling;
+    enum function function;
+    uint32_t features; /* of its requests */
+    uint32_t names;    /* by which it decides */
+    uint64_t met;      /* functions */
+    uint64_t began, steps, readings, switches, now;
+    struct asked asked[ASKED_MAX];
+    unsigned asked_count;
+    struct stint_policy adding; /* of policy_add */
+};
+
+struct world {
+    uint64_t seed;
+    bool verbose;
+    enum place place;
+    struct stint_options options;
+    char path[64];
+    void *memory;
+    size_t size;
+    bool roomy; /* no key can be without a slot */
+    bool still; /* windows do not end */
+    bool far;   /* a clock was stepped by more than the allowance, or differs by more */
+    bool steps_far, steps_little, deaths, processes;
+    bool reopened;         /* alone, since the round before */
+    uint64_t functions;    /* that may be called: bits */
+    uint64_t time, latest; /* ns; latest that any clock, or caller, said */
+    uint64_t first;        /* when it began */
+    uint64_t stamp;        /* of beginnings and ends of calls */
+    struct named names[NAMES_MAX];
+    unsigned name_count, key_count;
+    stint_key keys[KEYS_MAX];
+    struct actor actors[ACTORS_MAX + 1]; /* the last: a process that is forked */
+    unsigned actor_count;
+    unsigned died;              /* in the middle of a call */
+    uint64_t resized, unmade;   /* calls */
+    uint64_t hash;              /* of all that was answered */
+    struct stint_stats counted; /* what is seen at least from now on */
+};
+/* Shared by the processes of a world, as the ledger is. */
+extern struct world *world;
+
+/* Zeroed memory that children share. */
+void *shared(size_t size);
+
+/* Fails the world. */
+__attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...);
+#define must(condition, ...)                                                                       \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            wrong(__VA_ARGS__);                                                                    \
+    } while (0)
+
+/* With --seed, writes a line; and what it says is a part of the hash. */
+__attribute__((format(printf, 2, 3))) void trace(const struct actor *actor, const char *format,
+                                                 ...);
+
+static inline bool chance(struct actor *actor, uint64_t one_in) {
+    return random_below(&actor->random, one_in) == 0;
+}
+
+/* ---- Policies of all kinds (policies.c) ------------------------------------------------------ */
+
+/* A policy with features that go together; or, if `wrongly`, with two that do not. */
+struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly);
+
+/* One that stint_policy_change can make of it. */
+struct stint_policy policy_vary(struct random *random, const struct stint_policy *policy);
+
+uint32_t policy_features(const struct stint_policy *policy);
+uint32_t request_features(const struct stint_request *request);
+
+/* Before a policy gets, or may get, these numbers: as the first or the next of its name, or as what
+ * the name's last one becomes. */
+void named_new(struct named *named, const struct stint_policy *policy);
+void named_moves(struct named *named); /* it is changed, replaced or removed */
+void named_changes(struct named *named, const struct stint_policy *policy);
+
+/* ---- Calls (calls.c) ------------------------------------------------------------------------- */
+
+void actor_call(struct actor *actor);
+
+/* Opens the table by a function that does. */
+int actor_open(struct actor *actor, enum function function);
+void actor_close(struct actor *actor);
+void actor_find(struct actor *actor); /* the ids of all names */
+
+void call_begin(struct actor *actor, enum function function, const struct asked *asked,
+                unsigned count);
+void call_end(struct actor *actor);
+void event_met(const struct actor *actor, enum event event);
+
+/* ---- What must hold (ledger.c) --------------------------------------------------------------- */
+
+/* A decision's verdicts, all of its call. `whole`: they are decided as one. */
+void verdicts_check(struct actor *actor, const struct asked *asked,
+                    const struct stint_verdict *verdicts, unsigned count, bool whole);
+void ledger_begin(void);
+void ledger_refund_begins(const struct taken *taken, uint32_t tokens);
+void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given);
+/* Of several: of each verdict's `granted`, `given` of `most` in all. */
+void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *verdicts,
+                         unsigned count, uint64_t given, uint64_t most);
+void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
+void ledger_reset(unsigned name, unsigned key);
+void ledger_dead(const struct actor *actor);
+
+/* What is known of a key's override. While calls that change it overlap, nothing is; nor is it when
+ * one of them has died. */
+enum override_state { OVERRIDE_NONE, OVERRIDE_SET, OVERRIDE_UNKNOWN };
+uint64_t override_begins(unsigned name, unsigned key);
+void override_ends(unsigned name, unsigned key, uint64_t change, enum override_state state,
+                   uint32_t limit, uint64_t until);
+
+/* What stint_override_get told. */
+void override_got(const struct actor *actor, unsigned name, unsigned key, int result,
+                  uint32_t limit, uint64_t until);
+
+/* When nobody calls: all keys have used what the ledger says. */
+void quiet_check(struct actor *actor);
+/* And all that was held up is free in time. */
+void end_check(struct actor *actor);
+
+#endif
