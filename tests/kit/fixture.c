@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The stint authors */
 #include "fixture.h"
 
-uint64_t test_time = T0;
+static uint64_t own_time = T0;
+uint64_t *test_time_at = &own_time;
 
 _Thread_local uint64_t test_readings;
 uint64_t test_step = 3;
@@ -20,6 +21,11 @@ uint64_t test_moved(uint64_t time) {
     if (left > UINT64_MAX - time)
         left = UINT64_MAX - time;
     return time + (more < left || test_step >= STINT_TICK_NS ? more : left);
+}
+
+void test_time_share(void) {
+    test_time_at = shared_memory(sizeof *test_time_at);
+    test_time = T0;
 }
 
 const void *test_secret(void) {

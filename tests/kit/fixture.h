@@ -42,7 +42,11 @@
 /* 2024-01-01T00:00:00Z, a whole minute, hour and day. */
 #define T0 (UINT64_C(1704067200) * SECOND)
 
-extern uint64_t test_time; /* ns; T0 at first; turned by the tests, read by all threads */
+extern uint64_t *test_time_at;
+#define test_time (*test_time_at) /* ns; T0 at first; turned by the tests, read by all threads */
+
+/* From now on it is the clock of the children, too, and T0 again. */
+void test_time_share(void);
 
 /* The clock of the tests. As one of ns does, it has moved whenever it is read again: a call reads
  * test_time first, and test_step more at each further reading; but one in the same tick, if the

@@ -1,141 +1,100 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A long run of everything at once on one shared table: processes of several threads with policies
- * of all kinds, which are killed, stopped, started again, and open the table anew, while the clock
- * jumps and policies change. A ledger beside the table adds up every grant as it is made:
+ * Everything at once, for as long as is wanted: policies of all kinds, in tables that are large
+ * or of one line, by threads of this process, which signals interrupt, or of several, which are
+ * killed, stopped and started again, and open the table anew; while the clock turns, steps and
+ * jumps, and policies change. A ledger beside the table adds up what each key was granted in each
+ * window. When a round is over (model.h knows what a count comes to in the next window):
  *
- *   A  the grants to a key in a window never exceed what its policy allows;
- *   B  a request of the plain policy is refused only if the window is full: all but what was
- *      under way, or died with its process between the grant and the ledger, is in the ledger by
- *      then;
- *      what is held in flight is given back by others or, if its holder was killed or forgot it, is
- *      free after the next window: A and B are of two windows' holds;
- *      a key with an override is judged by its limit: that which was set before the decision began,
- *      by the one who turns the clock, and which is not over by any clock; and by no other key's;
- *   E  every thread that is not stopped gets on.
+ *   A  no window was granted more than its policy allows beside what those before have left;
+ *   B  a token was refused only in a window that was full (a smooth one: at the least weight of the
+ *      one before), and when all but what was under way was in the ledger;
+ *   C  each window that was full has told of one first refusal;
+ *   E  every thread has got on;
+ *      each key has used what was granted, charged and not given back, and the policies count all
+ *      decisions: to the token, where nobody was killed. Of a group, all got their tokens or none.
+ *      A key with an override is judged by that, and no other is.
  *
- * The last line says how much of all there was. Exit codes: 0 none was broken, 1 one was, 2 wrong
- * usage. */
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
+ * Exit codes: 0 none was broken, 1 one was, or too little has happened, 2 wrong usage. */
+#include "fixture.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "policy_id.h"
+#include "kinds.h"
+#include "model.h"
 #include "random.h"
-#include "stint.h"
+#include "testing.h"
 
-#define MS     UINT64_C(1000000)
-#define SECOND (1000 * MS)
-#define T0     (UINT64_C(1704067200) * SECOND) /* 2024-01-01T00:00:00Z */
+#define TICK STINT_TICK_NS
 
 enum {
     PROCESSES = 4,
-    THREADS = 2, /* of each */
-    KEYS = 6,    /* in the ledger; others come and go, and fill the table */
-    NOISE = 6000,
-    MAX_KEYS = 2000, /* so the table is full at times */
-    WINDOWS = 32,    /* of a key and policy in the ledger: older ones are forgotten */
-    HELD = 64,       /* holds that wait for whoever gives them back */
-    STUCK = 20,      /* s without a decision: more than a loaded machine explains */
+    THREADS_MOST = 8, /* of all processes */
+    PAIRS_MOST = 32,
+    PAIRS_FEW = 5,
+    PAIRS_OF_KEY = 4,
+    WINDOWS = 4096,
+    COST_MOST = 5,
+    PLACES = 64,  /* verdicts that wait for whoever gives their tokens back */
+    NOISE = 6000, /* keys that nobody adds up: they share lines with others, and fill the table */
+    ROUNDS = 2,   /* of a table */
+    STUCK = 30,   /* s: more than a loaded machine explains */
 };
 
-/* ---- What is limited ------------------------------------------------------------------------- */
+/* How long a round may be by the clock: as many of the shortest windows as have rows. */
+#define ROUND         ((WINDOWS - 100) * TICK)
+#define ROUND_SECONDS 0.25
 
-static const struct {
-    const char *notation;
-    uint32_t flags; /* of its requests, at random */
-    uint32_t bound; /* tokens that a key may be granted in a window */
-    uint32_t cost;  /* at most */
-} kinds[] = {
-    {"100/s name=plain", 0, 100, 1},
-    {"5000/minute name=costs", STINT_PARTIAL | STINT_PEEK, 5000, 40},
-    {"50/s capacity=200 name=carries", STINT_PARTIAL | STINT_DRAIN, 200, 5},
-    {"50/s reserve=100 name=reserves", STINT_RESERVE, 150, 7},
-    {"100/s count-refused name=counts", 0, 100, 2},
-    {"100/s smooth name=smooth", STINT_PARTIAL, 100, 3},
-    {"100/s start=per-key name=phases", 0, 100, 2},
-    {"400/s stripes=4 name=stripes", STINT_PARTIAL, 400, 3},
-    {"100/s name=changes", 0, 200, 2},
-    {"3/10ms name=short", 0, 3, 1},
-    {"1M/day name=daily", 0, 1000000, 3},
-    {"100/s near=50% jitter=20% name=near", 0, 100, 2},
-    {"100/s start=first name=first", 0, 100, 2},
-    {"1M/month name=monthly", 0, 1000000, 3},
-    {"120/200ms in-flight name=holds", STINT_PARTIAL, 120, 3},
-    {"100/s overrides name=ruled", STINT_PARTIAL, 100, 3},
-    {"50/s ban=100ms name=bans", STINT_PARTIAL, 50, 2},
-};
-enum {
-    KINDS = sizeof(kinds) / sizeof(kinds[0]),
-    PLAIN = 0,
-    CHANGES = 8,
-    HOLDS = 14,
-    RULED = 15,
-    BANS = 16
-};
-
-/* ---- What all processes share, beside the table ---------------------------------------------- */
-
-/* A window of a key: epoch 6 | end of the window in ticks 38 | tokens granted 20. An epoch is the
- * time from one backward step of the clock to the next. */
-#define ROW_EPOCH  58
-#define ROW_WINDOW 20
-#define ROW_TOKENS ((UINT64_C(1) << ROW_WINDOW) - 1)
-
+/* What all threads saw of a key in a window. */
 struct row {
-    uint64_t word;
-    uint64_t lost; /* the value of shared.lost when its window began, or less */
+    uint64_t held;    /* tokens granted or charged, but for those that were given back */
+    uint64_t granted; /* likewise without those charged */
+    uint64_t refused; /* requests for one token, without STINT_RESERVE */
+    uint64_t first_refusals;
+    uint64_t least_left;         /* ns to its end, of those granted, and at most the window */
+    uint64_t least_refused_left; /* of those refused */
+    uint64_t least_held;         /* when one was refused */
 };
 
-struct worker {
-    uint64_t decisions[THREADS];
-    uint64_t paused[THREADS];
-    uint64_t started; /* the n-th process in this place */
+/* A key by a policy of its own. */
+struct pair {
+    enum kind kind;
+    struct stint_policy policy; /* with the largest limit that it comes to have */
+    uint32_t id;
+    bool charged, changes;
+    uint64_t key;                   /* its number */
+    uint32_t override;              /* of the key in this round; 0: it has none */
+    struct stint_policy_stats told; /* by all verdicts on the policy */
+    struct row rows[WINDOWS];
 };
-
-/* The override of a key. */
-struct ruling {
-    uint64_t changes; /* odd: it is being changed, or not known */
-    uint64_t limit;   /* NO_LIMIT: there is none */
-    uint64_t until;
-};
-#define NO_LIMIT UINT64_MAX
 
 static struct shared {
-    uint64_t time; /* ns: the clock of all */
-    uint64_t epoch;
-    uint64_t pause; /* no thread may be in a decision */
+    uint64_t begin; /* of the round */
     uint64_t stop;
-    uint64_t lost;   /* threads that were killed: each may have had a grant in its hands */
-    uint64_t strays; /* stray tokens, as far as seen */
-    uint64_t violations, reopened, unchecked, windows, decisions;
-    struct worker workers[PROCESSES];
-    uint64_t held[HELD];
-    uint64_t given_back[KEYS]; /* tokens, at most: counted before they are */
-    uint64_t refused_holds;
-    struct ruling rulings[KEYS];
-    uint64_t ruled[KEYS][WINDOWS]; /* as a row: the largest limit that anybody was granted by */
-    uint64_t overridden, overrides;
-    struct row rows[KINDS][KEYS][WINDOWS];
+    uint64_t
+        lost; /* threads that were killed in this round: each may have had tokens in its hands */
+    uint64_t lost_ever; /* since the table was made */
+    uint64_t decisions, violations, reopened, full, given_back, overridden, interrupted;
+    uint64_t held[PLACES]; /* end of the window in ticks 38 | pair 8 | tokens 18 */
+    unsigned pair_count;
+    bool mixed;  /* costs above 1, partial takes, refunds */
+    bool groups; /* several policies of a key as one */
+    bool steps;  /* the clock steps back a little */
+    struct pair pairs[PAIRS_MOST];
 } * shared;
 
 static struct {
-    uint64_t seconds, seed, kills;
+    uint64_t seconds, seed, kills, threads; /* threads: of this process alone; 0: in processes */
     const char *path;
-} options = {.seconds = 10, .kills = 1000};
+} options = {.seconds = 10};
 
 static uint64_t load(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
@@ -145,590 +104,343 @@ static uint64_t add(uint64_t *word, uint64_t value) {
     return __atomic_add_fetch(word, value, __ATOMIC_SEQ_CST);
 }
 
-static uint64_t shared_clock(void) {
-    static _Thread_local uint64_t readings;
-    const uint64_t time = load(&shared->time), left = STINT_TICK_NS - 1 - time % STINT_TICK_NS;
-    const uint64_t more = readings++ % 1000; /* it moves while a decision is under way */
-    return time + (more < left ? more : left);
+static void lower(uint64_t *least, uint64_t value) {
+    uint64_t seen = load(least);
+    while (value < seen && !__atomic_compare_exchange_n(least, &seen, value, false,
+                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
 }
 
-__attribute__((format(printf, 1, 2))) static void violated(const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void violated(const struct pair *pair,
+                                                           const char *format, ...) {
+    char what[500] = "";
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "seed %" PRIu64 ": ", options.seed);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
+    fprintf(stderr, "seed %" PRIu64 ": %s%s%s\n", options.seed,
+            pair != NULL ? kind_names[pair->kind] : "", pair != NULL ? ": " : "", what);
     add(&shared->violations, 1);
 }
 
-/* ---- The ledger ------------------------------------------------------------------------------ */
+/* ---- Deciding -------------------------------------------------------------------------------- */
 
-static struct row *row_of(uint32_t kind, uint32_t key, uint64_t end, uint64_t length) {
-    return &shared->rows[kind][key][end / length % WINDOWS];
-}
-
-/* Adds `tokens`, or takes them off, in the window that ends at `end`. Returns the sum, or
- * UINT64_MAX if the window is too long past to have a row. */
-static uint64_t ledger_add(uint32_t kind, uint32_t key, uint64_t epoch, uint64_t end,
-                           uint64_t length, int64_t tokens) {
-    struct row *row = row_of(kind, key, end, length);
-    uint64_t window = epoch << ROW_EPOCH | end / STINT_TICK_NS << ROW_WINDOW;
-    uint64_t word = load(&row->word), next;
-
-    do {
-        if ((word & ~ROW_TOKENS) > window)
-            return UINT64_MAX;
-        if ((word & ~ROW_TOKENS) == window)
-            next = word + (uint64_t)tokens;
-        else if (tokens >= 0)
-            next = window | (uint64_t)tokens;
-        else
-            return UINT64_MAX;
-    } while (!__atomic_compare_exchange_n(&row->word, &word, next, false, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_SEQ_CST));
-    if ((word & ~ROW_TOKENS) != window) {
-        __atomic_store_n(&row->lost, load(&shared->lost), __ATOMIC_SEQ_CST);
-        add(&shared->windows, 1);
-    }
-    return next & ROW_TOKENS;
-}
-
-static void check_granted(uint32_t kind, uint32_t key, uint64_t epoch, uint64_t length,
-                          const struct stint_verdict *verdict) {
-    uint64_t sum = ledger_add(kind, key, epoch, verdict->window, length, (int64_t)verdict->granted);
-    if (sum == UINT64_MAX)
-        add(&shared->unchecked, 1);
-    else if (sum > kinds[kind].bound)
-        violated("A: %s, key %u, window %" PRIu64 ": %" PRIu64 " granted", kinds[kind].notation,
-                 (unsigned)key, verdict->window, sum);
-}
-
-/* A refusal of the plain policy: the ledger must show why. */
-static void check_refused(uint32_t key, uint64_t epoch, uint64_t length,
-                          const struct stint_verdict *verdict) {
-    const struct row *row = row_of(PLAIN, key, verdict->window, length);
-    uint64_t lost = load(&row->lost); /* before the sum: it may be that of an earlier window */
-    uint64_t word = load(&row->word);
-    uint64_t window = epoch << ROW_EPOCH | verdict->window / STINT_TICK_NS << ROW_WINDOW;
-
-    if ((word & ~ROW_TOKENS) != window)
-        return;
-    uint64_t may_miss = PROCESSES * THREADS + (load(&shared->lost) - lost) + load(&shared->strays);
-    if ((word & ROW_TOKENS) + may_miss < kinds[PLAIN].bound &&
-        load(&row->word) >> ROW_WINDOW == word >> ROW_WINDOW)
-        violated("B: plain, key %u, window %" PRIu64 ": refused with %" PRIu64
-                 " granted and at most %" PRIu64 " under way",
-                 (unsigned)key, verdict->window, word & ROW_TOKENS, may_miss);
-}
-
-/* ---- Held in flight -------------------------------------------------------------------------- */
-
-/* A hold that anybody may give back: epoch 6 | end of the window in ticks 38 | key 4 | tokens 8. */
-static uint64_t hold_of(uint32_t key, uint64_t epoch, uint64_t end, uint32_t tokens) {
-    return epoch << 58 | end / STINT_TICK_NS << 12 | (uint64_t)key << 8 | tokens;
-}
-
-/* The row of a key's window that ends at `end`; NULL: there is none. `tokens`: what it says. */
-static const struct row *row_if(uint32_t key, uint64_t epoch, uint64_t end, uint64_t length,
-                                uint64_t *tokens) {
-    const struct row *row = row_of(HOLDS, key, end, length);
-    uint64_t word = load(&row->word);
-    bool is_its = word >> ROW_WINDOW == (epoch << (ROW_EPOCH - ROW_WINDOW) | end / STINT_TICK_NS);
-    *tokens = is_its ? word & ROW_TOKENS : 0;
-    return is_its ? row : NULL;
-}
-
-/* Grants come to the ledger late and what is given back leaves it early: it never says more than is
- * held. Nobody can be granted more in the window before. */
-static void check_held(uint32_t key, uint64_t epoch, uint64_t length,
-                       const struct stint_verdict *verdict) {
-    uint64_t before;
-    uint64_t sum = ledger_add(HOLDS, key, epoch, verdict->window, length, verdict->granted);
-    (void)row_if(key, epoch, verdict->window - length, length, &before);
-    if (sum == UINT64_MAX)
-        add(&shared->unchecked, 1);
-    else if (sum + before > kinds[HOLDS].bound)
-        violated("A: %s, key %u, window %" PRIu64 ": %" PRIu64 " held, and %" PRIu64 " from before",
-                 kinds[HOLDS].notation, (unsigned)key, verdict->window, sum, before);
-}
-
-/* A refusal: so much is held by those of two windows, or by nobody who could tell. Of whoever was
- * killed since the window before those, each thread may have held as much as it may ask for. What
- * was given back since `given_back` was read may have been held then. */
-static void check_not_held(uint32_t key, uint64_t epoch, uint64_t length, uint64_t cost,
-                           uint64_t given_back, const struct stint_verdict *verdict) {
-    uint64_t tokens, before, ignored;
-    const struct row *first = row_if(key, epoch, verdict->window - 2 * length, length, &ignored);
-    uint64_t lost = first != NULL ? load(&first->lost) : 0;
-    (void)row_if(key, epoch, verdict->window, length, &tokens);
-    (void)row_if(key, epoch, verdict->window - length, length, &before);
-    uint64_t hands = PROCESSES * THREADS + (load(&shared->lost) - lost);
-    given_back = load(&shared->given_back[key]) - given_back;
-    uint64_t may_miss = hands * kinds[HOLDS].cost + given_back + load(&shared->strays);
-
-    add(&shared->refused_holds, 1);
-    /* By now it may be later, and the windows others'. */
-    if (first == NULL || load(&shared->time) > verdict->window + length)
-        return;
-    if (tokens + before + cost + may_miss <= kinds[HOLDS].bound)
-        violated("B: holds, key %u, window %" PRIu64 ": refused with %" PRIu64 " and %" PRIu64
-                 " held and at most %" PRIu64 " under way",
-                 (unsigned)key, verdict->window, tokens, before, may_miss);
-}
-
-/* ---- Overrides ------------------------------------------------------------------------------- */
-
-/* Whose it is shows in a limit. */
-static bool is_limit_of(uint32_t key, uint32_t limit) {
-    return limit % 8 == key;
-}
-
-static bool strays(struct stint_limiter *limiter) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    return stint_stats_get(limiter, &stats) != 0 || stats.stray_tokens != 0;
-}
-
-/* A verdict by the policy with overrides; `before` is the key's ruling before the decision. */
-static void check_ruled(struct stint_limiter *limiter, uint32_t key, uint64_t epoch,
-                        uint64_t length, struct ruling before,
-                        const struct stint_verdict *verdict) {
-    const struct ruling *ruling = &shared->rulings[key];
-    bool overridden = (verdict->flags & STINT_OVERRIDDEN) != 0, good = true;
-    uint64_t time = load(&shared->time);
-
-    if (overridden)
-        good = is_limit_of(key, verdict->capacity);
-    if (before.changes % 2 == 0 && load(&ruling->changes) == before.changes) {
-        if (before.limit == NO_LIMIT)
-            good &= !overridden;
-        else if (time < before.until)
-            good &= overridden && verdict->capacity == before.limit;
-    }
-    if (!good && !strays(limiter))
-        violated("key %u has an override of %" PRIu64 ", and was judged by %" PRIu32
-                 " (overridden: %d)",
-                 (unsigned)key, before.limit, verdict->capacity, overridden);
-    add(&shared->overridden, overridden);
-    if (verdict->granted == 0)
-        return;
-    /* Each window keeps the largest limit that one of its grants has told: before the grant is in
-     * the ledger, so the sum is at most that. */
-    uint64_t *most = &shared->ruled[key][verdict->window / length % WINDOWS];
-    uint64_t window = epoch << ROW_EPOCH | verdict->window / STINT_TICK_NS << ROW_WINDOW;
-    uint64_t seen = load(most);
-    while (seen < (window | verdict->capacity) &&
-           !__atomic_compare_exchange_n(most, &seen, window | verdict->capacity, false,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        ;
-    uint64_t sum = ledger_add(RULED, key, epoch, verdict->window, length, verdict->granted);
-    seen = load(most);
-    if (sum == UINT64_MAX)
-        add(&shared->unchecked, 1);
-    else if (seen >> ROW_WINDOW == window >> ROW_WINDOW && sum > (seen & ROW_TOKENS))
-        violated("A: ruled, key %u, window %" PRIu64 ": %" PRIu64 " granted by at most %" PRIu64,
-                 (unsigned)key, verdict->window, sum, seen & ROW_TOKENS);
-}
-
-/* The latest time of this epoch. */
-static uint64_t latest;
-
-/* Only the one who turns the clock sets overrides of these keys. */
-static void set_ruling(struct stint_limiter *limiter, uint32_t policy, struct random *random) {
-    uint32_t key = (uint32_t)random_below(random, KEYS);
-    stint_key hash = stint_key_of(limiter, &key, sizeof(key));
-    struct ruling *ruling = &shared->rulings[key];
-    bool clears = random_below(random, 4) == 0;
-    uint32_t limit = 8 * (uint32_t)random_below(random, 30) + key;
-    uint64_t now = load(&shared->time);
-    uint64_t until = (now > latest ? now : latest) + 1 + random_below(random, 5 * SECOND);
-
-    if (ruling->changes % 2 == 0)
-        add(&ruling->changes, 1);
-    int error = clears ? stint_override_clear(limiter, policy, hash)
-                       : stint_override(limiter, policy, hash, limit, until);
-    if (error != 0 && error != (clears ? -ENOENT : -ENOSPC))
-        violated("override: %s (%s)", stint_strerror(error), stint_reason());
-    if (error != 0) /* there may still be an older one; also over by the clock, which may go back */
-        return;
-    __atomic_store_n(&ruling->limit, clears ? NO_LIMIT : limit, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&ruling->until, until, __ATOMIC_SEQ_CST);
-    add(&ruling->changes, 1);
-    add(&shared->overrides, 1);
-}
-
-/* Before the clock goes on, or back: an override that is over by a clock may be lost, or be there
- * again. Where the clock went back, some thread may still hold the latest time. */
-static void forget_rulings(bool all) {
-    for (unsigned key = 0; key < KEYS; key++) {
-        struct ruling *ruling = &shared->rulings[key];
-        bool over = ruling->limit != NO_LIMIT && ruling->until <= latest;
-        if (ruling->changes % 2 == 0 && (over || all))
-            add(&ruling->changes, 1);
-    }
-}
-
-/* ---- Workers --------------------------------------------------------------------------------- */
-
-struct handle {
+/* A thread, and what it does in a handler. */
+struct place {
+    unsigned number;
     struct stint_limiter *limiter;
-    uint32_t policies[KINDS];
-    uint64_t lengths[KINDS];
+    struct random random, of_handler;
+    uint64_t rounds; /* after which its process opens the table anew; 0: it does not */
+    pthread_t thread;
 };
 
-static void *table_memory;
-static size_t table_size;
+static _Thread_local struct place *self;
 
-static bool handle_open(struct handle *handle) {
-    struct stint_options about = STINT_OPTIONS_INIT;
-    about.max_keys = MAX_KEYS;
-    about.clock = shared_clock;
-    about.path = options.path;
-    int error = options.path != NULL
-                    ? stint_open(&about, &handle->limiter)
-                    : stint_open_in(&about, table_memory, table_size, &handle->limiter);
-    if (error != 0) {
-        violated("the table cannot be opened: %s (%s)", stint_strerror(error), stint_reason());
-        return false;
-    }
-    for (uint32_t kind = 0; kind < KINDS; kind++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        int id = stint_policy_parse(kinds[kind].notation, &policy, NULL);
-        if (id == 0)
-            id = policy_added(handle->limiter, &policy);
-        if (id == -EEXIST)
-            id = policy_found(handle->limiter, policy.name);
-        if (id < 0) {
-            violated("%s: %s (%s)", policy.name, stint_strerror(id), stint_reason());
-            return false;
-        }
-        handle->policies[kind] = (uint32_t)id;
-        /* Of a month: that ends have rows of their own. */
-        handle->lengths[kind] = policy.window != 0 ? policy.window : 28 * UINT64_C(86400000000000);
-    }
-    return true;
+static stint_key key_of(uint64_t number) {
+    return number_key(self->limiter, number);
 }
 
-/* Gives back what somebody holds. */
-static void give_back(const struct handle *handle, uint64_t hold) {
-    uint32_t key = (uint32_t)(hold >> 8 & 15), tokens = (uint32_t)(hold & 255);
-    uint64_t end = (hold >> 12 & ((UINT64_C(1) << 38) - 1)) * STINT_TICK_NS;
-    uint64_t length = handle->lengths[HOLDS], epoch = hold >> 58;
-    stint_key hash = stint_key_of(handle->limiter, &key, sizeof(key));
-
-    if (hold == 0 || epoch != load(&shared->epoch) % 64)
-        return;
-    add(&shared->given_back[key], tokens);
-    if (ledger_add(HOLDS, key, epoch, end, length, -(int64_t)tokens) == UINT64_MAX)
-        return;
-    uint32_t back = stint_refund(handle->limiter, handle->policies[HOLDS], hash, tokens, end);
-    (void)ledger_add(HOLDS, key, epoch, end, length, (int64_t)(tokens - back));
+static bool is_refused(const struct stint_verdict *v) {
+    return !v->allowed || (v->flags & STINT_SHADOWED) != 0;
 }
 
-/* Holds tokens of a key, and leaves them to others to give back, or to nobody. */
-static void hold_checked(const struct handle *handle, struct random *random) {
-    uint32_t key = (uint32_t)random_below(random, KEYS);
-    uint64_t length = handle->lengths[HOLDS], epoch = load(&shared->epoch);
-    uint64_t *place = &shared->held[random_below(random, HELD)];
-    struct stint_verdict verdict;
-    struct stint_request request = {
-        .key = stint_key_of(handle->limiter, &key, sizeof(key)),
-        .policy = handle->policies[HOLDS],
-        .cost = 1 + (uint32_t)random_below(random, kinds[HOLDS].cost),
-        .flags = (uint32_t)random_next(random) & kinds[HOLDS].flags,
-    };
-
-    if (random_below(random, 3) == 0) {
-        give_back(handle, __atomic_exchange_n(place, 0, __ATOMIC_SEQ_CST));
+/* Every decision on a policy comes here. */
+static void tell(struct pair *pair, const struct stint_request *request,
+                 const struct stint_verdict *v) {
+    add(&shared->decisions, 1);
+    if (merely_looks(request))
+        return;
+    if (makes_charge(request)) {
+        add(&pair->told.charged, v->granted);
         return;
     }
-    uint64_t given_back = load(&shared->given_back[key]);
-    (void)stint_decide(handle->limiter, &request, STINT_NOW, &verdict);
-    if ((verdict.flags & STINT_UNTRACKED) != 0)
-        return;
-    if (!verdict.allowed)
-        check_not_held(key, epoch, length, request.cost, given_back, &verdict);
-    if (verdict.granted == 0)
-        return;
-    check_held(key, epoch, length, &verdict);
-    if (random_below(random, 3) != 0) {
-        uint64_t hold = hold_of(key, epoch, verdict.window, verdict.granted);
-        give_back(handle, __atomic_exchange_n(place, hold, __ATOMIC_SEQ_CST));
-    }
+    add(&pair->told.allowed, !is_refused(v));
+    add(&pair->told.refused, !v->allowed);
+    add(&pair->told.first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
 }
 
-/* One of the keys of the ledger. */
-static void decide_checked(const struct handle *handle, struct random *random) {
-    uint32_t kind = random_below(random, 3) == 0 ? PLAIN : (uint32_t)random_below(random, KINDS);
-    uint32_t key = (uint32_t)random_below(random, KEYS);
-    uint64_t length = handle->lengths[kind];
-    if (kind == HOLDS) {
-        hold_checked(handle, random);
-        return;
-    }
-    struct stint_request request = {
-        .key = stint_key_of(handle->limiter, &key, sizeof(key)),
-        .policy = handle->policies[kind],
-        .cost = 1 + (uint32_t)random_below(random, kinds[kind].cost),
-        .flags = (uint32_t)random_next(random) & kinds[kind].flags,
-    };
-    struct stint_verdict verdict;
-    struct ruling ruling = {.changes = load(&shared->rulings[key].changes)};
-    ruling.limit = load(&shared->rulings[key].limit);
-    ruling.until = load(&shared->rulings[key].until);
-    uint64_t epoch = load(&shared->epoch);
-
-    if (random_below(random, 8) == 0)
-        (void)stint_decide_batch(handle->limiter, &request, 1, STINT_NOW, &verdict);
-    else if (request.flags == 0)
-        (void)stint_take(handle->limiter, request.policy, request.key, request.cost, STINT_NOW,
-                         &verdict);
-    else
-        (void)stint_decide(handle->limiter, &request, STINT_NOW, &verdict);
-    if ((verdict.flags & STINT_UNTRACKED) != 0)
-        return;
-    if (kind == RULED)
-        check_ruled(handle->limiter, key, epoch, length, ruling, &verdict);
-    else if (verdict.granted > 0)
-        check_granted(kind, key, epoch, length, &verdict);
-    else if (!verdict.allowed && kind == PLAIN)
-        check_refused(key, epoch, length, &verdict);
-
-    if (verdict.granted > 0 && kind != PLAIN && kind != RULED && random_below(random, 16) == 0) {
-        /* Off the ledger first: from the refund on, others may be granted them. */
-        uint32_t tokens = 1 + (uint32_t)random_below(random, verdict.granted);
-        if (ledger_add(kind, key, epoch, verdict.window, length, -(int64_t)tokens) == UINT64_MAX)
-            return;
-        uint32_t back =
-            stint_refund(handle->limiter, request.policy, request.key, tokens, verdict.window);
-        (void)ledger_add(kind, key, epoch, verdict.window, length, (int64_t)(tokens - back));
-    }
+static struct row *row_of(struct pair *pair, uint64_t window) {
+    const uint64_t index = (window - shared->begin) / longest_window(&pair->policy);
+    if (index < WINDOWS)
+        return &pair->rows[index];
+    violated(pair, "H: window %" PRIu64 " in a round of %" PRIu64, window, shared->begin);
+    return &pair->rows[0];
 }
 
-/* Several policies of a key as one. */
-static void decide_checked_all(const struct handle *handle, struct random *random) {
-    static const uint32_t members[] = {1, 2, 8, 10};
-    enum { N = sizeof(members) / sizeof(members[0]) };
-    uint32_t key = (uint32_t)random_below(random, KEYS);
-    struct stint_request requests[N];
-    struct stint_verdict verdicts[N];
-    uint64_t epoch = load(&shared->epoch);
-
-    for (uint32_t i = 0; i < N; i++)
-        requests[i] =
-            (struct stint_request){.key = stint_key_of(handle->limiter, &key, sizeof(key)),
-                                   .policy = handle->policies[members[i]],
-                                   .cost = 1 + (uint32_t)random_below(random, 3)};
-    if (!stint_decide_all(handle->limiter, requests, N, STINT_NOW, verdicts))
+/* Off the ledger first: from the refund on, others may be granted them. */
+static void give_back(uint64_t held) {
+    struct pair *pair = &shared->pairs[held >> 18 & 255];
+    const uint64_t window = (held >> 26) * TICK, tokens = held & ((1 << 18) - 1);
+    if (held == 0)
         return;
-    for (uint32_t i = 0; i < N; i++)
-        if ((verdicts[i].flags & STINT_UNTRACKED) == 0)
-            check_granted(members[i], key, epoch, handle->lengths[members[i]], &verdicts[i]);
+    struct row *row = row_of(pair, window);
+    add(&row->held, -tokens);
+    add(&row->granted, -tokens);
+    const uint32_t back =
+        stint_refund(self->limiter, pair->id, key_of(pair->key), (uint32_t)tokens, window);
+    add(&row->held, tokens - back);
+    add(&row->granted, tokens - back);
+    add(&shared->given_back, back);
 }
 
-/* One of the keys that nobody adds up: they share lines with the others, and fill the table. */
-static void decide_noise(const struct handle *handle, struct random *random) {
-    uint64_t number = KEYS + random_below(random, NOISE);
-    uint32_t policy = handle->policies[random_below(random, KINDS)];
-    stint_key key = stint_key_of(handle->limiter, &number, sizeof(number));
-    struct stint_request request = {
-        .key = key,
-        .policy = policy,
-        .cost = (uint32_t)random_below(random, 10),
-        .limit = random_below(random, 4) == 0 ? 1 + (uint32_t)random_below(random, 1000) : 0,
-        .flags = (uint32_t)random_below(random, 16),
-    };
-    struct stint_verdict verdict;
+static void note(struct pair *pair, const struct stint_request *request,
+                 const struct stint_verdict *v) {
+    tell(pair, request, v);
+    if ((v->flags & STINT_UNTRACKED) != 0)
+        return;
+    struct row *row = row_of(pair, v->window);
+    const bool overridden = (v->flags & (STINT_OVERRIDDEN | STINT_BANNED)) == STINT_OVERRIDDEN;
+    if (pair->kind != BANNING && (overridden ? v->capacity : 0) != pair->override &&
+        get_stats(self->limiter).stray_tokens == 0)
+        violated(pair, "override %" PRIu32 ", judged by %" PRIu32, pair->override, v->capacity);
+    add(&shared->overridden, overridden);
+    if (v->granted != 0) {
+        lower(&row->least_left, v->reset_after);
+        add(&row->held, v->granted);
+        add(&row->granted, makes_charge(request) ? 0 : v->granted);
+    }
+    if (is_refused(v) && request->cost == 1 && (v->flags & STINT_BANNED) == 0 &&
+        (request->flags & STINT_RESERVE) == 0) {
+        lower(&row->least_held, load(&row->held));
+        lower(&row->least_refused_left, v->reset_after);
+        add(&row->refused, 1);
+    }
+    add(&row->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
+}
 
+static void decide_one(struct random *random, uint64_t now) {
+    const unsigned number = (unsigned)random_below(random, shared->pair_count);
+    struct pair *pair = &shared->pairs[number];
+    struct stint_request request = {.key = key_of(pair->key), .policy = pair->id, .cost = 1};
+    struct stint_verdict v;
+    if (pair->policy.max_reserved > 0 && random_below(random, 3) == 0)
+        request.flags = STINT_RESERVE;
+    if (shared->mixed && random_below(random, 4) == 0) {
+        request.cost = (uint32_t)random_below(random, COST_MOST + 1);
+        request.flags |= random_below(random, 2) == 0 ? STINT_PARTIAL : 0;
+    }
+    if (pair->charged && random_below(random, 2) == 0)
+        request.flags = STINT_CHARGE;
     switch (random_below(random, 8)) {
     case 0:
-        stint_reset(handle->limiter, policy, key);
-        policy = handle->policies[RULED];
-        if (random_below(random, 2) == 0)
-            (void)!stint_override(handle->limiter, policy, key, request.limit,
-                                  load(&shared->time) + SECOND / 2);
-        else
-            (void)!stint_override_clear(handle->limiter, policy, key);
+        (void)stint_decide_batch(self->limiter, &request, 1, now, &v);
         break;
     case 1:
-        (void)stint_refund(handle->limiter, policy, key, 5, load(&shared->time) + SECOND);
-        break;
-    case 2:
-    case 3:
-        (void)stint_decide(handle->limiter, &request, STINT_NOW, &verdict);
-        break;
-    case 4: /* by a clock that was read long ago */
-        (void)stint_take(handle->limiter, policy, key, 1,
-                         load(&shared->time) - random_below(random, 50 * SECOND), &verdict);
+        (void)stint_decide(self->limiter, &request, now, &v);
         break;
     default:
-        (void)stint_take(handle->limiter, policy, key, 1, STINT_NOW, &verdict);
+        if (request.flags == 0)
+            (void)stint_take(self->limiter, pair->id, request.key, request.cost, now, &v);
+        else
+            (void)stint_decide(self->limiter, &request, now, &v);
+    }
+    note(pair, &request, &v);
+    const bool tracked = (v.flags & STINT_UNTRACKED) == 0, back = shared->mixed && !pair->charged;
+    if (v.granted != 0 && tracked && back &&
+        random_below(random, is_in_flight(&pair->policy) ? 2 : 8) == 0) {
+        /* It may be left to others, or to nobody. */
+        const uint64_t held = v.window / TICK << 26 | number << 18 | v.granted;
+        give_back(random_below(random, 2) == 0
+                      ? held
+                      : __atomic_exchange_n(&shared->held[random_below(random, PLACES)], held,
+                                            __ATOMIC_SEQ_CST));
     }
 }
 
-struct place {
-    unsigned worker, thread;
-    struct handle *handle;
-    uint64_t rounds; /* after which the process opens the table anew */
-};
+/* Several policies of a key as one, in any order. */
+static void decide_several(struct random *random, uint64_t now) {
+    struct stint_request requests[PAIRS_OF_KEY];
+    struct stint_verdict v[PAIRS_OF_KEY];
+    const unsigned first =
+        PAIRS_OF_KEY * (unsigned)random_below(random, shared->pair_count / PAIRS_OF_KEY);
+    const size_t n = 2 + random_below(random, PAIRS_OF_KEY - 1), turned = random_below(random, 4);
+    const size_t ends[] = {0, n, n}; /* empty groups are allowed */
+    bool all;
+    for (size_t i = 0; i < n; i++) {
+        const struct pair *pair = &shared->pairs[first + (i + turned) % PAIRS_OF_KEY];
+        requests[i] = (struct stint_request){.key = key_of(pair->key),
+                                             .policy = pair->id,
+                                             .cost = 1 + (uint32_t)random_below(random, 3)};
+    }
+    if (random_below(random, 2) == 0)
+        all = stint_decide_all(self->limiter, requests, n, now, v);
+    else
+        all = stint_decide_groups(self->limiter, requests, ends, 3, now, v) == 3;
+    for (size_t i = 0; i < n; i++) {
+        struct pair *pair = &shared->pairs[first + (i + turned) % PAIRS_OF_KEY];
+        if ((v[i].flags & STINT_SHADOWED) == 0 && v[i].granted != (all ? requests[i].cost : 0))
+            violated(pair, "%" PRIu32 " granted in a group that was %s", v[i].granted,
+                     all ? "granted" : "refused");
+        if (all || !v[i].allowed) {
+            note(pair, &requests[i], &v[i]);
+        } else if ((v[i].flags & STINT_FIRST_REFUSAL) != 0) { /* a shadow's, which stays marked */
+            add(&pair->told.first_refusals, 1);
+            add(&row_of(pair, v[i].window)->first_refusals, 1);
+        }
+    }
+}
+
+static void decide_noise(struct random *random) {
+    struct pair *pair = &shared->pairs[random_below(random, shared->pair_count)];
+    const stint_key key = key_of(UINT64_MAX - random_below(random, NOISE));
+    const uint64_t now = load(&test_time), later = now + SECOND / 2;
+    struct stint_request request = {
+        .key = key,
+        .policy = pair->id,
+        .cost = (uint32_t)random_below(random, 10),
+        .limit = random_below(random, 4) == 0 ? 1 + (uint32_t)random_below(random, 1000) : 0,
+        .flags = (uint32_t)random_below(random, 16) & ~unfit_flags(&pair->policy),
+    };
+    struct stint_verdict v;
+    switch (random_below(random, 16)) {
+    case 0:
+        stint_reset(self->limiter, pair->id, key);
+        break;
+    case 1:
+        (void)stint_refund(self->limiter, pair->id, key, 5, later);
+        break;
+    case 2:
+        if ((pair->policy.flags & STINT_OVERRIDES) != 0)
+            (void)!stint_override(self->limiter, pair->id, key, 8, later);
+        break;
+    case 3:
+        if ((pair->policy.flags & STINT_OVERRIDES) != 0)
+            (void)!stint_override_clear(self->limiter, pair->id, key);
+        break;
+    case 4: /* by a clock that was read long ago */
+        (void)stint_decide(self->limiter, &request, now - random_below(random, 50 * SECOND), &v);
+        tell(pair, &request, &v);
+        break;
+    default:
+        (void)stint_decide(self->limiter, &request, STINT_NOW, &v);
+        tell(pair, &request, &v);
+    }
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+static void turn(struct random *random, uint64_t most) {
+    if (load(&test_time) < shared->begin + ROUND)
+        __atomic_fetch_add(&test_time, random_below(random, most), __ATOMIC_SEQ_CST);
+}
+
+static void decide(struct random *random) {
+    /* Some decide at a time that they read a while ago. */
+    const uint64_t now = load(&test_time);
+    if (random_below(random, 64) == 0)
+        turn(random, TICK / 4);
+    if (random_below(random, 16) == 0)
+        sched_yield();
+    if (random_below(random, 4) == 0)
+        decide_noise(random);
+    else if (shared->groups && random_below(random, 4) == 0)
+        decide_several(random, random_below(random, 4) == 0 ? now : STINT_NOW);
+    else
+        decide_one(random, random_below(random, 4) == 0 ? now : STINT_NOW);
+}
+
+static void handle(int signal) {
+    static _Thread_local bool within;
+    (void)signal;
+    if (self == NULL || within)
+        return;
+    within = true;
+    decide(&self->of_handler);
+    within = false;
+    add(&shared->interrupted, 1);
+}
+
+/* Before an atomic operation a thread may lose its core, or be interrupted. */
+static void lose_core(const void *word) {
+    static _Thread_local struct random random;
+    (void)word;
+    if (self == NULL)
+        return;
+    if (random.state == 0)
+        random.state = (uintptr_t)&random;
+    const uint64_t drawn = random_below(&random, 12800);
+    if (drawn == 0)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    else if (drawn < 32)
+        sched_yield();
+    else if (drawn < 64)
+        handle(0);
+}
 
 static void *work(void *argument) {
-    const struct place *place = argument;
-    struct worker *worker = &shared->workers[place->worker];
-    struct random random = {options.seed ^ load(&worker->started) << 8 ^
-                            (uint64_t)place->worker << 4 ^ place->thread};
-
-    __atomic_store_n(&worker->paused[place->thread], 0, __ATOMIC_SEQ_CST);
-    for (uint64_t round = 0; round < place->rounds; round++) {
-        if (load(&shared->stop) != 0)
-            break;
-        if (load(&shared->pause) != 0) {
-            __atomic_store_n(&worker->paused[place->thread], 1, __ATOMIC_SEQ_CST);
-            while (load(&shared->pause) != 0)
-                usleep(200);
-            __atomic_store_n(&worker->paused[place->thread], 0, __ATOMIC_SEQ_CST);
-            continue;
-        }
-        switch (random_below(&random, 8)) {
-        case 0:
-        case 1:
-        case 2:
-            decide_noise(place->handle, &random);
-            break;
-        case 3:
-            decide_checked_all(place->handle, &random);
-            break;
-        default:
-            decide_checked(place->handle, &random);
-        }
-        add(&worker->decisions[place->thread], 1);
-    }
-    /* Between two handles a thread is in no decision either. */
-    __atomic_store_n(&worker->paused[place->thread], 1, __ATOMIC_SEQ_CST);
+    self = argument;
+    for (uint64_t i = 0; load(&shared->stop) == 0 && (i < self->rounds || self->rounds == 0); i++)
+        decide(&self->random);
+    self = NULL;
     return NULL;
 }
 
-static void worker_main(unsigned number) {
+static struct stint_options about_table;
+static void *table_memory;
+
+static struct stint_limiter *open_table(void) {
+    struct stint_limiter *limiter = NULL;
+    const size_t size = stint_memory_size(&about_table);
+    const int error = options.path != NULL
+                          ? stint_open(&about_table, &limiter)
+                          : stint_open_in(&about_table, table_memory, size, &limiter);
+    if (error != 0) {
+        violated(NULL, "the table cannot be opened: %s (%s)", stint_strerror(error),
+                 stint_reason());
+        exit(1);
+    }
+    return limiter;
+}
+
+static struct place places[THREADS_MOST];
+
+static void start_threads(unsigned first, unsigned count, struct stint_limiter *limiter) {
+    for (unsigned i = first; i < first + count; i++) {
+        places[i].limiter = limiter;
+        if (pthread_create(&places[i].thread, NULL, work, &places[i]) != 0)
+            abort();
+    }
+}
+
+static void join_threads(unsigned first, unsigned count) {
+    for (unsigned i = first; i < first + count; i++)
+        pthread_join(places[i].thread, NULL);
+}
+
+enum { OF_PROCESS = THREADS_MOST / PROCESSES };
+
+static pid_t processes[PROCESSES];
+
+static void start_process(unsigned number, uint64_t seed) {
+    fflush(NULL);
+    processes[number] = fork();
+    if (processes[number] < 0)
+        abort();
+    if (processes[number] > 0)
+        return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    errno = 0;
-    (void)nice(10); /* who turns the clock comes first */
+    (void)!nice(10); /* who turns the clock comes first */
+    for (unsigned i = 0; i < OF_PROCESS; i++)
+        places[number * OF_PROCESS + i] =
+            (struct place){.random = {seed + i}, .of_handler = {~seed + i}, .rounds = 20000};
     while (load(&shared->stop) == 0) {
-        struct handle handle;
-        pthread_t threads[THREADS];
-        struct place places[THREADS];
-        if (!handle_open(&handle))
-            _exit(1);
-        for (unsigned i = 0; i < THREADS; i++) {
-            places[i] = (struct place){number, i, &handle, 20000};
-            if (pthread_create(&threads[i], NULL, work, &places[i]) != 0)
-                _exit(1);
-        }
-        for (unsigned i = 0; i < THREADS; i++)
-            pthread_join(threads[i], NULL);
-        stint_close(handle.limiter);
+        struct stint_limiter *limiter = open_table();
+        start_threads(number * OF_PROCESS, OF_PROCESS, limiter);
+        join_threads(number * OF_PROCESS, OF_PROCESS);
+        stint_close(limiter);
         add(&shared->reopened, 1);
     }
     _exit(0);
 }
 
-/* ---- The one who turns the clock, kills and changes ------------------------------------------ */
+/* ---- A round --------------------------------------------------------------------------------- */
 
-static pid_t processes[PROCESSES];
-static uint64_t kills, stops, changes, steps;
+static struct stint_limiter *table;
+static struct random random_of_main;
+static uint64_t kills, stops, changes, rounds, next_key;
 
-static void process_start(unsigned number) {
-    struct worker *worker = &shared->workers[number];
-    for (unsigned i = 0; i < THREADS; i++)
-        worker->paused[i] = 0;
-    add(&worker->started, 1);
-    fflush(NULL);
-    processes[number] = fork();
-    if (processes[number] == 0)
-        worker_main(number);
-    if (processes[number] < 0) {
-        perror("fork");
-        exit(1);
-    }
-}
-
-static void process_kill(unsigned number) {
-    (void)kill(processes[number], SIGKILL);
-    (void)waitpid(processes[number], NULL, 0);
-    add(&shared->lost, THREADS);
-    kills++;
-    process_start(number);
-}
-
-/* A step back that no allowance covers: windows are counted anew after it, so nobody may be in the
- * middle of a decision by the time before. */
-static void step_back(struct random *random) {
-    __atomic_store_n(&shared->pause, 1, __ATOMIC_SEQ_CST);
-    for (unsigned i = 0; i < PROCESSES; i++)
-        for (unsigned thread = 0; thread < THREADS; thread++)
-            while (load(&shared->workers[i].paused[thread]) == 0 && load(&shared->violations) == 0)
-                usleep(200);
-    forget_rulings(true);
-    __atomic_store_n(&shared->time,
-                     load(&shared->time) - 2 * 3600 * SECOND - random_below(random, 3600) * SECOND,
-                     __ATOMIC_SEQ_CST);
-    add(&shared->epoch, 1);
-    __atomic_store_n(&shared->pause, 0, __ATOMIC_SEQ_CST);
-    steps++;
-}
-
-static void turn_clock(struct random *random) {
-    static uint64_t epoch;
-    uint64_t now = load(&shared->time);
-
-    if (epoch != load(&shared->epoch) || latest < now) {
-        epoch = load(&shared->epoch);
-        latest = now;
-    }
-    forget_rulings(false);
-    switch (random_below(random, 400)) {
-    case 0: /* what NTP may do: never more than the allowance of 60 s behind what was shown once */
-        now -= random_below(random, 20 * SECOND);
-        if (latest - now > 50 * SECOND)
-            now = latest - 50 * SECOND;
-        break;
-    case 1: /* a machine that slept */
-        now += random_below(random, 3 * 3600 * SECOND);
-        break;
-    default:
-        now += random_below(random, 50 * MS);
-    }
-    __atomic_store_n(&shared->time, now, __ATOMIC_SEQ_CST);
-}
-
-static void change_policy(const struct handle *handle, struct random *random) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    int error = stint_policy_parse(kinds[CHANGES].notation, &policy, NULL);
-    policy.limit = 100 + (uint32_t)random_below(random, 101);
-    if (error == 0)
-        error = stint_policy_change(handle->limiter, handle->policies[CHANGES], &policy);
-    if (error != 0)
-        violated("policy change: %s (%s)", stint_strerror(error), stint_reason());
-    changes++;
-}
-
-static uint64_t decided(const struct worker *worker) {
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < THREADS; i++)
-        sum += load(&worker->decisions[i]);
-    return sum;
-}
-
-/* Every thread must have decided since it was last looked at. */
-static void check_progress(void) {
-    static uint64_t seen[PROCESSES][THREADS];
-    for (unsigned i = 0; i < PROCESSES; i++)
-        for (unsigned thread = 0; thread < THREADS; thread++) {
-            uint64_t now = load(&shared->workers[i].decisions[thread]);
-            if (now == seen[i][thread])
-                violated("E: process %u, thread %u has not decided for %u s", i, thread,
-                         (unsigned)STUCK);
-            seen[i][thread] = now;
-        }
+static uint64_t draw(uint64_t below) {
+    return random_below(&random_of_main, below);
 }
 
 static double wall(void) {
@@ -737,186 +449,331 @@ static double wall(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void soak(const struct handle *handle, struct random *random) {
-    double begin = wall(), end = begin + (double)options.seconds, look = begin + STUCK;
-    double killing = (double)options.seconds / (double)(options.kills == 0 ? 1 : options.kills);
-    double next_kill = options.kills == 0 ? end : begin + killing;
-    double step_after = (double)options.seconds / 8 < 15 ? (double)options.seconds / 8 : 15;
-    double next_step = begin + step_after;
-    struct stint_stats stats = STINT_STATS_INIT;
-
-    /* A machine with other work to do may need longer for all the kills. */
-    while ((wall() < end || (kills < options.kills && wall() < end + (end - begin) * 5)) &&
-           load(&shared->violations) == 0) {
-        turn_clock(random);
-        if (random_below(random, 20) == 0)
-            change_policy(handle, random);
-        if (random_below(random, 4) == 0)
-            set_ruling(handle->limiter, handle->policies[RULED], random);
-        if (wall() >= next_kill) {
-            process_kill((unsigned)random_below(random, PROCESSES));
-            next_kill += killing;
-        }
-        if (random_below(random, 500) ==
-            0) { /* one is stopped wherever it is, and the others go on */
-            pid_t process = processes[random_below(random, PROCESSES)];
-            (void)kill(process, SIGSTOP);
-            for (unsigned i = 0; i < 20; i++) {
-                turn_clock(random);
-                usleep((useconds_t)random_below(random, 5000));
-            }
-            (void)kill(process, SIGCONT);
-            stops++;
-        }
-        if (wall() >= next_step) {
-            step_back(random);
-            next_step += step_after;
-        }
-        if (random_below(random, 20) == 0 && stint_stats_get(handle->limiter, &stats) == 0)
-            __atomic_store_n(&shared->strays, stats.stray_tokens, __ATOMIC_SEQ_CST);
-        if (wall() >= look) {
-            check_progress();
-            look += STUCK;
-        }
-        usleep((useconds_t)random_below(random, 2000));
+static void make_table(void) {
+    static const uint32_t limits[] = {1, 2, 7, 60, 300, 1000};
+    /* Many of all kinds; or a few of one, in turn, which are hot, or have a slot too few. */
+    const bool few = draw(4) != 0, crowded = few && draw(2) == 0;
+    static unsigned of_few;
+    of_few += few;
+    about_table = fixture_options(crowded ? 2 : 2000, STINT_FULL_REFUSE);
+    about_table.max_policies = 2 * PAIRS_MOST;
+    about_table.secret = NULL; /* keys meet in other lines in each table */
+    about_table.path = options.path;
+    if (options.path == NULL)
+        table_memory = shared_memory(stint_memory_size(&about_table));
+    table = open_table();
+    shared->lost_ever = 0;
+    shared->pair_count = few ? PAIRS_FEW : PAIRS_MOST;
+    for (unsigned i = 0; i < shared->pair_count; i++) {
+        struct pair *pair = &shared->pairs[i];
+        memset(pair, 0, sizeof *pair);
+        pair->kind = (enum kind)(few ? of_few % KINDS : i % KINDS);
+        struct stint_policy base =
+            make_policy("", limits[draw(6)], TICK * (1 + draw(draw(4) == 0 ? 100 : 7)), 0, 0);
+        snprintf(base.name, sizeof base.name, "%u", i);
+        pair->policy = kind_drawn(pair->kind, &base, random_drawn, &random_of_main);
+        if (pair->kind == PLAIN && draw(2) == 0)
+            pair->policy.flags |= STINT_OVERRIDES;
+        pair->id = add_made(table, &pair->policy);
+        pair->charged = draw(4) == 0 && pair->kind != HELD;
+        pair->changes = pair->kind == PLAIN && !pair->charged && draw(4) == 0;
+        if (pair->changes)
+            pair->policy.limit *= 2;
     }
 }
 
-static int report(const struct handle *handle) {
-    struct stint_stats stats = STINT_STATS_INIT;
-    uint64_t decisions = 0;
-
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        int status = 0;
-        decisions += decided(&shared->workers[i]);
-        (void)kill(processes[i], SIGCONT);
-        if (waitpid(processes[i], &status, 0) != processes[i] || !WIFEXITED(status) ||
-            WEXITSTATUS(status) != 0)
-            violated("a process ended with status %#x", (unsigned)status);
+static void begin_round(void) {
+    shared->begin = test_time;
+    shared->lost = shared->stop = 0;
+    shared->mixed = draw(2) == 0;
+    shared->groups = draw(4) == 0;
+    shared->steps = draw(2) == 0;
+    memset(shared->held, 0, sizeof shared->held);
+    for (unsigned i = 0; i < shared->pair_count; i++) {
+        struct pair *pair = &shared->pairs[i];
+        pair->key = next_key + i / PAIRS_OF_KEY;
+        pair->override = 0;
+        for (unsigned w = 0; w < WINDOWS; w++)
+            pair->rows[w] = (struct row){.least_left = longest_window(&pair->policy),
+                                         .least_refused_left = longest_window(&pair->policy),
+                                         .least_held = UINT64_MAX};
+        const uint32_t limit = 1 + (uint32_t)draw(2 * (uint64_t)pair->policy.limit);
+        if (pair->kind == PLAIN && (pair->policy.flags & STINT_OVERRIDES) != 0 && draw(2) == 0 &&
+            stint_override(table, pair->id, number_key(table, pair->key), limit, test_time + DAY) ==
+                0)
+            pair->override = limit;
     }
-    if (stint_stats_get(handle->limiter, &stats) != 0)
-        violated("no statistics: %s", stint_reason());
-    struct stint_policy_stats bans = STINT_POLICY_STATS_INIT;
-    if (stint_policy_stats_get(handle->limiter, handle->policies[BANS], &bans) != 0)
-        violated("no statistics of a policy: %s", stint_reason());
-    uint64_t violations = load(&shared->violations), given_back = 0;
-    for (unsigned key = 0; key < KEYS; key++)
-        given_back += load(&shared->given_back[key]);
-    printf("decisions %" PRIu64 ", windows passed %" PRIu64 ", kills survived %" PRIu64
-           ", stops %" PRIu64 ", tables opened anew %" PRIu64 ", policy changes %" PRIu64
-           ", clock steps back %" PRIu64 ", given back %" PRIu64 ", refused holds %" PRIu64
-           ", overrides %" PRIu64 ", judged by them %" PRIu64 ", bans %" PRIu64
-           ", untracked %" PRIu64 ", stray tokens %" PRIu64
-           ", grants too late for the ledger %" PRIu64 ", violations %" PRIu64 "\n",
-           decisions, load(&shared->windows), kills, stops, load(&shared->reopened), changes, steps,
-           given_back, load(&shared->refused_holds), load(&shared->overrides),
-           load(&shared->overridden), bans.bans, stats.untracked, stats.stray_tokens,
-           load(&shared->unchecked), violations);
-    /* Not nothing: a run that saw none of it has shown nothing. */
-    bool seen = decisions > 1000 && load(&shared->windows) > 100 && steps > 0 && changes > 0 &&
-                given_back > 0 && load(&shared->overridden) > 0 && kills >= options.kills;
+    next_key += PAIRS_MOST;
+}
+
+static void kill_one(void) {
+    const unsigned number = (unsigned)draw(PROCESSES);
+    (void)kill(processes[number], SIGKILL);
+    (void)waitpid(processes[number], NULL, 0);
+    add(&shared->lost, 2 * OF_PROCESS); /* with their handlers */
+    add(&shared->lost_ever, 2 * OF_PROCESS);
+    kills++;
+    start_process(number, random_next(&random_of_main));
+}
+
+/* One is stopped wherever it is, and the others go on. */
+static void stop_one(void) {
+    const pid_t process = processes[draw(PROCESSES)];
+    (void)kill(process, SIGSTOP);
+    for (unsigned i = 0; i < 20; i++) {
+        turn(&random_of_main, 50 * MS);
+        usleep((useconds_t)draw(2000));
+    }
+    (void)kill(process, SIGCONT);
+    stops++;
+}
+
+static void change_one(void) {
+    struct pair *pair = &shared->pairs[draw(shared->pair_count)];
+    struct stint_policy policy = pair->policy;
+    if (!pair->changes)
+        return;
+    policy.limit -= (uint32_t)draw(policy.limit / 2 + 1);
+    change_made(table, pair->id, &policy);
+    changes++;
+}
+
+/* Returns the latest time of the round. */
+static uint64_t turn_and_meddle(double end, double kill_each) {
+    double next_kill = wall() + kill_each;
+    uint64_t latest = test_time;
+    while (wall() < end && load(&test_time) < shared->begin + ROUND && shared->violations == 0) {
+        uint64_t now = load(&test_time);
+        latest = now > latest ? now : latest;
+        turn(&random_of_main, 50 * MS);
+        if (shared->steps &&
+            draw(100) == 0) { /* what NTP may do: never more than the allowance behind */
+            now -= draw(20 * SECOND);
+            now = now + 50 * SECOND < latest ? latest - 50 * SECOND : now;
+            __atomic_store_n(&test_time, now > shared->begin ? now : shared->begin,
+                             __ATOMIC_SEQ_CST);
+        }
+        if (draw(20) == 0)
+            change_one();
+        if (kill_each > 0 && wall() >= next_kill) {
+            kill_one();
+            next_kill += kill_each;
+        }
+        if (options.threads == 0 && draw(500) == 0)
+            stop_one();
+        usleep((useconds_t)draw(2000));
+    }
+    return test_time > latest ? test_time : latest;
+}
+
+static void stop_all(void) {
+    const struct sigaction get_on = {.sa_handler = SIG_DFL};
+    __atomic_store_n(&shared->stop, 1, __ATOMIC_SEQ_CST);
+    (void)sigaction(SIGALRM, &get_on, NULL);
+    alarm(STUCK); /* E */
+    if (options.threads != 0)
+        join_threads(0, (unsigned)options.threads);
+    for (unsigned i = 0; options.threads == 0 && i < PROCESSES; i++) {
+        int status = 0;
+        if (waitpid(processes[i], &status, 0) != processes[i] || status != 0)
+            violated(NULL, "a process ended with status %#x", (unsigned)status);
+    }
+    alarm(0);
+}
+
+/* ---- The ledger ------------------------------------------------------------------------------ */
+
+/* What may have been counted or given back without the ledger. */
+static uint64_t slack(void) {
+    return shared->lost * COST_MOST + get_stats(table).stray_tokens;
+}
+
+/* A, B and C in a window, which `count` is the end of. */
+static void check_window(const struct pair *pair, const struct row *row, struct model_key count) {
+    const struct stint_policy *policy = &pair->policy;
+    const uint64_t capacity = pair->override != 0 ? pair->override : capacity_of(policy);
+    const uint64_t room = capacity + policy->max_reserved;
+    const bool by_one = !shared->mixed && !shared->groups && !pair->changes;
+    uint64_t most = pair->charged ? row->granted : count.used;
+    if (by_one && !pair->charged && shared->lost == 0 && row->granted > 0)
+        most = model_sum(policy, &count, count.window - row->least_left);
+    if (most > room)
+        violated(pair, "A: %" PRIu64 " granted, %" PRIu32 " before: %" PRIu64 " of %" PRIu64,
+                 row->granted, count.previous, most, room);
+    const bool told = row->first_refusals > 0 || row->refused == 0 || policy->max_reserved != 0;
+    if (row->first_refusals > 1 || (!told && shared->lost == 0))
+        violated(pair, "C: %" PRIu64 " first refusals of %" PRIu64, row->first_refusals,
+                 row->refused);
+    shared->full += row->refused > 0;
+    if (row->refused == 0 || !by_one || pair->kind == COUNTING || pair->kind == BANNING)
+        return;
+    const uint64_t least = model_sum(policy, &count, count.window - row->least_refused_left);
+    const uint64_t under_way = 2 * THREADS_MOST; /* with handlers */
+    /* The stripes of a key are read one after the other. */
+    if (least + slack() + (pair->kind == STRIPED ? under_way : 0) < capacity)
+        violated(pair,
+                 "B: refused, %" PRIu64 " granted, %" PRIu32 " before: %" PRIu64 " of %" PRIu64,
+                 row->granted, count.previous, least, capacity);
+    if (!carries(policy) && !looks_back(policy) &&
+        row->least_held + slack() + under_way * COST_MOST < capacity)
+        violated(pair, "B: refused beside %" PRIu64 " of %" PRIu64, row->least_held, capacity);
+}
+
+/* What a key has used is what the ledger says. */
+static void check_used(const struct pair *pair, const struct stint_verdict *look,
+                       struct model_key count) {
+    const uint64_t used = model_sum(&pair->policy, &count, count.window - look->reset_after);
+    const uint64_t most = used + slack() + (pair->charged ? 2 * THREADS_MOST : 0);
+    const bool counts_more = pair->kind == COUNTING || pair->changes;
+    if (look->used < used || (look->used > most && !counts_more))
+        violated(pair, "%" PRIu32 " used, and %" PRIu64 " in the ledger (+%" PRIu64 ")", look->used,
+                 used, most - used);
+}
+
+static void check_pair(const struct pair *pair) {
+    const uint64_t length = longest_window(&pair->policy);
+    const struct stint_verdict look =
+        ask(table, pair->id, number_key(table, pair->key), 0, STINT_PEEK);
+    struct model_key count = {.window = shared->begin, .known = true};
+    for (unsigned w = 0; w < WINDOWS; w++) {
+        count = model_passed_to(&pair->policy, count, shared->begin + (w + 1) * length);
+        count.used += (uint32_t)pair->rows[w].held;
+        check_window(pair, &pair->rows[w], count);
+        if ((look.window - shared->begin) / length == w)
+            check_used(pair, &look, count);
+    }
+}
+
+static void check_counts(const struct pair *pair) {
+    const struct stint_policy_stats stats = get_policy_stats(table, pair->id);
+    if (stats.allowed != pair->told.allowed || stats.refused != pair->told.refused ||
+        stats.first_refusals != pair->told.first_refusals || stats.charged != pair->told.charged)
+        violated(pair,
+                 "%" PRIu64 " allowed and %" PRIu64 " refused are counted, not %" PRIu64
+                 " and %" PRIu64,
+                 stats.allowed, stats.refused, pair->told.allowed, pair->told.refused);
+}
+
+static void play_round(void) {
+    const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+    const struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
+    const double kill_each = options.kills != 0 && rounds % 2 == 0
+                                 ? (double)options.seconds / (double)options.kills / 2
+                                 : 0;
+    begin_round();
+    stint_test_step = draw(2) == 0 ? lose_core : NULL;
+    for (unsigned i = 0; i < options.threads; i++)
+        places[i] = (struct place){.random = {random_next(&random_of_main)},
+                                   .of_handler = {random_next(&random_of_main)}};
+    if (options.threads != 0)
+        start_threads(0, (unsigned)options.threads, table);
+    for (unsigned i = 0; options.threads == 0 && i < PROCESSES; i++)
+        start_process(i, random_next(&random_of_main));
+#ifndef STINT_THREAD_SANITIZER /* it holds signals back until the thread calls the C library */
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)setitimer(ITIMER_REAL, options.threads != 0 && draw(2) == 0 ? &often : &never, NULL);
+#else
+    (void)action, (void)often;
+#endif
+    const uint64_t latest = turn_and_meddle(wall() + ROUND_SECONDS, kill_each);
+    (void)setitimer(ITIMER_REAL, &never, NULL);
+    stop_all();
+    stint_test_step = NULL;
+    test_time = latest;
+    for (unsigned i = 0; i < shared->pair_count; i++)
+        check_pair(&shared->pairs[i]);
+    rounds++;
+}
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+static void play_table(void) {
+    uint64_t first = test_time, last = test_time;
+    make_table();
+    for (unsigned i = 0; i < ROUNDS && shared->violations == 0; i++) {
+        play_round();
+        last = test_time > last ? test_time : last;
+        /* A machine that slept; or a step back that no allowance covers. */
+        if (draw(2) == 0)
+            test_time = last + draw(3 * HOUR);
+        else
+            test_time = first -= 2 * HOUR + draw(HOUR);
+    }
+    for (unsigned i = 0; i < shared->pair_count && shared->lost_ever == 0; i++)
+        check_counts(&shared->pairs[i]);
+    stint_close(table);
+    if (options.path != NULL)
+        (void)unlink(options.path);
+    else
+        (void)munmap(table_memory, stint_memory_size(&about_table));
+}
+
+static int report(void) {
+    printf("seed %" PRIu64 ": %" PRIu64 " rounds, %" PRIu64 " decisions, %" PRIu64
+           " full windows, %" PRIu64 " tokens given back, %" PRIu64 " judged by overrides, %" PRIu64
+           " policy changes, %" PRIu64 " interrupted, %" PRIu64 " kills, %" PRIu64
+           " stops, %" PRIu64 " tables opened anew, %" PRIu64 " violations\n",
+           options.seed, rounds, shared->decisions, shared->full, shared->given_back,
+           shared->overridden, changes, shared->interrupted, kills, stops, shared->reopened,
+           shared->violations);
+    /* A run that saw none of it has shown nothing. */
+    const bool seen = rounds >= ROUNDS && shared->full > 100 && kills >= options.kills;
     if (!seen)
         fprintf(stderr, "too little has happened\n");
-    return violations == 0 && seen ? 0 : 1;
+    return shared->violations == 0 && seen ? 0 : 1;
 }
-
-/* ---- Usage ----------------------------------------------------------------------------------- */
 
 static const char usage[] =
-    "Usage: test-soak [--seconds N] [--kills N] [--file PATH] [--seed N]\n"
+    "Usage: test-soak [--seconds N] [--threads N | --kills N] [--file PATH] [--seed N]\n"
     "\n"
     "  --seconds N   how long (10)\n"
-    "  --kills N     processes killed over all, each at any instant (1000)\n"
-    "  --file PATH   the table is this file, which must not exist (shared memory)\n"
+    "  --threads N   by so many threads of this process, at most 8 (by processes)\n"
+    "  --kills N     processes killed over all, each at any instant (0)\n"
+    "  --file PATH   the tables are this file, which must not exist (shared memory)\n"
     "  --seed N      of the random numbers (STINT_TEST_SEED, or another one in every run)\n";
 
-static bool number(const char *option, const char *text, uint64_t *value) {
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (errno == 0 && end != text && *end == '\0' && *text != '-')
-        return true;
-    fprintf(stderr, "test-soak: %s '%s' is no number\n%s", option, text, usage);
-    return false;
-}
-
-static int parse(int argc, char **argv) {
+static bool parse(int argc, char **argv) {
     static const struct option known[] = {
         {"seconds", required_argument, NULL, 's'}, {"kills", required_argument, NULL, 'k'},
-        {"file", required_argument, NULL, 'f'},    {"seed", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+        {"threads", required_argument, NULL, 't'}, {"file", required_argument, NULL, 'f'},
+        {"seed", required_argument, NULL, 'r'},    {NULL, 0, NULL, 0}};
+    uint64_t *const numbers[] = {['s'] = &options.seconds,
+                                 ['k'] = &options.kills,
+                                 ['t'] = &options.threads,
+                                 ['r'] = &options.seed};
     bool seeded = false;
     for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;) {
-        bool good = true;
-        switch (option) {
-        case 's':
-            good = number("--seconds", optarg, &options.seconds);
-            break;
-        case 'k':
-            good = number("--kills", optarg, &options.kills);
-            break;
-        case 'f':
+        char *end = "";
+        if (option == '?')
+            return false;
+        if (option == 'f')
             options.path = optarg;
-            break;
-        case 'r':
-            good = seeded = number("--seed", optarg, &options.seed);
-            break;
-        case 'h':
-            fputs(usage, stdout);
-            exit(0);
-        default:
-            good = false;
-            fputs(usage, stderr);
-        }
-        if (!good)
-            return 2;
-    }
-    if (optind < argc) {
-        fprintf(stderr, "test-soak: '%s' is no option\n%s", argv[optind], usage);
-        return 2;
+        else
+            *numbers[option] = strtoull(optarg, &end, 10);
+        if (*end != '\0')
+            return false;
+        seeded |= option == 'r';
     }
     if (!seeded)
         options.seed = test_seed();
-    return 0;
-}
-
-static void *map_shared(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        perror("mmap");
-        exit(1);
-    }
-    return memory;
+    return optind == argc && options.threads <= THREADS_MOST &&
+           (options.threads == 0 || options.kills == 0);
 }
 
 int main(int argc, char **argv) {
-    int wrong = parse(argc, argv);
-    if (wrong != 0)
-        return wrong;
-    if (getenv("STINT_TEST_EMULATED") != NULL) {
-        printf("skipped: qemu-user has no robust mutexes\n");
-        return 77;
+    if (!parse(argc, argv)) {
+        fputs(usage, stderr);
+        return 2;
     }
-    struct stint_options about = STINT_OPTIONS_INIT;
-    about.max_keys = MAX_KEYS;
-    table_size = stint_memory_size(&about);
-    table_memory = map_shared(table_size);
-    shared = map_shared(sizeof(*shared));
-    shared->time = T0;
-    for (unsigned key = 0; key < KEYS; key++)
-        shared->rulings[key].limit = NO_LIMIT;
-
-    struct random random = {options.seed};
-    struct handle handle;
-    if (!handle_open(&handle))
-        return 1;
-    for (unsigned i = 0; i < PROCESSES; i++)
-        process_start(i);
-    soak(&handle, &random);
-    __atomic_store_n(&shared->stop, 1, __ATOMIC_SEQ_CST);
-    int result = report(&handle);
-    stint_close(handle.limiter);
-    if (options.path != NULL)
-        (void)unlink(options.path);
-    return result;
+    if (options.threads == 0 && emulated("robust mutexes"))
+        return 77;
+    shared = shared_memory(sizeof *shared);
+    test_time_share();
+    random_of_main.state = options.seed;
+    const double begin = wall(), end = begin + (double)options.seconds;
+    /* A machine with other work to do may need longer for all the kills. */
+    while (shared->violations == 0 && (wall() < end || rounds < ROUNDS ||
+                                       (kills < options.kills && wall() < end + 5 * (end - begin))))
+        play_table();
+    return report();
 }
