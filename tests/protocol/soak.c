@@ -541,7 +541,7 @@ static void change_one(void) {
 /* Returns the latest time of the round. */
 static uint64_t turn_and_meddle(double end, double kill_each) {
     double next_kill = wall() + kill_each;
-    uint64_t latest = test_time;
+    uint64_t latest = load(&test_time);
     while (wall() < end && load(&test_time) < shared->begin + ROUND && shared->violations == 0) {
         uint64_t now = load(&test_time);
         latest = now > latest ? now : latest;
@@ -563,7 +563,7 @@ static uint64_t turn_and_meddle(double end, double kill_each) {
             stop_one();
         usleep((useconds_t)draw(2000));
     }
-    return test_time > latest ? test_time : latest;
+    return load(&test_time) > latest ? load(&test_time) : latest;
 }
 
 static void stop_all(void) {
