@@ -18,7 +18,7 @@
 
 #include "directory.h"
 
-/* ---- Waiting for a process that is stopped: time just passes, where a test says so ------------ */
+/* ---- Waiting for who is stopped: time just passes where a test says so ----------------------- */
 
 static bool time_passes;
 
