@@ -170,8 +170,9 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
     free(copy);
     changes->count = changes->lines;
     /* A file that was cut to nothing takes no policy away. */
-    return error == 0 && changes->lines == 0 ? stint_failed(EINVAL, "the text has no policy")
-                                             : error;
+    return GUARD(APPLY_EMPTY, error == 0 && changes->lines == 0)
+               ? stint_failed(EINVAL, "the text has no policy")
+               : error;
 }
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */

@@ -397,7 +397,7 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
         /* After the mark, which may have put a late caller's key into a later window, or have
          * banned the key. */
         uint64_t wait = wait_told(requests, i, verdicts);
-        if (wait == 0)
+        if (wait == 0 && GUARDED(PARTS_WAIT))
             wait = wait_together(limiter, requests, n, i, now, verdicts);
         if (wait != 0)
             verdict->retry_after = wait;
@@ -624,7 +624,8 @@ size_t stint_decide_groups(struct stint_limiter *limiter, const struct stint_req
     if (now == STINT_NOW)
         now = limiter_now(limiter);
     for (size_t i = 0; i < groups; begin = ends[i++]) {
-        if (UNLIKELY(ends[i] - begin > n - begin)) { /* it falls, or a later one does */
+        /* It falls, or a later one does. */
+        if (UNLIKELY(GUARD(GROUPS_ENDS, ends[i] - begin > n - begin))) {
             (void)all_bad(limiter, n - begin, verdicts == NULL ? NULL : verdicts + begin);
             break;
         }

@@ -310,7 +310,9 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
-    return LIKELY(length - 1 < STINT_WINDOW_MAX / STINT_TICK_NS) ? (tick_t)length : 1;
+    return UNLIKELY(GUARD(POLICY_LENGTH, length - 1 >= STINT_WINDOW_MAX / STINT_TICK_NS))
+               ? 1
+               : (tick_t)length;
 }
 
 static inline const struct policy_record *limiter_record(const struct stint_limiter *limiter,

@@ -9,6 +9,7 @@
 #include <stint.h>
 
 #include "message.h"
+#include "testing.h"
 
 static _Thread_local const char *last_reason = "";
 
@@ -56,7 +57,7 @@ int stint_struct_check(const void *given, size_t least, size_t known_size, const
     const size_t size = size_of(given);
 
     /* No struct is larger than a page: this is no size, and what is there is not read. */
-    if (size < least || size > STRUCT_MAX)
+    if (size < least || GUARD(STRUCT_PAGE, size > STRUCT_MAX))
         return stint_failed_with(EINVAL,
                                  "%s.size is wrong (%zu; %zu to %d): start from the _INIT macro",
                                  name, size, least, STRUCT_MAX);

@@ -167,7 +167,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
     const struct policy_record *record = &limiter->records[id];
     /* Others trust it: what a table says that was written over is no calendar, and no length. */
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
-    const uint32_t calendar = said <= STINT_CALENDAR_YEAR ? said : 0;
+    const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
     uint64_t version, ban;
 
@@ -664,8 +664,9 @@ void stint_policies_free(struct stint_limiter *limiter) {
         if (!policy_gone(&limiter->policies[id]))
             continue;
         /* First: what a table counts never falls, even if this process dies in between. */
-        limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
-                    stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
+        if (GUARDED(COUNT_GONE))
+            limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
+                        stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
         stint_limiter_counters_clear(limiter, id);
         id_free(limiter, id);
     }

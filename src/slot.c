@@ -6,7 +6,7 @@
 #ifdef STINT_TESTING
 void (*stint_test_hook)(enum stint_test_instant instant);
 void (*stint_test_step)(const void *word);
-uint64_t stint_test_removed;
+guard_set stint_test_removed;
 #endif
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
@@ -231,8 +231,8 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
             capacity = most;
         const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
         const uint64_t room = capacity + reserved;
-        const struct after_override then_by = {over, capacity,
-                                               room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX};
+        const struct after_override then_by = {
+            over, capacity, GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room};
         wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
         if (wait == over && !(waiting->untracked && wait < waiting->left))
             return wait; /* exact: there is no window for whose end all wait */

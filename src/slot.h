@@ -257,8 +257,9 @@ static inline uint32_t override_limit(uint64_t state) {
 /* Whether the library wrote this state of a companion's slot as the policy was a shadow, and by
  * these traits it is none: who was let through is not punished for it. */
 static inline bool override_void(uint64_t state, uint32_t traits) {
-    return (state & STATE_REFUSED) == 0 && (state & OVERRIDE_BY_SHADOW) != 0 &&
-           (traits & STINT_SHADOW) == 0;
+    return GUARD(OVERRIDE_SHADOW, (state & STATE_REFUSED) == 0 &&
+                                      (state & OVERRIDE_BY_SHADOW) != 0 &&
+                                      (traits & STINT_SHADOW) == 0);
 }
 
 /* Whether a companion's slot of this state sets a limit by a policy of these traits, and does so at

@@ -351,7 +351,8 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
             used = gathered.total;
         whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
         /* A charge is not, where a stripe without a slot has lost some of it. */
-        const bool tracked = is_charge(terms) ? gathered.total == terms->cost : gathered.total != 0;
+        const bool tracked = GUARD(CHARGE_WHOLE, is_charge(terms)) ? gathered.total == terms->cost
+                                                                   : gathered.total != 0;
         whole->flags = gathered.flags & (tracked ? STINT_REPLACED : ~UINT32_C(0));
         return true;
     }

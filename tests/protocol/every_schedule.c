@@ -277,7 +277,7 @@ TEST(test_known_mistakes) {
     unsigned missed = 0;
     begin();
     for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        const uint64_t removed = UINT64_C(1) << known[i].guard;
+        const guard_set removed = GUARD_BIT(known[i].guard);
         play(&known[i].scene, known[i].preemptions + 1);
         if (schedules_play(&known[i].scene, known[i].preemptions + 1, removed, &totals, NULL) ==
                 NULL ||
@@ -307,7 +307,7 @@ struct shown {
     const char *broken; /* NULL: none was found */
 };
 
-static void try_scene(const struct scene *scene, unsigned most, uint64_t removed,
+static void try_scene(const struct scene *scene, unsigned most, guard_set removed,
                       struct shown *best) {
     if (!schedules_playable(scene) ||
         (totals.most = 3000, schedules_play(scene, most, removed, &totals, NULL) == NULL))
@@ -341,7 +341,7 @@ static void find_mistake(unsigned guard, uint64_t end_at) {
     static const struct {
         unsigned threads, calls, preemptions;
     } drawn[] = {{2, 1, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}, {2, 2, 2}, {3, 1, 2}};
-    const uint64_t removed = UINT64_C(1) << guard;
+    const guard_set removed = GUARD_BIT(guard);
     struct random random = {guard};
     struct shown best = {0};
 

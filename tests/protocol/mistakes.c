@@ -1116,7 +1116,7 @@ static const struct play override_gone = {
 
 /* ---- All of them ----------------------------------------------------------------------------- */
 
-#define BIT(guard)     (UINT64_C(1) << GUARD_##guard)
+#define BIT(guard)     GUARD_BIT(GUARD_##guard)
 #define WITHOUT(guard) #guard, BIT(guard), NULL
 #define PATCHED(patch) patch, 0, patch
 
@@ -1347,7 +1347,7 @@ bool mistake_playable(const struct mistake *mistake) {
 #endif
 }
 
-struct outcome mistake_play(const struct mistake *mistake, uint64_t removed, uint64_t one_in) {
+struct outcome mistake_play(const struct mistake *mistake, guard_set removed, uint64_t one_in) {
     struct random random = {one_in > 1 && mistake->stops == 3 ? test_seed() : 0};
     struct outcome outcome = {.plays = 0};
     unsigned stops[3];

@@ -16,7 +16,7 @@ struct play; /* what is done in a story, and by whom */
 struct mistake {
     const char *name;
     const char *mutant;  /* the guard that keeps it out, or the patch that lets it in */
-    uint64_t guards;     /* bits of that, and of another one that would as well */
+    guard_set guards;    /* bits of that, and of another one that would as well */
     const char *patches; /* those that the library must have (tests/protocol/mutants); NULL: none */
     /* 1, 2: of the thread. 3: it is stopped, a second thread begins and is stopped, it goes on
      * and is stopped again, and the second thread goes on. 0: none. */
@@ -39,6 +39,6 @@ struct outcome {
 
 /* Plays a story with these guards taken away. Of the many plays of one with two threads that are
  * stopped, one in `one_in` is drawn. */
-struct outcome mistake_play(const struct mistake *mistake, uint64_t removed, uint64_t one_in);
+struct outcome mistake_play(const struct mistake *mistake, guard_set removed, uint64_t one_in);
 
 #endif

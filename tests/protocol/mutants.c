@@ -71,7 +71,7 @@ static const char *harmless_why(unsigned guard) {
 /* A library with a mistake in it. */
 struct mutant {
     const char *name;
-    uint64_t removed;    /* bits of the guards that are taken away */
+    guard_set removed;   /* guards that are taken away */
     const char *patches; /* those that this library has; NULL: none */
     const char *harmless;
 };
@@ -197,7 +197,7 @@ int main(int argc, char **argv) {
                 printf("%s\t%s\n", mistakes[i].mutant, mistakes[i].patches);
     } else if (argc >= 3 && strcmp(argv[1], "guards") == 0) {
         for (unsigned guard = 0; guard < GUARDS_END; guard++) {
-            struct mutant mutant = {names[guard], UINT64_C(1) << guard, NULL, harmless_why(guard)};
+            struct mutant mutant = {names[guard], GUARD_BIT(guard), NULL, harmless_why(guard)};
             for (int i = 3; i < argc; i++)
                 if (strcmp(argv[i], names[guard]) == 0)
                     find_out(&mutant, strtoull(argv[2], NULL, 0));

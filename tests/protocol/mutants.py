@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The library with a mistake in it, for each known one: the stories of mistakes.c or the random
-histories of history.c must find it out.
+"""The library with a mistake in it, for each known one: the stories of mistakes.c, the random
+histories of history.c, or the test that is named here must find it out.
 
     mutants.py BUILD             fails if a mutant was not found out, or a harmless one was
     mutants.py BUILD --write     writes the table of mutants/README.md, too
     mutants.py BUILD --for FILE  only those of a file of src/, with the function that each is in
 
-A guard of src/testing.h is taken away in test-mutants as it was built. A patch of
-tests/protocol/mutants is applied to a copy of src/, which is compiled as BUILD's was and linked with
-the rest.
+A guard of src/testing.h is taken away in test-mutants as it was built; from another test, by an object
+that is linked with it. A patch of tests/protocol/mutants is applied to a copy of src/, which is
+compiled as BUILD's was and linked with the rest.
 STINT_TEST_SEED=N is the seed of the first history."""
 import concurrent.futures
-import itertools
 import json
 import os
 import re
@@ -25,7 +24,21 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 README = SOURCE / "tests" / "protocol" / "mutants" / "README.md"
-HEAD = ("| without | the mistake | story that shows it | histories until one shows it "
+# Of a world's process, in which it must find those mistakes that it is to find.
+WORLD_SECONDS = 40
+
+# Mistakes that another test finds: what trials of the library showed once.
+BY_TEST = {
+    "clock-spins": "world", "opened-ahead": "overrides", "opened-behind": "shared", "batch-policy": "interleavings",
+    "look-raises": "interleavings", "drain-own": "charge", "companion-twice": "attacks",
+    "override-traits": "overrides", "lifted-tombstone": "overrides", "struct-older": "api",
+    "CHARGE_WHOLE": "charge", "COUNTED_ENDLESS": "interleavings", "OVERRIDE_ROOM": "overrides",
+    "OVERRIDE_SHADOW": "overrides", "PARTS_WAIT": "features", "GROUPS_ENDS": "world",
+    "POLICY_LENGTH": "readers", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
+    "APPLY_EMPTY": "apply", "STRUCT_PAGE": "api",
+}
+
+HEAD = ("| without | the mistake | story, or test, that shows it | histories until one shows it "
         "| preemptions, and a scene that shows it with so few |\n|---|---|---|---|---|\n")
 
 
@@ -62,35 +75,42 @@ def apply(patch, directory):
     return re.findall(r"^\+\+\+ b/src/(\S+)", path.read_text(), re.MULTILINE)
 
 
-def build_patched(build, patches, directory):
-    """test-mutants with these patches in its library. Returns its path."""
+def build_without(build, target, directory, patches=(), guards=()):
+    """A program of the build with these patches in its library, and without these guards. Returns its
+    path."""
     commands = json.loads((build / "compile_commands.json").read_text())
     shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("*/"))
-    changed = [name for patch in patches.split() for name in apply(patch, directory)]
+    changed = [name for patch in patches for name in apply(patch, directory)]
     header = any(name.endswith(".h") for name in changed)
     objects = []
-    for command in commands:
-        name = Path(command["file"]).name
-        if "test-mutants.p" in command["output"]:
-            objects.append(build / command["output"])
-        if "libstint-testing.a.p" not in command["output"] or not (header or name in changed):
-            continue
+
+    def compile_as(command, source):
         options, words = [], iter(shlex.split(command["command"]))
         for word in words:
             if word in ("-MQ", "-MF", "-o", "-c"):
                 next(words)
             elif word != "-MD":
                 options.append(word)
-        objects.append(directory / f"{name}.o")
-        subprocess.run([*options, "-c", directory / "src" / name, "-o", objects[-1]], cwd=build,
-                       check=True)
-    # Of the archive the linker takes what is in no object.
-    compiler = itertools.takewhile(lambda word: not word.startswith("-"), options)
-    libraries = subprocess.check_output(["pkg-config", "--libs", "cmocka"], text=True).split()
-    program = directory / "mutants"
-    subprocess.run([*compiler, "-o", program, *objects, build / "tests" / "libstint-fixture.a",
-                    build / "tests" / "libstint-testing.a",
-                    *libraries, "-pthread"], check=True)
+        objects.append(directory / f"{source.name}.o")
+        subprocess.run([*options, "-c", source, "-o", objects[-1]], cwd=build, check=True)
+
+    of_library = [command for command in commands if "libstint-testing.a.p" in command["output"]]
+    for command in of_library:
+        name = Path(command["file"]).name
+        if header or name in changed:
+            compile_as(command, directory / "src" / name)
+    if guards:
+        without = directory / "without.c"
+        without.write_text('#include "testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
+                           + "".join(f"    stint_test_removed |= GUARD_BIT(GUARD_{guard});\n"
+                                     for guard in guards) + "}\n")
+        compile_as({**of_library[0], "command": f"{of_library[0]['command']} -I{SOURCE / 'src'}"}, without)
+    # As the build links it. Of the archive the linker takes what is in no object.
+    linked = subprocess.check_output(["ninja", "-t", "commands", target], cwd=build, text=True)
+    words = ["tests/libstint-testing.a" if word == "src/libstint.a" else word
+             for word in shlex.split(linked.splitlines()[-1])]
+    out, program = words.index("-o"), directory / "program"
+    subprocess.run([*words[:out], *objects, "-o", program, *words[out + 2:]], cwd=build, check=True)
     return program
 
 
@@ -102,9 +122,32 @@ def run(program, *arguments):
 
 def run_patched(build, mutant, patches, seed):
     with tempfile.TemporaryDirectory(prefix="stint-mutants-") as directory:
-        program = build_patched(build, patches, Path(directory))
+        program = build_without(build, "tests/test-mutants", Path(directory), patches.split())
         [line] = run(program, "patched", mutant, patches, seed)
     return line
+
+
+def run_test(build, mutant, test):
+    """What another test says of a mutant, as a line of test-mutants."""
+    target, arguments = f"tests/test-{test}", []
+    if test == "world":
+        target, arguments = "tests/world/test-world", ["--seconds", str(WORLD_SECONDS)]
+    kind = {"guards" if mutant.isupper() else "patches": [mutant]}
+    with tempfile.TemporaryDirectory(prefix="stint-mutants-") as directory:
+        program = build_without(build, target, Path(directory), **kind)
+        try:
+            done = subprocess.run([program, *arguments], stdout=subprocess.PIPE, cwd=directory,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace", timeout=600)
+        except subprocess.TimeoutExpired:
+            return [mutant, "found", f"{test}: does not end", "-"]
+    told = (re.findall(r"^world --seed \d+(?:, .*? of thread \d+)?: ([^:\n]*)", done.stdout, re.MULTILINE)
+            + re.findall(r"^\[  FAILED  \] (?:\w+: )?(test_\w+)$", done.stdout, re.MULTILINE)
+            + re.findall(r"^\[ RUN      \] (test_\w+)$", done.stdout, re.MULTILINE)[-1:])
+    found = f"{test}: {told[0] if told else 'fails'}"
+    worlds = re.search(r"^wrong after (\d+) worlds", done.stdout, re.MULTILINE)
+    if worlds:
+        found += f", {int(worlds[1]):,} worlds"
+    return [mutant, "found", found if done.returncode != 0 else "-", "-"]
 
 
 def places(path):
@@ -134,12 +177,15 @@ def main(build, write=False, of_file=None):
                      f"tests/protocol/mutate.py --files {of_file.name} tries random mistakes")
     print(f"STINT_TEST_SEED={seed}", flush=True)
     stories = [tuple(line) for line in run(program, "stories") if line[0] in known]
-    patched = sorted({*stories, *((name, name) for name in known if name.islower())})
-    asked = [name for name in known if name.isupper()] or ["-"]
+    by_test = [(name, test) for name, test in BY_TEST.items() if name in known]
+    patched = sorted({*stories, *((name, name) for name in known
+                                  if name.islower() and name not in BY_TEST)})
+    asked = [name for name in known if name.isupper() and name not in BY_TEST] or ["-"]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         guards = pool.submit(run, program, "guards", seed, *asked)
+        tests = [pool.submit(run_test, build, *mutant) for mutant in by_test]
         jobs = [pool.submit(run_patched, build, *mutant, seed) for mutant in patched]
-        lines = guards.result() + [job.result() for job in jobs]
+        lines = guards.result() + [job.result() for job in tests + jobs]
 
     for mutant, line in zip(patched, lines[-len(patched):]):
         if mutant in stories and line[2] == "-":

@@ -1210,7 +1210,7 @@ void schedules_end(void) {
     stint_close(s.limiter);
 }
 
-const char *schedules_play(const struct scene *scene, unsigned preemptions, uint64_t removed,
+const char *schedules_play(const struct scene *scene, unsigned preemptions, guard_set removed,
                            struct schedules_totals *totals, FILE *report) {
     s.scene = *scene;
     s.calls = scene->threads * scene->calls;

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "testing.h"
+
 enum { SCENE_THREADS = 3, SCENE_CALLS = 2 };
 
 /* Who does what in which table. */
@@ -44,7 +46,7 @@ void schedules_end(void);
 /* Plays a scene in every schedule of at most so many preemptions, with these guards (testing.h)
  * taken away. Returns what was broken in the first that does not hold, which is then told to
  * `report` (NULL: to nobody); NULL: nothing. */
-const char *schedules_play(const struct scene *scene, unsigned preemptions, uint64_t removed,
+const char *schedules_play(const struct scene *scene, unsigned preemptions, guard_set removed,
                            struct schedules_totals *totals, FILE *report);
 
 /* The scene as a sentence. */

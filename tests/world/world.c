@@ -676,7 +676,7 @@ static bool guard_remove(const char *name) {
     };
     for (unsigned i = 0; i < GUARDS_END; i++)
         if (strcmp(names[i], name) == 0) {
-            stint_test_removed |= UINT64_C(1) << i;
+            stint_test_removed |= GUARD_BIT(i);
             return true;
         }
     return false;
