@@ -613,13 +613,13 @@ static int use_small_file_system(void) {
 
 /* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up
  * later does no harm, as all blocks of a table were reserved when it was made. */
-TEST(test_full_file_system) {
+TEST_IN_DIRECTORY(test_full_file_system) {
     test_time = T0;
     small_file_system_test(use_small_file_system);
 }
 
 /* `ulimit -f`: likewise, without any right to mount. */
-TEST(test_file_size_limit) {
+TEST_IN_DIRECTORY(test_file_size_limit) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -642,7 +642,7 @@ TEST(test_file_size_limit) {
 /* Somebody cuts off the file of a table that is in use. Whoever has it mapped gets SIGBUS, as
  * the header says; nobody else does: it is refused with -EPROTO, and not written to. When it is
  * removed, all is well. */
-TEST(test_truncated_in_use) {
+TEST_IN_DIRECTORY(test_truncated_in_use) {
     test_time = T0;
     struct stint_options options = shared_options(100000);
     struct stint_limiter *limiter = NULL, *other = NULL;
@@ -680,21 +680,4 @@ TEST(test_truncated_in_use) {
     assert_true(stint_take(other, 0, 1, 2, STINT_NOW, NULL));
     stint_close(other);
     stint_close(limiter); /* has decided nothing in this process, so it gives back no lane */
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flood_spares_all_kinds),
-        cmocka_unit_test(test_noisy_beside_quiet),
-        cmocka_unit_test(test_chosen_keys),
-        cmocka_unit_test(test_chosen_keys_of_another_secret),
-        cmocka_unit_test(test_flood_costs),
-        cmocka_unit_test(test_cost_edges),
-        cmocka_unit_test(test_refunds_never_taken),
-        cmocka_unit_test(test_address_space_limits),
-        cmocka_unit_test_setup_teardown(test_full_file_system, directory_make, directory_remove),
-        cmocka_unit_test_setup_teardown(test_file_size_limit, directory_make, directory_remove),
-        cmocka_unit_test_setup_teardown(test_truncated_in_use, directory_make, directory_remove),
-    };
-    return cmocka_run_group_tests_name("abuse", tests, NULL, NULL);
 }

@@ -245,17 +245,5 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_some_prefixes),
-        cmocka_unit_test(test_every_bit_of_every_length),
-        cmocka_unit_test(test_lengths_stay_apart),
-        cmocka_unit_test(test_lengths_above_the_maximum),
-        cmocka_unit_test(test_mapped_addresses_are_ipv4),
-        cmocka_unit_test(test_ports_and_zones_do_not_count),
-        cmocka_unit_test(test_other_families_are_one_key),
-        cmocka_unit_test(test_unaligned),
-        cmocka_unit_test(test_keyed),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return tests_run(set_up, tear_down);
 }

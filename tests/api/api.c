@@ -17,6 +17,22 @@
             fail_msg("\"%s\" does not name %s", stint_reason(), word);                             \
     } while (0)
 
+/* Runs first: nothing has failed in this thread yet. */
+TEST(test_no_reason_yet) {
+    assert_string_equal(stint_reason(), "");
+    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
+    add_policy(limiter, "p", 1, MINUTE, 0, 0);
+    assert_string_equal(stint_reason(), "");
+    /* It stays until the next call that fails. */
+    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
+    char reason[200];
+    snprintf(reason, sizeof reason, "%s", stint_reason());
+    assert_true(strlen(reason) > 0);
+    add_policy(limiter, "q", 1, MINUTE, 0, 0);
+    assert_string_equal(stint_reason(), reason);
+    stint_close(limiter);
+}
+
 /* ---- Opening ------------------------------------------------------------------------------- */
 
 static struct stint_options good_options(void) {
@@ -920,51 +936,4 @@ TEST(test_messages) {
     assert_int_equal(sscanf(stint_version(), "%u.%u.%u", &major, &minor, &patch), 3);
     snprintf(version, sizeof version, "%u.%u.%u", major, minor, patch);
     assert_string_equal(stint_version(), version);
-}
-
-/* Runs first: nothing has failed in this thread yet. */
-TEST(test_no_reason_yet) {
-    assert_string_equal(stint_reason(), "");
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    add_policy(limiter, "p", 1, MINUTE, 0, 0);
-    assert_string_equal(stint_reason(), "");
-    /* It stays until the next call that fails. */
-    assert_int_equal(policy_found(limiter, NULL), -EINVAL);
-    char reason[200];
-    snprintf(reason, sizeof reason, "%s", stint_reason());
-    assert_true(strlen(reason) > 0);
-    add_policy(limiter, "q", 1, MINUTE, 0, 0);
-    assert_string_equal(stint_reason(), reason);
-    stint_close(limiter);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_reason_yet),
-        cmocka_unit_test(test_open),
-        cmocka_unit_test(test_open_errors),
-        cmocka_unit_test(test_larger_structs),
-        cmocka_unit_test(test_smaller_structs),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_clocks),
-        cmocka_unit_test(test_policy_errors),
-        cmocka_unit_test(test_policy_add_find_get),
-        cmocka_unit_test(test_policy_change),
-        cmocka_unit_test(test_policy_change_check_knows_the_past),
-        cmocka_unit_test(test_policy_default_name),
-        cmocka_unit_test(test_many_names),
-        cmocka_unit_test(test_unknown_policy),
-        cmocka_unit_test(test_policy_table),
-        cmocka_unit_test(test_unknown_policy),
-        cmocka_unit_test(test_no_verdict),
-        cmocka_unit_test(test_label_errors),
-        cmocka_unit_test(test_stats_errors),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_keys_stay),
-        cmocka_unit_test(test_same_tags_in_a_batch),
-        cmocka_unit_test(test_key_join),
-        cmocka_unit_test(test_secrets),
-        cmocka_unit_test(test_messages),
-    };
-    return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

@@ -826,29 +826,3 @@ TEST(test_round_trip) {
     assert_int_equal(policy_found(limiter, "a"), -ENOENT);
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_wrong_text),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_remove),
-        cmocka_unit_test(test_told_when_removed),
-        cmocka_unit_test(test_room_after_remove),
-        cmocka_unit_test(test_slots_that_stayed),
-        cmocka_unit_test(test_old_id),
-        cmocka_unit_test(test_group_by_both_ids),
-        cmocka_unit_test(test_refund_of_replaced),
-        cmocka_unit_test(test_refund_of_replaced_windows),
-        cmocka_unit_test(test_reader),
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_free_ids),
-        cmocka_unit_test(test_counted_by_free_ids),
-        cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_round_trip),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

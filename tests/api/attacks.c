@@ -359,7 +359,7 @@ static int open_some_way(enum way way, uint64_t *memory, size_t size,
 
 /* Whatever a table's bytes are, however it is opened: it is refused with a reason, or every call
  * returns, stays within its memory and says nothing that is a command to who reads it. */
-TEST(test_hostile_bytes) {
+TEST_IN_DIRECTORY(test_hostile_bytes) {
     struct attack attack = {.random = {test_seed()}};
     struct layout layout;
     size_t size;
@@ -442,7 +442,7 @@ static void write_on(uint64_t *words, const uint64_t *good, const struct layout 
 
 /* Every call that is no set-up, in a process of its own. Who is kept busy by what is written, which
  * is not promised against, is given up after a while. */
-TEST(test_written_while_used) {
+TEST_IN_DIRECTORY(test_written_while_used) {
     struct attack attack = {.random = {test_seed()}};
     struct layout layout;
     size_t size;
@@ -705,7 +705,7 @@ static unsigned open_files(void) {
 /* Somebody puts other things in the place of the table while it is opened: links, pipes, other
  * files. Each is refused with what is the matter, or the table is one of those that were there;
  * what is no table is never written to, and what a link leads to neither. */
-TEST(test_swapped_while_opened) {
+TEST_IN_DIRECTORY(test_swapped_while_opened) {
     struct random random = {test_seed()};
     struct layout layout;
     size_t size;
@@ -842,19 +842,4 @@ TEST(test_alike_without_the_secret) {
         }
         stint_close(limiter);
     }
-}
-
-int main(void) {
-#define IN_DIRECTORY(function)                                                                     \
-    cmocka_unit_test_setup_teardown(function, directory_make, directory_remove)
-    const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(test_hostile_bytes),
-        IN_DIRECTORY(test_written_while_used),
-        cmocka_unit_test(test_each_word_at_each_step),
-        cmocka_unit_test(test_sweep_ends_with_the_table),
-        cmocka_unit_test(test_reach_lowered),
-        IN_DIRECTORY(test_swapped_while_opened),
-        cmocka_unit_test(test_alike_without_the_secret),
-    };
-    return cmocka_run_group_tests_name("attacks", tests, NULL, NULL);
 }

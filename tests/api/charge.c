@@ -693,24 +693,3 @@ TEST(test_no_groups) {
                      3); /* as all of nothing */
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_near_limit_of_charges),
-        cmocka_unit_test(test_failed_logins),
-        cmocka_unit_test(test_windows_of_charges),
-        cmocka_unit_test(test_stripes),
-        cmocka_unit_test(test_striped_on_a_full_table),
-        cmocka_unit_test(test_striped_drains),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_full_replaces),
-        cmocka_unit_test(test_looks_of_all),
-        cmocka_unit_test(test_refund_all),
-        cmocka_unit_test(test_refused_wholes_refund_nothing),
-        cmocka_unit_test(test_refused_whole_of_a_late_caller),
-        cmocka_unit_test(test_groups_are_wholes),
-        cmocka_unit_test(test_no_groups),
-    };
-    return cmocka_run_group_tests_name("charge", tests, NULL, NULL);
-}

@@ -589,26 +589,3 @@ TEST(test_stale_slots_are_reused) {
     assert_int_equal(get_stats(limiter).untracked, 0);
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_line_admit),
-        cmocka_unit_test(test_line_refuse),
-        cmocka_unit_test(test_line_replace),
-        cmocka_unit_test(test_least_goes),
-        cmocka_unit_test(test_line_frees_at_the_end),
-        cmocka_unit_test(test_line_of_one_key),
-        cmocka_unit_test(test_untracked_is_not_given_back),
-        cmocka_unit_test(test_untracked_stripes),
-        cmocka_unit_test(test_refused_stripes_replace_nobody),
-        cmocka_unit_test(test_latest_recovers),
-        cmocka_unit_test(test_step_back_line_by_line),
-        cmocka_unit_test(test_step_back_beside_hours),
-        cmocka_unit_test(test_step_back_of_kept_keys),
-        cmocka_unit_test(test_flood_admit),
-        cmocka_unit_test(test_flood_refuse),
-        cmocka_unit_test(test_flood_replace),
-        cmocka_unit_test(test_stale_slots_are_reused),
-    };
-    return cmocka_run_group_tests_name("full", tests, NULL, NULL);
-}

@@ -9,6 +9,18 @@
 
 static struct stint_limiter *limiter;
 
+static int set_up(void **state) {
+    (void)state;
+    limiter = open_limiter(100, STINT_FULL_ADMIT);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    stint_close(limiter);
+    return 0;
+}
+
 enum { WRITERS = 4 }; /* of each style, of both and of none */
 
 typedef int write_headers(const struct stint_limiter *, const uint32_t *,
@@ -159,7 +171,7 @@ static size_t read_fields(char *text, struct field *fields, size_t most) {
 
 /* ---- Exact text ----------------------------------------------------------------------------- */
 
-TEST(test_example_of_the_header) {
+TEST_WITH(test_example_of_the_header, set_up, tear_down) {
     uint32_t policies[] = {add_policy(limiter, "permin", 50, MINUTE, 0, 0),
                            add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
@@ -196,7 +208,7 @@ TEST(test_example_of_the_header) {
 }
 
 /* Out of real decisions. */
-TEST(test_decisions) {
+TEST_WITH(test_decisions, set_up, tear_down) {
     uint32_t policy = add_policy(limiter, "", 2, MINUTE, 0, 0);
     stint_key key = number_key(limiter, 1);
     struct stint_verdict verdict;
@@ -226,7 +238,7 @@ TEST(test_decisions) {
 }
 
 /* What was let through has nothing to retry. */
-TEST(test_shadowed) {
+TEST_WITH(test_shadowed, set_up, tear_down) {
     uint32_t policy = add_policy(limiter, "trial", 1, SECOND, 0, STINT_SHADOW);
     stint_key key = number_key(limiter, 1);
     struct stint_verdict verdict;
@@ -243,7 +255,7 @@ TEST(test_shadowed) {
 
 /* What was decided without a slot says nothing of what a client has left: only when to come
  * back. */
-TEST(test_banned) {
+TEST_WITH(test_banned, set_up, tear_down) {
     uint32_t policy;
     struct stint_policy bans = STINT_POLICY_INIT;
     struct stint_verdict verdict;
@@ -267,7 +279,7 @@ TEST(test_banned) {
                 "RateLimit: \"2/hour\";r=0;t=3600\r\n");
 }
 
-TEST(test_untracked) {
+TEST_WITH(test_untracked, set_up, tear_down) {
     const uint32_t policies[] = {add_policy(limiter, "permin", 50, MINUTE, 0, 0),
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0),
                                  add_policy(limiter, "perday", 5000, DAY, 0, 0)};
@@ -341,7 +353,7 @@ static uint32_t add_parsed(const char *text) {
 }
 
 /* The quota is what a window brings, though a key may hold more of it, or less. */
-TEST(test_quota) {
+TEST_WITH(test_quota, set_up, tear_down) {
     static const struct {
         const char *policy;
         uint32_t limit; /* of the request */
@@ -381,7 +393,7 @@ TEST(test_quota) {
 }
 
 /* A granted reservation has a wait, and is no refusal. */
-TEST(test_reserved) {
+TEST_WITH(test_reserved, set_up, tear_down) {
     struct stint_verdict verdict;
     struct stint_request request = {.key = number_key(limiter, 1),
                                     .policy = add_parsed("5/s reserve=10 name=ahead"),
@@ -399,7 +411,7 @@ TEST(test_reserved) {
 }
 
 /* One that was given no name is called by its rate, as that is now; its name in the table stays. */
-TEST(test_unnamed) {
+TEST_WITH(test_unnamed, set_up, tear_down) {
     uint32_t named = add_policy(limiter, "10/minute name", 10, MINUTE, 0, 0);
     uint32_t unnamed = add_policy(limiter, "", 10, MINUTE, 0, 0);
     const uint32_t policies[] = {named, unnamed};
@@ -414,7 +426,7 @@ TEST(test_unnamed) {
 }
 
 /* The verdict of a policy that was unknown when it was asked. */
-TEST(test_policy_added_since) {
+TEST_WITH(test_policy_added_since, set_up, tear_down) {
     struct stint_verdict verdict;
     assert_false(stint_take(limiter, 0, number_key(limiter, 1), 1, T0, &verdict));
     uint32_t policy = add_policy(limiter, "late", 7, MINUTE, 0, 0);
@@ -422,7 +434,7 @@ TEST(test_policy_added_since) {
                 "RateLimit-Policy: \"late\";q=7;w=60\r\nRateLimit: \"late\";r=0;t=0\r\n");
 }
 
-TEST(test_seconds_are_rounded_up) {
+TEST_WITH(test_seconds_are_rounded_up, set_up, tear_down) {
     static const struct {
         uint64_t ns;
         const char *seconds;
@@ -456,7 +468,7 @@ TEST(test_seconds_are_rounded_up) {
     }
 }
 
-TEST(test_windows) {
+TEST_WITH(test_windows, set_up, tear_down) {
     static const struct {
         uint64_t window;
         int64_t seconds;
@@ -481,7 +493,7 @@ TEST(test_windows) {
     }
 }
 
-TEST(test_retry_after) {
+TEST_WITH(test_retry_after, set_up, tear_down) {
     uint32_t one = add_policy(limiter, "one", 1, MINUTE, 0, 0);
     const uint32_t policies[] = {one, one, one};
     static const char line[] = "\r\nRetry-After: 60\r\n";
@@ -514,7 +526,7 @@ TEST(test_retry_after) {
 }
 
 /* What is held at once has no reset, and nobody knows when it is given back. */
-TEST(test_in_flight) {
+TEST_WITH(test_in_flight, set_up, tear_down) {
     const uint32_t policies[] = {add_policy(limiter, "conns", 10, MINUTE, 0, STINT_IN_FLIGHT),
                                  add_policy(limiter, "permin", 50, MINUTE, 0, 0)};
     struct stint_verdict verdicts[] = {refused(10, 30 * SECOND, 90 * SECOND),
@@ -537,7 +549,7 @@ TEST(test_in_flight) {
 }
 
 /* The verdict that the trio speaks of: refused first, then the fewest left, then the latest end. */
-TEST(test_legacy_choice) {
+TEST_WITH(test_legacy_choice, set_up, tear_down) {
     const uint32_t policies[] = {add_policy(limiter, "a", 100, MINUTE, 0, 0),
                                  add_policy(limiter, "b", 200, MINUTE, 0, 0),
                                  add_policy(limiter, "c", 300, MINUTE, 0, 0)};
@@ -608,7 +620,7 @@ TEST(test_tightest) {
 
 /* ---- Read back ------------------------------------------------------------------------------ */
 
-TEST(test_any_verdicts_read_back) {
+TEST_WITH(test_any_verdicts_read_back, set_up, tear_down) {
     struct random random = {test_seed()};
     enum { POLICIES = 30, MOST = 12 };
     struct stint_policy policies[POLICIES];
@@ -705,7 +717,7 @@ TEST(test_any_verdicts_read_back) {
 /* ---- Arguments ------------------------------------------------------------------------------ */
 
 /* Buffers of every size: what fits is there, then a NUL, and nothing is written past either. */
-TEST(test_cut) {
+TEST_WITH(test_cut, set_up, tear_down) {
     const uint32_t policies[] = {add_policy(limiter, "\"quoted\\\"", 50, MINUTE, 0, 0),
                                  add_policy(limiter, "perhr", 1000, HOUR, 0, 0)};
     const struct stint_verdict verdicts[] = {refused(50, 12 * SECOND, 12 * SECOND),
@@ -735,7 +747,7 @@ TEST(test_cut) {
     }
 }
 
-TEST(test_errors) {
+TEST_WITH(test_errors, set_up, tear_down) {
     uint32_t ids[] = {add_policy(limiter, "p", 1, SECOND, 0, 0), 0};
     const struct stint_verdict verdicts[] = {granted(1, 1, SECOND), granted(1, 1, SECOND)};
     static const uint32_t unknown[] = {1, 63, 64, 65535, UINT32_MAX};
@@ -771,40 +783,4 @@ TEST(test_errors) {
         assert_non_null(strstr(stint_reason(), "style"));
         assert_string_equal(buffer, "before");
     }
-}
-
-static int set_up(void **state) {
-    (void)state;
-    limiter = open_limiter(100, STINT_FULL_ADMIT);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    stint_close(limiter);
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_example_of_the_header, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_decisions, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_shadowed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_banned, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_untracked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_quota, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_unnamed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_policy_added_since, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_reserved, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_seconds_are_rounded_up, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_windows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_retry_after, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_in_flight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_legacy_choice, set_up, tear_down),
-        cmocka_unit_test(test_tightest),
-        cmocka_unit_test_setup_teardown(test_any_verdicts_read_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_cut, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_errors, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

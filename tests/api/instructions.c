@@ -226,11 +226,3 @@ TEST(test_every_instruction_of_first) {
     assert_int_equal(munmap(memory, size), 0);
     sigaction(SIGTRAP, &old, NULL);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_instruction),
-        cmocka_unit_test(test_every_instruction_of_first),
-    };
-    return cmocka_run_group_tests_name("instructions", tests, NULL, NULL);
-}

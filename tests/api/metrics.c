@@ -362,21 +362,3 @@ TEST(test_longest) {
     free(text);
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_no_policies),
-        cmocka_unit_test(test_follows_the_counts),
-        cmocka_unit_test(test_near_limit_and_resets),
-        cmocka_unit_test(test_charges_and_refunds),
-        cmocka_unit_test(test_windows_are_exact),
-        cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_without),
-        cmocka_unit_test(test_options_are_checked),
-        cmocka_unit_test(test_every_counter),
-        cmocka_unit_test(test_longest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

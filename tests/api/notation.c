@@ -880,25 +880,3 @@ TEST(test_format) {
     assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
     assert_int_equal(text[0], '#');
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_limits_of_numbers),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_options_of_features),
-        cmocka_unit_test(test_overrides_and_bans),
-        cmocka_unit_test(test_options_of_features_wrong),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_calendar),
-        cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_round_trip_of_extremes),
-        cmocka_unit_test(test_format),
-    };
-    return cmocka_run_group_tests_name("notation", tests, NULL, NULL);
-}

@@ -1148,34 +1148,3 @@ TEST(test_told) {
     assert_null(strstr(text, "policy=\"\""));
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts),
-        cmocka_unit_test(test_get),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_ladder),
-        cmocka_unit_test(test_wait_in_groups),
-        cmocka_unit_test(test_ban_in_groups),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_full_counts),
-        cmocka_unit_test(test_late_for_a_ban),
-        cmocka_unit_test(test_clock_step),
-        cmocka_unit_test(test_opened_ahead),
-        cmocka_unit_test(test_wait_of_what_never_fits),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_shorter_ban),
-        cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_set_and_lifted),
-        cmocka_unit_test(test_replaced_meanwhile),
-        cmocka_unit_test(test_reset_tells),
-        cmocka_unit_test(test_bans_that_can_come),
-        cmocka_unit_test(test_shadow_ends),
-        cmocka_unit_test(test_wait_of_what_never_fits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * Runs of lines (atomic.h): each way in which this build and this processor may look at them finds
  * the line that the definition finds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "line_scan.h"
 #include "random.h"
+#include "test.h"
 
 enum { LINES = 26, LINE_WORDS = 8 };
 
@@ -103,7 +98,7 @@ static void check_match4(const uint64_t *line, const uint64_t *end, uint64_t val
 #endif
 }
 
-static void test_runs(void **state) {
+TEST(test_runs) {
     struct random random = {test_seed()};
 
     (void)state;
@@ -129,9 +124,4 @@ static void test_runs(void **state) {
             }
         check_match4(lines + from * LINE_WORDS, lines + (from + n) * LINE_WORDS, value);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_runs)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -694,22 +694,3 @@ TEST(test_wrap) {
         stint_close(limiter);
     }
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts),
-        cmocka_unit_test(test_ways_to_ask),
-        cmocka_unit_test(test_batch_in_order),
-        cmocka_unit_test(test_keys_apart),
-        cmocka_unit_test(test_exactly_the_limit),
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_clock_steps),
-        cmocka_unit_test(test_clock_step_of_a_used_table),
-        cmocka_unit_test(test_late_by_hours),
-        cmocka_unit_test(test_late_without_a_slot),
-        cmocka_unit_test(test_lost_window_stays_over),
-        cmocka_unit_test(test_window_of_id_0),
-        cmocka_unit_test(test_wrap),
-    };
-    return cmocka_run_group_tests_name("semantics", tests, NULL, NULL);
-}

@@ -154,9 +154,5 @@ int main(void) {
         puts("skipped: no seccomp here");
         return SKIPPED;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_filter),
-        cmocka_unit_test(test_no_system_call),
-    };
-    return cmocka_run_group_tests_name("syscalls", tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -41,8 +41,3 @@ TEST(test_twin) {
     if (first == 0 && rounds >= 500)
         assert_true(m.compared > rounds * ROUND_OPERATIONS / 2);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_twin)};
-    return cmocka_run_group_tests_name("twin", tests, NULL, NULL);
-}

@@ -680,24 +680,3 @@ TEST(test_every_pair) {
     print_message("%u pairs go together, %u do not\n", good, wrong);
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_day),
-        cmocka_unit_test(test_any_day),
-        cmocka_unit_test(test_windows_of_the_calendar),
-        cmocka_unit_test(test_scripts),
-        cmocka_unit_test(test_clock_steps_across_the_end_of_a_month),
-        cmocka_unit_test(test_clock_steps_into_a_longer_month),
-        cmocka_unit_test(test_clock_steps_of_first_requests),
-        cmocka_unit_test(test_late_first_request),
-        cmocka_unit_test(test_first_requests_of_a_full_table),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_jitter_of_months),
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_what_cannot_change),
-        cmocka_unit_test(test_every_pair),
-    };
-    return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
-}

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The histogram of stint-bench: exact bounds of its error, against sorted values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "../../bench/histogram.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "../../bench/histogram.h"
 #include "random.h"
+#include "test.h"
 
 static struct histogram histogram, other;
 
@@ -36,15 +32,13 @@ static uint64_t seen_as(uint64_t ns) {
     return seen;
 }
 
-static void test_empty(void **state) {
-    (void)state;
+TEST_WITH(test_empty, setup, NULL) {
     assert_int_equal(histogram_percentile(&histogram, 0), 0);
     assert_int_equal(histogram_percentile(&histogram, 50), 0);
     assert_int_equal(histogram_percentile(&histogram, 100), 0);
 }
 
-static void test_small_values_are_exact(void **state) {
-    (void)state;
+TEST_WITH(test_small_values_are_exact, setup, NULL) {
     for (uint64_t ns = 0; ns < 2 * HISTOGRAM_STEPS; ns++)
         assert_int_equal(seen_as(ns), ns);
     /* And the next one is the first that is not. */
@@ -53,8 +47,7 @@ static void test_small_values_are_exact(void **state) {
 
 /* At every power of two: never too small, too large by less than 1 in STEPS, and as much as that
  * where a bucket begins. */
-static void test_bounds_of_the_error(void **state) {
-    (void)state;
+TEST_WITH(test_bounds_of_the_error, setup, NULL) {
     for (unsigned power = HISTOGRAM_STEP_BITS + 1; power < 64; power++) {
         uint64_t low = UINT64_C(1) << power, width = low >> HISTOGRAM_STEP_BITS;
         assert_int_equal(seen_as(low), low + width - 1);
@@ -72,8 +65,7 @@ static void test_bounds_of_the_error(void **state) {
     }
 }
 
-static void test_the_largest_is_exact(void **state) {
-    (void)state;
+TEST_WITH(test_the_largest_is_exact, setup, NULL) {
     histogram_add(&histogram, 5);
     histogram_add(&histogram, 1000001);
     assert_int_equal(histogram_percentile(&histogram, 100), 1000001);
@@ -91,7 +83,7 @@ static int compare(const void *a, const void *b) {
 static const double percents[] = {0, 1, 10, 50, 90, 99, 99.9, 99.99, 100};
 
 /* Against the naive way: sort all values and count. */
-static void test_percentiles_of_many_values(void **state) {
+TEST_WITH(test_percentiles_of_many_values, setup, NULL) {
     enum { VALUES = 20000 };
     struct random random = {test_seed()};
     uint64_t *values = malloc(VALUES * sizeof(*values));
@@ -120,24 +112,11 @@ static void test_percentiles_of_many_values(void **state) {
     free(values);
 }
 
-static void test_merging_nothing_changes_nothing(void **state) {
-    (void)state;
+TEST_WITH(test_merging_nothing_changes_nothing, setup, NULL) {
     histogram_add(&histogram, 777);
     histogram_merge(&histogram, &other);
     assert_int_equal(histogram.count, 1);
     assert_int_equal(histogram_percentile(&histogram, 50), 777);
     histogram_merge(&other, &histogram);
     assert_int_equal(histogram_percentile(&other, 50), 777);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_empty, setup),
-        cmocka_unit_test_setup(test_small_values_are_exact, setup),
-        cmocka_unit_test_setup(test_bounds_of_the_error, setup),
-        cmocka_unit_test_setup(test_the_largest_is_exact, setup),
-        cmocka_unit_test_setup(test_percentiles_of_many_values, setup),
-        cmocka_unit_test_setup(test_merging_nothing_changes_nothing, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,11 +19,6 @@
 #include "directory.h"
 #include "random.h"
 
-static int table_make(void **state) {
-    test_time = T0;
-    return directory_make(state);
-}
-
 /* A table of each shape, made by its server. */
 static struct stint_limiter *make_table(uint64_t max_keys, uint32_t max_policies, uint32_t labels) {
     struct stint_options options = shared_options(max_keys);
@@ -61,7 +56,7 @@ static void take_times(struct stint_limiter *limiter, uint32_t policy, stint_key
 
 /* ---- The shape is the file's ----------------------------------------------------------------- */
 
-TEST(test_attach) {
+TEST_IN_DIRECTORY(test_attach) {
     const struct {
         uint64_t max_keys;
         uint32_t shards, max_policies, labels;
@@ -91,7 +86,7 @@ TEST(test_attach) {
     }
 }
 
-TEST(test_attach_options) {
+TEST_IN_DIRECTORY(test_attach_options) {
     struct stint_limiter *limiter = NULL;
     struct stint_options options = attach_options(0), none = STINT_OPTIONS_INIT;
     assert_refused(&options, ENOENT, "there is no table");
@@ -154,7 +149,7 @@ static bool tell(void *context, const struct stint_entry *entry) {
     return told->count != told->stop;
 }
 
-TEST(test_each) {
+TEST_IN_DIRECTORY(test_each) {
     struct stint_limiter *limiter = make_table(1000, 0, 0);
     uint32_t minute = add_policy(limiter, "minute", 5, MINUTE, 0, 0),
              day = add_policy(limiter, "day", 50, DAY, 0, 0);
@@ -191,7 +186,7 @@ TEST(test_each) {
 
 /* Slots tell their keys in every table that is a file, also those that were displaced, over the end
  * of a shard too. */
-TEST(test_each_tells_keys) {
+TEST_IN_DIRECTORY(test_each_tells_keys) {
     const struct {
         uint32_t shards, max_policies, keys;
         bool spread; /* over the whole table */
@@ -287,7 +282,7 @@ TEST(test_each_in_small_memory) {
 }
 
 /* A debt is told, by the window of now; a smooth count, as a look tells it. */
-TEST(test_each_carried) {
+TEST_IN_DIRECTORY(test_each_carried) {
     struct stint_limiter *limiter = make_table(1000, 0, 0);
     struct stint_policy policy = make_policy("debts", 5, MINUTE, 0, 0);
     policy.max_reserved = 20;
@@ -338,7 +333,7 @@ static void take_stripes(struct stint_limiter *limiter, uint32_t striped, uint32
     }
 }
 
-TEST(test_each_striped) {
+TEST_IN_DIRECTORY(test_each_striped) {
     struct stint_limiter *limiter = make_table(20000, 0, 16);
     struct stint_policy policy = make_policy("striped", 64, MINUTE, 0, 0);
     policy.stripes = 8;
@@ -394,7 +389,7 @@ TEST(test_each_striped) {
 }
 
 /* One thread alone, a refusal that took nothing: stripe 0. */
-TEST(test_each_striped_refused) {
+TEST_IN_DIRECTORY(test_each_striped_refused) {
     struct stint_limiter *limiter = make_table(1000, 0, 0);
     struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
     policy.stripes = 4;
@@ -528,7 +523,7 @@ static void call_the_rest(struct stint_limiter *reader, struct stint_limiter *wr
 
 /* Whatever is asked, at whatever time, nothing is stored: the mapping could not be written to, and
  * the table is what it was, to the byte. */
-TEST(test_read_only) {
+TEST_IN_DIRECTORY(test_read_only) {
     static const uint64_t steps[] = {0,          SECOND,    MINUTE, 90 * SECOND, 0, DAY,
                                      3 * MINUTE, 100 * DAY, 0};
     struct stint_options options = shared_options(50);
@@ -614,7 +609,7 @@ TEST(test_read_only) {
 }
 
 /* The same without a writer beside it: not a byte of the file changes. */
-TEST(test_read_only_file) {
+TEST_IN_DIRECTORY(test_read_only_file) {
     struct stint_limiter *writer = make_table(1000, 0, 4);
     add_kinds(writer, KINDS);
     for (uint32_t id = 0; id < KINDS; id++)
@@ -672,7 +667,7 @@ TEST(test_read_only_file) {
 }
 
 /* By stint_open: whether a server would find its table. None is made. */
-TEST(test_read_only_open) {
+TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_options options = shared_options(1000), other;
     struct stint_limiter *limiter = NULL;
 
@@ -709,7 +704,7 @@ TEST(test_read_only_open) {
 }
 
 /* Another user, who may only read. */
-TEST(test_read_only_rights) {
+TEST_IN_DIRECTORY(test_read_only_rights) {
     struct stint_options options = shared_options(100);
     options.mode = 0644;
     struct stint_limiter *writer = open_with(&options), *reader;
@@ -736,7 +731,7 @@ TEST(test_read_only_rights) {
 
 /* A reader decides by all policies that are there, and mends none: so it looks at those, too, that
  * the count of policies does not tell of. */
-TEST(test_read_only_beyond_count) {
+TEST_IN_DIRECTORY(test_read_only_beyond_count) {
     struct stint_options options = attach_options(STINT_READ_ONLY);
     struct stint_limiter *limiter = make_table(100, 0, 0);
     const uint32_t id = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
@@ -761,7 +756,7 @@ TEST(test_read_only_beyond_count) {
 }
 
 /* What is no table is refused, and not written to. */
-TEST(test_read_only_damaged) {
+TEST_IN_DIRECTORY(test_read_only_damaged) {
     struct stint_options options = attach_options(STINT_READ_ONLY);
     struct stint_limiter *limiter = make_table(100, 0, 4);
     add_kinds(limiter, KINDS);
@@ -814,7 +809,7 @@ TEST(test_read_only_damaged) {
 
 /* ---- The file's mode, and its name ----------------------------------------------------------- */
 
-TEST(test_mode) {
+TEST_IN_DIRECTORY(test_mode) {
     static const uint32_t modes[] = {0, 0600, 0640, 0664, 0666, 0777, 0400};
     struct stint_options options = shared_options(100);
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
@@ -835,7 +830,7 @@ TEST(test_mode) {
 static char another[sizeof path + 8];
 
 /* Who waits for the lock of a file that is renamed over meanwhile has the new one. */
-TEST(test_renamed_while_waited_for) {
+TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     struct stint_limiter *new = make_table(2000, 0, 0);
     (void)add_policy(new, "new", 10, MINUTE, 0, 0);
     stint_close(new);
@@ -867,7 +862,7 @@ TEST(test_renamed_while_waited_for) {
     close(tell_parent[1]);
 }
 
-TEST(test_processes) {
+TEST_IN_DIRECTORY(test_processes) {
     if (emulated("MADV_WIPEONFORK"))
         return;
     struct stint_limiter *one = make_table(1000, 0, 0);
@@ -888,30 +883,4 @@ TEST(test_processes) {
     stint_close(reader);
     stint_close(two);
     stint_close(one);
-}
-
-int main(void) {
-#define IN_DIRECTORY(function)                                                                     \
-    cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
-    const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(test_attach),
-        IN_DIRECTORY(test_attach_options),
-        IN_DIRECTORY(test_each),
-        IN_DIRECTORY(test_each_tells_keys),
-        cmocka_unit_test(test_each_of_many_stripes),
-        cmocka_unit_test(test_each_in_small_memory),
-        IN_DIRECTORY(test_each_carried),
-        IN_DIRECTORY(test_each_striped),
-        IN_DIRECTORY(test_each_striped_refused),
-        IN_DIRECTORY(test_read_only),
-        IN_DIRECTORY(test_read_only_file),
-        IN_DIRECTORY(test_read_only_open),
-        IN_DIRECTORY(test_read_only_rights),
-        IN_DIRECTORY(test_read_only_beyond_count),
-        IN_DIRECTORY(test_read_only_damaged),
-        IN_DIRECTORY(test_mode),
-        IN_DIRECTORY(test_renamed_while_waited_for),
-        IN_DIRECTORY(test_processes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

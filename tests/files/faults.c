@@ -352,7 +352,7 @@ static void call_fails(enum operation operation, unsigned at) {
     }
 }
 
-TEST(test_each_call_fails) {
+TEST_IN_DIRECTORY(test_each_call_fails) {
     check_each_call(call_fails);
     print_message("%u failed, %u went on\n", failed, went_on);
     assert_true(failed > 100 && went_on > 0);
@@ -459,7 +459,7 @@ static void call_stops(enum operation operation, unsigned at) {
 }
 
 /* Others go on without the one who is stopped or was killed, or when he goes on. */
-TEST(test_each_call_stops) {
+TEST_IN_DIRECTORY(test_each_call_stops) {
     check_each_call(call_stops);
     assert_true(waited > 0); /* for who resizes */
 }
@@ -513,7 +513,7 @@ static void call_forks(enum operation operation, unsigned at) {
     forks++;
 }
 
-TEST(test_each_call_forks) {
+TEST_IN_DIRECTORY(test_each_call_forks) {
     check_each_call(call_forks);
     print_message("%u forks\n", forks);
 }
@@ -548,7 +548,7 @@ static void storm(bool on) {
 
 /* Nothing fails for it. And whoever waits for a lock waits as long as ever: 10 s, not till 10,000
  * signals have come. */
-TEST(test_storm_of_signals) {
+TEST_IN_DIRECTORY(test_storm_of_signals) {
     struct stint_options options = table_options();
     struct stint_limiter *limiter = NULL;
     int ready[2];
@@ -668,7 +668,7 @@ static int use_full_file_system(void) {
     return 0;
 }
 
-TEST(test_full_file_system) {
+TEST_IN_DIRECTORY(test_full_file_system) {
     small_file_system_test(use_full_file_system);
 }
 
@@ -708,12 +708,12 @@ static int use_read_only_file_system(void) {
     return 0;
 }
 
-TEST(test_read_only_file_system) {
+TEST_IN_DIRECTORY(test_read_only_file_system) {
     small_file_system_test(use_read_only_file_system);
 }
 
 /* A file without the right to write to it, then a directory. */
-TEST(test_no_rights) {
+TEST_IN_DIRECTORY(test_no_rights) {
     make_table();
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(chmod(path, i == 0 ? 0444 : 0666), 0);
@@ -842,7 +842,7 @@ static void take_most(struct stint_limiter *limiter, fork_ledger *ledger, unsign
 
 /* A limiter is forked, and forked again, when nothing was done with it, in use, or used up; and the
  * three are closed in each order, whatever the others are at. What is granted is the limit. */
-TEST(test_forks) {
+TEST_IN_DIRECTORY(test_forks) {
     fork_ledger *ledger = shared_memory(sizeof *ledger);
     for (unsigned given = 0; given < 2; given++)
         for (unsigned before = 0; before <= 70; before += 35)
@@ -900,7 +900,7 @@ static void *be_busy(void *ignored) {
 
 /* The children of a process whose threads are in the middle of decisions go on without these
  * threads: to the limit in a table of their own, and at most to it in the one of all. */
-TEST(test_forks_beside_threads) {
+TEST_IN_DIRECTORY(test_forks_beside_threads) {
     for (unsigned shared = 0; shared < 2; shared++) {
         struct stint_options options = table_options();
         pthread_t threads[3];
@@ -1004,7 +1004,7 @@ static void use_library(const char *name, size_t count) {
 }
 
 /* As often as one likes: no key of the threads (PTHREAD_KEYS_MAX) is left behind. */
-TEST(test_unloaded) {
+TEST_IN_DIRECTORY(test_unloaded) {
     const char *name = getenv("STINT_TEST_LIBRARY");
     if (name == NULL)
         skip();
@@ -1018,29 +1018,4 @@ TEST(test_unloaded) {
         _exit(unlink(path) == 0 ? GOOD : BAD);
     }
     assert_good(child);
-}
-
-static int set_up(void **state) {
-    test_time = T0;
-    return directory_make(state);
-}
-
-int main(void) {
-#define IN_DIRECTORY(function) cmocka_unit_test_setup_teardown(function, set_up, directory_remove)
-    const struct CMUnitTest tests[] = {
-#if defined(__x86_64__)
-        IN_DIRECTORY(test_each_call_fails),
-        IN_DIRECTORY(test_each_call_stops),
-        IN_DIRECTORY(test_each_call_forks),
-#endif
-        IN_DIRECTORY(test_storm_of_signals),
-        IN_DIRECTORY(test_full_file_system),
-        IN_DIRECTORY(test_read_only_file_system),
-        IN_DIRECTORY(test_no_rights),
-        cmocka_unit_test(test_clocks_differ),
-        IN_DIRECTORY(test_forks),
-        IN_DIRECTORY(test_forks_beside_threads),
-        IN_DIRECTORY(test_unloaded),
-    };
-    return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }

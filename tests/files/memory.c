@@ -605,24 +605,3 @@ TEST(test_close_nothing) {
     stint_close(NULL);
     system_reset();
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_call_refused),
-        cmocka_unit_test(test_each_call_of_resize_refused),
-        cmocka_unit_test(test_each_call_of_apply_refused),
-        cmocka_unit_test(test_parts_of_the_mapping),
-        cmocka_unit_test(test_no_huge_pages),
-        cmocka_unit_test(test_prefault_refused),
-        cmocka_unit_test(test_prefault_by_hand),
-        cmocka_unit_test(test_random_in_parts),
-        cmocka_unit_test(test_given_secret),
-        cmocka_unit_test(test_lock_refused),
-        cmocka_unit_test(test_name_refused),
-        cmocka_unit_test(test_pause_interrupted),
-        cmocka_unit_test(test_nothing_for_wrong_options),
-        cmocka_unit_test(test_nothing_after_open),
-        cmocka_unit_test(test_close_nothing),
-    };
-    return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
-}

@@ -316,7 +316,7 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
 
 /* What was granted until the oldest page was written is never granted again, nor more than the
  * capacity after the loss; and after a while all is as it was. */
-TEST(test_power_loss) {
+TEST_IN_DIRECTORY(test_power_loss) {
     struct random random = {test_seed()};
     unsigned outcomes[MIXTURES][OUTCOMES] = {{0}};
     shared = shared_memory(sizeof *shared);
@@ -348,7 +348,7 @@ TEST(test_power_loss) {
 
 /* A page of never-used slots before the slot of a companion: whoever writes in it comes to an
  * end. */
-TEST(test_hole) {
+TEST_IN_DIRECTORY(test_hole) {
     shared = shared_memory(sizeof *shared);
     shared->time = T0;
     struct stint_options options = options_of(100);
@@ -384,7 +384,7 @@ TEST(test_hole) {
 
 /* The page of a companion is lost, and that of its policy is not: its id would be another policy's,
  * whose slots would be taken for overrides. */
-TEST(test_lost_companion) {
+TEST_IN_DIRECTORY(test_lost_companion) {
     shared = shared_memory(sizeof *shared);
     shared->time = T0;
     for (unsigned gone = 0; gone < 2; gone++) {
@@ -405,13 +405,4 @@ TEST(test_lost_companion) {
         assert_int_equal(unlink(path), 0);
     }
     munmap(shared, sizeof *shared);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_hole, directory_make, directory_remove),
-        cmocka_unit_test_setup_teardown(test_lost_companion, directory_make, directory_remove),
-        cmocka_unit_test_setup_teardown(test_power_loss, directory_make, directory_remove),
-    };
-    return cmocka_run_group_tests_name("power-loss", tests, NULL, NULL);
 }

@@ -260,7 +260,7 @@ static void resize_one(void) {
     assert_int_equal(unlink(other_path), 0);
 }
 
-TEST(test_random_tables) {
+TEST_IN_DIRECTORY(test_random_tables) {
     draws.state = test_seed();
     uint64_t rounds = test_rounds(20);
     for (uint64_t round = 0; round < rounds; round++) {
@@ -299,7 +299,7 @@ TEST(test_hashes) {
 /* ---- Shapes ---------------------------------------------------------------------------------- */
 
 /* What is 0 stays, but for a number of shards that was chosen. */
-TEST(test_as_it_was) {
+TEST_IN_DIRECTORY(test_as_it_was) {
     struct stint_options options = shaped(20000, 0, 20), bigger = options;
     struct stint_limiter *limiter = open_with(&options);
     uint32_t id = add_policy(limiter, "p", 10, DAY, 0, 0);
@@ -338,7 +338,7 @@ TEST(test_as_it_was) {
 }
 
 /* Policies that hold their ids go on; so do refunds of windows that are open. */
-TEST(test_goes_on) {
+TEST_IN_DIRECTORY(test_goes_on) {
     test_time = T0;
     struct stint_options options = shaped(6200, 0, 0), given = sized(9000, 4, 10);
     struct stint_limiter *limiter = open_with(&options);
@@ -375,7 +375,7 @@ static void assert_unknown(struct stint_limiter *limiter, uint32_t id) {
 
 /* Policies that were replaced or removed: the others keep their ids, what is gone is gone, and its
  * ids are free in the new table. */
-TEST(test_policies_gone) {
+TEST_IN_DIRECTORY(test_policies_gone) {
     test_time = T0;
     struct stint_options options = shaped(800, 0, 6), given = sized(1600, 0, 5);
     struct stint_limiter *limiter = open_with(&options);
@@ -444,7 +444,7 @@ TEST(test_policies_gone) {
 }
 
 /* A day's keys do not fit into a table of an hour's: that is said before anything is done. */
-TEST(test_too_small) {
+TEST_IN_DIRECTORY(test_too_small) {
     enum { MANY = 20000 };
     test_time = T0;
     struct stint_options options = shaped(40000, 0, 4), small = sized(800, 0, 0);
@@ -479,7 +479,7 @@ TEST(test_too_small) {
 
 /* What nobody counts in is left behind; of two slots of a key, as a step of the clock may leave
  * them, the later one counts. */
-TEST(test_odd_slots) {
+TEST_IN_DIRECTORY(test_odd_slots) {
     test_time = T0;
     struct stint_options options = shaped(800, 1, 4), given = sized(0, 2, 0);
     struct stint_limiter *limiter = open_with(&options);
@@ -514,7 +514,7 @@ TEST(test_odd_slots) {
 }
 
 /* When the clock is behind, as that of a machine that has just started, nothing is lost by it. */
-TEST(test_clock_behind) {
+TEST_IN_DIRECTORY(test_clock_behind) {
     test_time = T0;
     struct stint_options options = shaped(800, 0, 4), given = sized(1600, 0, 0);
     struct stint_limiter *limiter = open_with(&options);
@@ -554,7 +554,7 @@ static bool label_twice(struct stint_limiter *limiter, stint_key key) {
 
 /* Fewer labels: those of the keys stay that were refused most. A torn one is not shown, and its
  * count stays. */
-TEST(test_labels) {
+TEST_IN_DIRECTORY(test_labels) {
     test_time = T0;
     struct stint_options options = shaped(800, 0, 4), given = sized(0, 0, 0);
     options.labels = 800;
@@ -599,7 +599,7 @@ TEST(test_labels) {
 
 /* ---- What is refused ------------------------------------------------------------------------- */
 
-TEST(test_wrong_arguments) {
+TEST_IN_DIRECTORY(test_wrong_arguments) {
     struct stint_options options = shaped(6200, 0, 0), given = sized(0, 0, 0);
     assert_int_equal(stint_resize(NULL, &given), -EINVAL);
     assert_int_equal(stint_resize("", &given), -EINVAL);
@@ -653,7 +653,7 @@ TEST(test_wrong_arguments) {
 }
 
 /* A symbolic link is not followed; a name that leaves no room for another beside it. */
-TEST(test_names) {
+TEST_IN_DIRECTORY(test_names) {
     char name[NAME_MAX + 1], linked[PATH_MAX + 32], real[PATH_MAX + 32];
     struct stint_options options = shaped(6200, 0, 0);
     stint_close(open_with(&options));
@@ -684,7 +684,7 @@ TEST(test_names) {
 }
 
 /* The mode, and the owner if he may be given; what was left behind is replaced, not followed. */
-TEST(test_rights) {
+TEST_IN_DIRECTORY(test_rights) {
     struct stint_options options = shaped(6200, 0, 0);
     char victim[PATH_MAX + 32];
     struct stat about;
@@ -748,7 +748,7 @@ static int resize_unread(void) {
 }
 
 /* The owner of the table stays its owner, or nothing is done. */
-TEST(test_other_users) {
+TEST_IN_DIRECTORY(test_other_users) {
     if (geteuid() != 0)
         skip();
     struct stint_options options = shaped(6200, 0, 0);
@@ -775,7 +775,7 @@ TEST(test_other_users) {
 }
 
 /* Tables of 0.1 may not know whole hashes. */
-TEST(test_small_table) {
+TEST_IN_DIRECTORY(test_small_table) {
     struct stint_options options = sized(100, 1, 0), given = sized(10000, 0, 0);
     size_t size = stint_memory_size(&options);
     struct bytes small = {aligned_alloc(64, size), size};
@@ -819,7 +819,7 @@ static int use_small_file_system(void) {
     return 0;
 }
 
-TEST(test_full_file_system) {
+TEST_IN_DIRECTORY(test_full_file_system) {
     test_time = T0;
     small_file_system_test(use_small_file_system);
 }
@@ -867,7 +867,7 @@ static void assert_counts(const struct stint_options *options) {
 
 /* Whoever is killed in it, wherever that is, leaves the old table or the new one; and what else he
  * leaves is gone after the next. */
-TEST(test_killed) {
+TEST_IN_DIRECTORY(test_killed) {
     if (emulated("ptrace"))
         skip();
     test_time = T0;
@@ -909,7 +909,7 @@ TEST(test_killed) {
 /* ---- An opener waits ------------------------------------------------------------------------- */
 
 /* Whoever waits for the file while another takes its place opens that one. */
-TEST(test_opener_waits) {
+TEST_IN_DIRECTORY(test_opener_waits) {
     test_time = T0;
     struct stint_options old = shaped(800, 0, 4), resized = shaped(2000, 0, 4),
                          given = sized(2000, 0, 0);
@@ -1003,7 +1003,7 @@ static char *fixture_file(const char *ending) {
 
 /* A table of 0.1 is refused by stint_open, which says what to do; and then it is one of this
  * version, of the same size or of another. */
-TEST(test_layout_2) {
+TEST_IN_DIRECTORY(test_layout_2) {
     struct bytes old = file_read(fixture_file(""));
     for (unsigned other = 0; other < 2; other++) {
         test_time = T0 + 20 * SECOND;
@@ -1039,7 +1039,7 @@ TEST(test_layout_2) {
 }
 
 /* A policy of 0.1 whose windows begin elsewhere keeps them. */
-TEST(test_start_of_layout_2) {
+TEST_IN_DIRECTORY(test_start_of_layout_2) {
     const int64_t start = -1234567;
     const size_t at = sizeof(struct header) + 6 * 8; /* in layout 2: the seventh word of policy 0 */
     struct bytes old = file_read(fixture_file(""));
@@ -1060,7 +1060,7 @@ TEST(test_start_of_layout_2) {
 }
 
 /* What 0.1 writes of no policy is found before anything is changed. */
-TEST(test_damage_of_layout_2) {
+TEST_IN_DIRECTORY(test_damage_of_layout_2) {
     const size_t words = sizeof(struct header), max_policies = 12;
     const size_t record = words + max_policies * sizeof(struct policy);
     const struct {
@@ -1151,7 +1151,7 @@ static void resize_damaged(struct bytes whole, uint64_t rounds) {
     free(bytes.start);
 }
 
-TEST(test_damaged_tables) {
+TEST_IN_DIRECTORY(test_damaged_tables) {
     draws.state = test_seed();
     uint64_t rounds = test_rounds(400);
     struct bytes old = file_read(fixture_file(""));
@@ -1165,33 +1165,4 @@ TEST(test_damaged_tables) {
     struct bytes now = file_read(path);
     resize_damaged(now, rounds);
     free(now.start);
-}
-
-#define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, directory_make, directory_remove)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(test_random_tables),
-        cmocka_unit_test(test_hashes),
-        IN_DIRECTORY(test_as_it_was),
-        IN_DIRECTORY(test_goes_on),
-        IN_DIRECTORY(test_too_small),
-        IN_DIRECTORY(test_odd_slots),
-        IN_DIRECTORY(test_clock_behind),
-        IN_DIRECTORY(test_labels),
-        IN_DIRECTORY(test_wrong_arguments),
-        IN_DIRECTORY(test_names),
-        IN_DIRECTORY(test_rights),
-        IN_DIRECTORY(test_other_users),
-        IN_DIRECTORY(test_small_table),
-        IN_DIRECTORY(test_full_file_system),
-        IN_DIRECTORY(test_killed),
-        IN_DIRECTORY(test_opener_waits),
-        IN_DIRECTORY(test_layout_2),
-        IN_DIRECTORY(test_start_of_layout_2),
-        IN_DIRECTORY(test_damage_of_layout_2),
-        IN_DIRECTORY(test_damaged_tables),
-        IN_DIRECTORY(test_policies_gone),
-    };
-    return cmocka_run_group_tests_name("resize", tests, NULL, NULL);
 }

@@ -34,11 +34,6 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 
 /* ---- Tables in files ------------------------------------------------------------------------- */
 
-static int table_make(void **state) {
-    test_time = T0;
-    return directory_make(state);
-}
-
 static struct stint_limiter *open_shared(uint64_t max_keys) {
     struct stint_options options = shared_options(max_keys);
     struct stint_limiter *limiter = NULL;
@@ -79,7 +74,7 @@ static void assert_child_good(pid_t child) {
 /* ---- Sharing --------------------------------------------------------------------------------- */
 
 /* Two handles are two processes as far as the table can see. */
-TEST(test_two_see_one_table) {
+TEST_IN_DIRECTORY(test_two_see_one_table) {
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
     assert_int_equal(policy_found(two, "minute"), minute);
@@ -102,7 +97,7 @@ TEST(test_two_see_one_table) {
     stint_close(two);
 }
 
-TEST(test_policies_by_name) {
+TEST_IN_DIRECTORY(test_policies_by_name) {
     struct stint_limiter *one = open_shared(1000), *two = open_shared(1000);
     uint32_t minute = add_policy(one, "minute", 10, MINUTE, 0, 0);
     uint32_t hour = add_policy(two, "hour", 100, HOUR, 0, STINT_START_PER_KEY);
@@ -149,7 +144,7 @@ TEST(test_policies_by_name) {
 }
 
 /* A daily quota survives that its process stops, and windows that end meanwhile are over. */
-TEST(test_restart) {
+TEST_IN_DIRECTORY(test_restart) {
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t day = add_policy(limiter, "day", 100, DAY, 0, 0);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
@@ -174,7 +169,7 @@ TEST(test_restart) {
 }
 
 /* Who removes the file takes nothing from those who have it. */
-TEST(test_removed_file) {
+TEST_IN_DIRECTORY(test_removed_file) {
     struct stint_limiter *old = open_shared(1000);
     uint32_t minute = add_policy(old, "minute", 10, MINUTE, 0, 0);
     take_granted(old, minute, 1, 3);
@@ -187,7 +182,7 @@ TEST(test_removed_file) {
 }
 
 /* Many processes begin at once: one table comes of it. */
-TEST(test_made_once) {
+TEST_IN_DIRECTORY(test_made_once) {
     enum { ROUNDS = 20, PROCESSES = 8 };
     for (unsigned round = 0; round < ROUNDS; round++) {
         int start[2];
@@ -259,7 +254,7 @@ static unsigned char *whole_table(size_t *size) {
     return bytes_of(limiter, size);
 }
 
-TEST(test_not_a_table) {
+TEST_IN_DIRECTORY(test_not_a_table) {
     struct stint_options options = shared_options(100);
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -331,7 +326,7 @@ static void assert_damages(unsigned char *table, size_t size, const struct damag
 }
 
 /* Every field that is checked, spoilt in turn. */
-TEST(test_damaged_table) {
+TEST_IN_DIRECTORY(test_damaged_table) {
     struct stint_options options = shared_options(100);
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -413,7 +408,7 @@ TEST(test_damaged_table) {
 }
 
 /* Likewise of the hidden policy that a policy with overrides has. */
-TEST(test_damaged_companion) {
+TEST_IN_DIRECTORY(test_damaged_companion) {
     struct stint_limiter *limiter = open_shared(100);
     const uint32_t id = add_policy(limiter, "o", 10, MINUTE, 0, STINT_OVERRIDES);
     const uint32_t companion = limiter_companion(limiter, id);
@@ -454,7 +449,7 @@ TEST(test_damaged_companion) {
 
 /* A rule where there is no policy is none, for who finds it and for who had attached before; nor is
  * one that is not in use. */
-TEST(test_rule_of_no_policy) {
+TEST_IN_DIRECTORY(test_rule_of_no_policy) {
     struct stint_limiter *limiter = open_shared(1000), *two;
     uint32_t minute = add_policy(limiter, "minute", 1000, MINUTE, 0, 0);
     const uint64_t traits = (uint64_t)1000 << 32 | TRAIT_EXISTS;
@@ -480,7 +475,7 @@ TEST(test_rule_of_no_policy) {
     assert_refused(&options, EPROTO, "policy 0");
 }
 
-TEST(test_other_options) {
+TEST_IN_DIRECTORY(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
     struct stint_limiter *limiter = open_with(&options);
@@ -519,7 +514,7 @@ TEST(test_other_options) {
 
 /* A file and a directory that may not be written to: root may do everything, so another user
  * tries. */
-TEST(test_rights) {
+TEST_IN_DIRECTORY(test_rights) {
     struct stint_options options = shared_options(100);
     stint_close(open_shared(100));
     pid_t child = fork();
@@ -543,7 +538,7 @@ TEST(test_rights) {
 }
 
 /* A link is not followed, whatever it leads to; nor is anything made in its place. */
-TEST(test_symbolic_links) {
+TEST_IN_DIRECTORY(test_symbolic_links) {
     struct stint_options options = shared_options(100);
     char link[sizeof path + 8];
     snprintf(link, sizeof link, "%s.link", path);
@@ -560,7 +555,7 @@ TEST(test_symbolic_links) {
 }
 
 /* A path that is too long, or a name in it, is said to be; of the path the end is told. */
-TEST(test_long_paths) {
+TEST_IN_DIRECTORY(test_long_paths) {
     static char text[6000];
     struct stint_options options = shared_options(100);
     struct stint_limiter *limiter = NULL;
@@ -582,7 +577,7 @@ TEST(test_long_paths) {
 }
 
 /* The directory of a file is what stands before its name: the root, the process's own, another. */
-TEST(test_directories_of_paths) {
+TEST_IN_DIRECTORY(test_directories_of_paths) {
     struct stint_options options = shared_options(100);
     struct stint_limiter *limiter = NULL;
     char before[PATH_MAX], root[64], other[PATH_MAX + 64];
@@ -614,7 +609,7 @@ TEST(test_directories_of_paths) {
 
 /* ---- Memory that the caller shares ----------------------------------------------------------- */
 
-TEST(test_open_in) {
+TEST_IN_DIRECTORY(test_open_in) {
     struct stint_options options = shared_options(1000);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
@@ -673,7 +668,7 @@ TEST(test_open_in) {
 }
 
 /* Memory of any alignment that is allowed: decisions swap pairs of words. */
-TEST(test_open_in_alignment) {
+TEST_IN_DIRECTORY(test_open_in_alignment) {
     struct stint_options options = shared_options(100000);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
@@ -695,7 +690,7 @@ TEST(test_open_in_alignment) {
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-TEST(test_fork_private) {
+TEST_IN_DIRECTORY(test_fork_private) {
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     take_granted(limiter, minute, 5, 4);
@@ -751,7 +746,7 @@ static void fork_shared(struct stint_limiter *limiter) {
     assert_int_equal(get_stats(limiter).untracked, 0);
 }
 
-TEST(test_fork_shared) {
+TEST_IN_DIRECTORY(test_fork_shared) {
     struct stint_limiter *limiter = open_shared(100000);
     fork_shared(limiter);
     stint_close(limiter);
@@ -804,7 +799,7 @@ static pid_t fork_user(struct stint_limiter *limiter, uint32_t policy) {
 /* A process gives its lanes back when it closes. Those of one that was killed are found free by
  * the next to be forked, to set up or to attach. More users than lanes share one, and no count is
  * lost. */
-TEST(test_lane_owners) {
+TEST_IN_DIRECTORY(test_lane_owners) {
     if (emulated("memory that is wiped on fork"))
         skip();
     struct stint_limiter *limiter = open_shared(1000), *two = open_shared(1000);
@@ -858,7 +853,7 @@ TEST(test_lane_owners) {
 }
 
 /* Processes of one thread begin at different stripes of a key, though no lane is left for any. */
-TEST(test_stripes_without_lanes) {
+TEST_IN_DIRECTORY(test_stripes_without_lanes) {
     enum { USERS = 16 };
     struct stint_limiter *limiter = open_shared(1000);
     struct stint_policy policy = make_policy("striped", USERS * LANES_MAX, DAY, 0, 0);
@@ -902,7 +897,7 @@ static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key ke
 }
 
 /* One wrong `now` does not stay for good: who opens the file next brings latest back. */
-TEST(test_latest_after_wrong_now) {
+TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
     static const uint64_t wrong[] = {2 * HOUR, 400 * DAY, 10000 * DAY};
     for (unsigned others = 2; others <= 100; others += 98) {
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -957,7 +952,7 @@ TEST(test_latest_after_wrong_now) {
 
 /* A machine that starts with an old time takes no count from keys that are not asked for
  * meanwhile. */
-TEST(test_latest_of_wrong_clock) {
+TEST_IN_DIRECTORY(test_latest_of_wrong_clock) {
     static const uint64_t back[] = {2 * HOUR, 2 * DAY, 400 * DAY};
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
@@ -986,7 +981,7 @@ TEST(test_latest_of_wrong_clock) {
 /* However few these keys are, and whatever else is in the table: windows that were over long
  * before, and overrides, which tell nothing of the clock. But if at least as many are in a window
  * of now, the others are over. */
-TEST(test_latest_of_few) {
+TEST_IN_DIRECTORY(test_latest_of_few) {
     static const unsigned lives[] = {1, 2, 5, 12, 16, 18, 30};
     for (unsigned i = 0; i < sizeof lives / sizeof lives[0]; i++)
         for (unsigned other = 0; other < 4; other++) {
@@ -1019,7 +1014,7 @@ TEST(test_latest_of_few) {
 /* ---- The lock for set-up --------------------------------------------------------------------- */
 
 /* Somebody died who held the lock, in the middle of adding and changing policies. */
-TEST(test_lock_holder_dies) {
+TEST_IN_DIRECTORY(test_lock_holder_dies) {
     if (emulated("robust mutexes"))
         skip();
     struct stint_limiter *limiter = open_shared(1000);
@@ -1075,7 +1070,7 @@ TEST(test_lock_holder_dies) {
 
 /* An opener that was stopped in the middle is told, after 10 s that just pass; the open of another
  * does not hang. */
-TEST(test_opener_is_stopped) {
+TEST_IN_DIRECTORY(test_opener_is_stopped) {
     stint_close(open_shared(100));
     int file = open(path, O_RDWR);
     assert_true(file >= 0);
@@ -1089,7 +1084,7 @@ TEST(test_opener_is_stopped) {
 }
 
 /* Several open zeroed memory at once: all find one table, whose keys have the same hashes. */
-TEST(test_made_once_in_memory) {
+TEST_IN_DIRECTORY(test_made_once_in_memory) {
     enum { ROUNDS = 50, PROCESSES = 4 };
     struct stint_options options = shared_options(1000);
     options.path = NULL;
@@ -1119,7 +1114,7 @@ TEST(test_made_once_in_memory) {
 }
 
 /* A copy of a table with holes gets all its blocks when it is opened. */
-TEST(test_copy_with_holes) {
+TEST_IN_DIRECTORY(test_copy_with_holes) {
     static const unsigned char zeros[4096];
     size_t size;
     unsigned char *table = whole_table(&size);
@@ -1140,39 +1135,4 @@ TEST(test_copy_with_holes) {
     assert_int_equal(used(limiter, 0, 1), 3);
     stint_close(limiter);
     free(table);
-}
-
-int main(void) {
-#define IN_DIRECTORY(function)                                                                     \
-    cmocka_unit_test_setup_teardown(function, table_make, directory_remove)
-    const struct CMUnitTest tests[] = {
-        IN_DIRECTORY(test_two_see_one_table),
-        IN_DIRECTORY(test_policies_by_name),
-        IN_DIRECTORY(test_restart),
-        IN_DIRECTORY(test_removed_file),
-        IN_DIRECTORY(test_made_once),
-        IN_DIRECTORY(test_not_a_table),
-        IN_DIRECTORY(test_damaged_table),
-        IN_DIRECTORY(test_damaged_companion),
-        IN_DIRECTORY(test_rule_of_no_policy),
-        IN_DIRECTORY(test_other_options),
-        IN_DIRECTORY(test_rights),
-        IN_DIRECTORY(test_symbolic_links),
-        IN_DIRECTORY(test_long_paths),
-        IN_DIRECTORY(test_directories_of_paths),
-        IN_DIRECTORY(test_open_in),
-        IN_DIRECTORY(test_open_in_alignment),
-        IN_DIRECTORY(test_fork_private),
-        IN_DIRECTORY(test_fork_shared),
-        IN_DIRECTORY(test_lane_owners),
-        IN_DIRECTORY(test_stripes_without_lanes),
-        IN_DIRECTORY(test_latest_after_wrong_now),
-        IN_DIRECTORY(test_latest_of_wrong_clock),
-        IN_DIRECTORY(test_latest_of_few),
-        IN_DIRECTORY(test_lock_holder_dies),
-        IN_DIRECTORY(test_opener_is_stopped),
-        IN_DIRECTORY(test_made_once_in_memory),
-        IN_DIRECTORY(test_copy_with_holes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ static char directory[PATH_MAX], path[PATH_MAX + 16];
 
 static inline int directory_make(void **state) {
     (void)state;
+    test_time = T0;
     const char *parent = getenv("TMPDIR");
     snprintf(directory, sizeof directory, "%s/stint-XXXXXX", parent == NULL ? "/tmp" : parent);
     assert_non_null(mkdtemp(directory));
@@ -30,7 +31,10 @@ static inline int directory_remove(void **state) {
     return rmdir(directory);
 }
 
-/* Those of a table in that file. */
+/* A test whose table is in that file. */
+#define TEST_IN_DIRECTORY(name) TEST_WITH(name, directory_make, directory_remove)
+
+/* Options of a table in that file. */
 static inline struct stint_options shared_options(uint64_t max_keys) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = max_keys;

@@ -6,16 +6,7 @@
 #ifndef STINT_TESTS_FIXTURE_H
 #define STINT_TESTS_FIXTURE_H
 
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -26,9 +17,6 @@
 
 #include "policy_id.h"
 #include "stint.h"
-
-/* A test of cmocka that needs no state. */
-#define TEST(name) static void name(__attribute__((unused)) void **state)
 
 #define MS     UINT64_C(1000000)
 #define SECOND (1000 * MS)

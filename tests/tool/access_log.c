@@ -2,18 +2,12 @@
  * Reading access logs: every form of a line, a field and a time, and the damaged ones. */
 #include "../../src/tool/access_log.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#ifdef NDEBUG
-#error "tests need their assertions"
-#endif
+#include "test.h"
 
 /* ---- Lines ---------------------------------------------------------------------------------- */
 
@@ -79,7 +73,7 @@ static void expect_failure(struct access_log *log, const char *why) {
     access_log_close(log);
 }
 
-static void lines_end_in_lf_or_crlf_or_the_file(void **state) {
+TEST(lines_end_in_lf_or_crlf_or_the_file) {
     static const char bytes[] = "one\ntwo\r\n\n\r\nfi\rve\r\r\nsi\0x\nlast";
     struct access_log log;
     (void)state;
@@ -98,7 +92,7 @@ static void lines_end_in_lf_or_crlf_or_the_file(void **state) {
     expect_end(&log, 7);
 }
 
-static void files_of_no_or_one_byte(void **state) {
+TEST(files_of_no_or_one_byte) {
     static const struct {
         const char *bytes;
         size_t length, lines;
@@ -118,7 +112,7 @@ static void files_of_no_or_one_byte(void **state) {
 }
 
 /* Lines of every length around the size of a block, so that their ends fall on every side of it. */
-static void long_lines_are_whole(void **state) {
+TEST(long_lines_are_whole) {
     enum { BLOCK = 1 << 16 };
     static const size_t lengths[] = {BLOCK - 2, BLOCK - 1, BLOCK,     BLOCK + 1,
                                      0,         1,         3 * BLOCK, 5 * 1000 * 1000};
@@ -142,7 +136,7 @@ static void long_lines_are_whole(void **state) {
     free(bytes);
 }
 
-static void a_line_beyond_the_bound_is_skipped(void **state) {
+TEST(a_line_beyond_the_bound_is_skipped) {
     enum { PIECE = 1 << 20 };
     char *piece = malloc(PIECE);
     struct access_log log;
@@ -169,7 +163,7 @@ static void a_line_beyond_the_bound_is_skipped(void **state) {
     expect_end(&log, 4);
 }
 
-static void gzip_is_told_by_its_first_bytes(void **state) {
+TEST(gzip_is_told_by_its_first_bytes) {
     struct access_log log;
     (void)state;
 
@@ -186,7 +180,7 @@ static void gzip_is_told_by_its_first_bytes(void **state) {
     expect_end(&log, 3);
 }
 
-static void gzip_of_nothing_is_empty(void **state) {
+TEST(gzip_of_nothing_is_empty) {
     struct access_log log;
     (void)state;
 
@@ -196,7 +190,7 @@ static void gzip_of_nothing_is_empty(void **state) {
     expect_end(&log, 0);
 }
 
-static void gzip_cut_anywhere_fails(void **state) {
+TEST(gzip_cut_anywhere_fails) {
     static const char bytes[] = "one\ntwo\nthree\n";
     struct access_log log;
     struct text line;
@@ -217,7 +211,7 @@ static void gzip_cut_anywhere_fails(void **state) {
 }
 
 /* A flipped byte of the compressed data or of its check sum is always found. */
-static void gzip_damaged_fails(void **state) {
+TEST(gzip_damaged_fails) {
     static const char bytes[] = "one\ntwo\nthree\n";
     unsigned char packed[256];
     (void)state;
@@ -243,7 +237,7 @@ static void gzip_damaged_fails(void **state) {
     }
 }
 
-static void bytes_after_gzip_fail(void **state) {
+TEST(bytes_after_gzip_fail) {
     static const char *const after[] = {"x", "\x1F", "\x1F\x8C", "plain text\n"};
     struct access_log log;
     (void)state;
@@ -265,7 +259,7 @@ static void bytes_after_gzip_fail(void **state) {
     expect_failure(&log, "follow");
 }
 
-static void what_cannot_be_opened_or_read(void **state) {
+TEST(what_cannot_be_opened_or_read) {
     struct access_log log;
     (void)state;
 
@@ -281,7 +275,7 @@ static struct text text_of(const char *string) {
     return (struct text){string, strlen(string)};
 }
 
-static void fields_are_counted_as_awk_does(void **state) {
+TEST(fields_are_counted_as_awk_does) {
     static const struct {
         const char *line;
         unsigned number;
@@ -315,7 +309,7 @@ static void fields_are_counted_as_awk_does(void **state) {
     }
 }
 
-static void a_field_holds_any_byte(void **state) {
+TEST(a_field_holds_any_byte) {
     struct text field, line = {"a\0b c\0", 6};
     (void)state;
 
@@ -360,7 +354,7 @@ static void check_times(const char *(*read)(struct text, uint64_t *), const stru
     }
 }
 
-static void clf_times(void **state) {
+TEST(clf_times) {
     static const struct time_case cases[] = {
         {"h - - [17/May/2015:10:05:03 +0000] \"GET\"", 1431857103 * S, NULL},
         {"[17/May/2015:10:05:03 +0000]", 1431857103 * S, NULL},
@@ -418,7 +412,7 @@ static void clf_times(void **state) {
 }
 
 /* Every day of the range once: the naive twin counts days, months and leap years. */
-static void clf_days(void **state) {
+TEST(clf_days) {
     static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -440,7 +434,7 @@ static void clf_days(void **state) {
     assert_int_equal(days * 86400, ACCESS_LOG_SECONDS_MAX);
 }
 
-static void epoch_times(void **state) {
+TEST(epoch_times) {
     static const struct time_case cases[] = {
         {"1431857103 h", 1431857103 * S, NULL},
         {"1431857103.5 h", 1431857103 * S + 500000000, NULL},
@@ -473,7 +467,7 @@ static void epoch_times(void **state) {
     check_times(text_time_epoch, cases, sizeof(cases) / sizeof(cases[0]));
 }
 
-static void a_nul_in_a_time_is_no_end(void **state) {
+TEST(a_nul_in_a_time_is_no_end) {
     uint64_t time_ns;
     (void)state;
 
@@ -484,23 +478,5 @@ static void a_nul_in_a_time_is_no_end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_end_in_lf_or_crlf_or_the_file),
-        cmocka_unit_test(files_of_no_or_one_byte),
-        cmocka_unit_test(long_lines_are_whole),
-        cmocka_unit_test(a_line_beyond_the_bound_is_skipped),
-        cmocka_unit_test(gzip_is_told_by_its_first_bytes),
-        cmocka_unit_test(gzip_of_nothing_is_empty),
-        cmocka_unit_test(gzip_cut_anywhere_fails),
-        cmocka_unit_test(gzip_damaged_fails),
-        cmocka_unit_test(bytes_after_gzip_fail),
-        cmocka_unit_test(what_cannot_be_opened_or_read),
-        cmocka_unit_test(fields_are_counted_as_awk_does),
-        cmocka_unit_test(a_field_holds_any_byte),
-        cmocka_unit_test(clf_times),
-        cmocka_unit_test(clf_days),
-        cmocka_unit_test(epoch_times),
-        cmocka_unit_test(a_nul_in_a_time_is_no_end),
-    };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return tests_run(make_path, remove_path);
 }
