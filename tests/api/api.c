@@ -10,13 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The last error was about this argument. */
-#define assert_reason(word)                                                                        \
-    do {                                                                                           \
-        if (!strstr(stint_reason(), word))                                                         \
-            fail_msg("\"%s\" does not name %s", stint_reason(), word);                             \
-    } while (0)
-
 /* Runs first: nothing has failed in this thread yet. */
 TEST(test_no_reason_yet) {
     assert_string_equal(stint_reason(), "");

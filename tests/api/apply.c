@@ -3,19 +3,10 @@
  *
  * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
  * the id of a policy that was. */
-#include "fixture.h"
-
-#include <unistd.h>
-
+#include "directory.h"
 #include "limiter.h"
 #include "policy.h"
 #include "slot.h"
-
-#define assert_reason(part)                                                                        \
-    do {                                                                                           \
-        if (strstr(stint_reason(), part) == NULL)                                                  \
-            fail_msg("\"%s\" does not say \"%s\"", stint_reason(), part);                          \
-    } while (0)
 
 /* ---- What is told ---------------------------------------------------------------------------- */
 
@@ -193,10 +184,10 @@ TEST(test_wrong_text) {
     stint_close(limiter);
 }
 
-static struct stint_limiter *open_few(uint32_t max_policies, const char *path) {
+static struct stint_limiter *open_few(uint32_t max_policies, const char *name) {
     struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
     options.max_policies = max_policies;
-    options.path = path;
+    options.path = name;
     return open_with(&options);
 }
 
@@ -550,12 +541,7 @@ static bool count_entries(void *context, const struct stint_entry *entry) {
 }
 
 /* A handle that only reads applies nothing, and is led to the policies of now as all are. */
-TEST(test_reader) {
-    char path[] = "/dev/shm/stint-apply-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+TEST_IN_DIRECTORY(test_reader) {
     struct stint_limiter *writer = open_few(8, path), *reader = NULL;
     apply(writer, "3/m name=a\n3/m name=b", 0, NULL);
     struct stint_options options = fixture_options(0, STINT_FULL_REFUSE);
@@ -623,7 +609,6 @@ TEST(test_reader) {
     assert_int_equal(policy_found(reader, "b"), 1);
     stint_close(reader);
     stint_close(writer);
-    unlink(path);
 }
 
 /* A slot that its sweeper has left, or that was claimed behind him, is nobody's. */
@@ -656,12 +641,7 @@ TEST(test_each) {
 
 /* ---- Ids that are free again ----------------------------------------------------------------- */
 
-TEST(test_free_ids) {
-    char path[] = "/dev/shm/stint-apply-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+TEST_IN_DIRECTORY(test_free_ids) {
     struct stint_limiter *one = open_few(4, path), *two = open_few(4, path);
     apply(one, "3/366d name=a\n3/m name=b\n3/m name=c", 0, NULL);
     for (uint64_t key = 0; key < 20; key++)
@@ -699,17 +679,11 @@ TEST(test_free_ids) {
     assert_int_equal(policy_added(one, &more), -ENOSPC);
     stint_close(one);
     stint_close(two);
-    unlink(path);
 }
 
 /* What the table has counted stays, though the policy and its id are gone; in a larger table, too.
  */
-TEST(test_counted_by_free_ids) {
-    char path[] = "/dev/shm/stint-apply-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+TEST_IN_DIRECTORY(test_counted_by_free_ids) {
     struct stint_limiter *limiter = open_few(4, path);
     const uint32_t id = add_policy(limiter, "a", 1, HOUR, 0, 0);
     add_policy(limiter, "b", 1, HOUR, 0, 0);
@@ -738,16 +712,10 @@ TEST(test_counted_by_free_ids) {
     }
     assert_int_equal(get_policy_stats(limiter, id).untracked, 0);
     stint_close(limiter);
-    unlink(path);
 }
 
 /* Free ids are none of a policy's, in any call. */
-TEST(test_holes) {
-    char path[] = "/dev/shm/stint-apply-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
+TEST_IN_DIRECTORY(test_holes) {
     struct stint_limiter *limiter = open_few(4, path);
     apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);
     assert_int_equal(stint_policy_remove(limiter, 0), 0);
@@ -768,7 +736,6 @@ TEST(test_holes) {
     assert_null(strstr(text, "policy=\"\""));
     assert_int_equal(get_stats(limiter).policies, 1);
     stint_close(limiter);
-    unlink(path);
 }
 
 TEST(test_metrics) {

@@ -657,9 +657,7 @@ TEST(test_reach_lowered) {
     enum { MANY = 400 };
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(MANY, STINT_FULL_REFUSE);
-    struct stint_policy policy = make_policy("p", 1, MINUTE, 0, STINT_OVERRIDES);
-    policy.ban = HOUR;
-    const uint32_t id = add_made(limiter, &policy);
+    const uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
     for (uint64_t key = 0; key < MANY; key++)
         assert_int_equal(stint_override(limiter, id, number_key(limiter, key), 2, test_time + DAY),
                          0);

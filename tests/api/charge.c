@@ -117,9 +117,7 @@ TEST(test_counts) {
 TEST(test_near_limit_of_charges) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
-    policy.near_limit = 50;
-    uint32_t id = add_made(limiter, &policy);
+    uint32_t id = add_text(limiter, "10/minute near=50% name=p");
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
@@ -509,9 +507,7 @@ TEST(test_refused_whole_of_a_late_caller) {
     struct stint_options options = fixture_options(OTHERS, STINT_FULL_REFUSE);
     options.shards = 1;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy policy = make_policy("rolling", 1, MINUTE, 0, 0);
-    policy.capacity = 10;
-    uint32_t id = add_made(limiter, &policy);
+    uint32_t id = add_text(limiter, "1/minute capacity=10 name=rolling");
     stint_key key = number_key(limiter, 0);
     const struct stint_request requests[2] = {{key, id, 6, 0, 0, 0}, {key, id, 6, 0, 0, 0}};
     struct stint_verdict v[2];
@@ -539,9 +535,7 @@ TEST(test_striped_on_a_full_table) {
     bool partly = false;
     for (uint64_t others = 1; others < 60; others++) {
         struct stint_limiter *limiter = open_limiter(24, STINT_FULL_ADMIT);
-        struct stint_policy policy = make_policy("striped", 40, DAY, 0, 0);
-        policy.stripes = 8;
-        uint32_t id = add_made(limiter, &policy);
+        uint32_t id = add_text(limiter, "40/day stripes=8 name=striped");
         uint32_t plain = add_policy(limiter, "plain", 1, DAY, 0, 0);
         test_time = T0;
         for (uint64_t i = 1; i <= others; i++)

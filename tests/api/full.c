@@ -353,9 +353,7 @@ TEST(test_refused_stripes_replace_nobody) {
     test_time = T0;
     struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REPLACE);
     uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 4;
-    uint32_t striped = add_made(limiter, &policy);
+    uint32_t striped = add_text(limiter, "8/minute stripes=4 name=striped");
     for (uint64_t k = 0; k < LINE - 1; k++)
         take(limiter, id, k, 5);
     assert_int_equal(take(limiter, striped, 100, 2).granted, 2); /* all of one stripe */

@@ -641,7 +641,7 @@ TEST(test_arguments) {
     assert_int_equal(stint_policy_parse("1/s", NULL, &wrong), -EINVAL);
     policy.size = offsetof(struct stint_policy, offset) - 1;
     assert_int_equal(stint_policy_parse("1/s", &policy, &wrong), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "size"));
+    assert_reason("size");
     policy.size = 0;
     assert_int_equal(stint_policy_parse("1/s", &policy, NULL), -EINVAL);
     policy.size = sizeof policy;

@@ -246,9 +246,7 @@ static bool tell_sum(void *context, const struct stint_entry *entry) {
 TEST(test_each_of_many_stripes) {
     struct stint_options options = fixture_options(20000, STINT_FULL_REFUSE);
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 2;
-    uint32_t striped = add_made(limiter, &policy);
+    uint32_t striped = add_text(limiter, "8/minute stripes=2 name=striped");
     uint64_t sum = 0;
     for (uint64_t i = 0; i < 4000; i++)
         take_times(limiter, striped, number_key(limiter, i), 8);
@@ -391,9 +389,7 @@ TEST_IN_DIRECTORY(test_each_striped) {
 /* One thread alone, a refusal that took nothing: stripe 0. */
 TEST_IN_DIRECTORY(test_each_striped_refused) {
     struct stint_limiter *limiter = make_table(1000, 0, 0);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 4;
-    uint32_t striped = add_made(limiter, &policy);
+    uint32_t striped = add_text(limiter, "8/minute stripes=4 name=striped");
     const stint_key key = number_key(limiter, 1), drained = number_key(limiter, 2);
     assert_false(ask(limiter, striped, key, 9, 0).allowed);
     assert_false(ask(limiter, striped, drained, 9, STINT_DRAIN).allowed);

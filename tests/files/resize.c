@@ -604,7 +604,7 @@ TEST_IN_DIRECTORY(test_wrong_arguments) {
     assert_int_equal(stint_resize(NULL, &given), -EINVAL);
     assert_int_equal(stint_resize("", &given), -EINVAL);
     assert_int_equal(stint_resize(path, &options), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "options.path"));
+    assert_reason("options.path");
     given.size = 3;
     assert_int_equal(stint_resize(path, &given), -EINVAL);
     given = sized(0, 0, 0);
@@ -789,7 +789,7 @@ TEST_IN_DIRECTORY(test_small_table) {
     memmove(small.start + 40, small.start + offsetof(struct header, secret), STINT_SECRET_SIZE);
     file_write(path, small);
     assert_refused(&given, EPROTO, "too small to be resized");
-    assert_non_null(strstr(stint_reason(), "6144"));
+    assert_reason("6144");
     assert_file(small);
     free(small.start);
 }
@@ -1011,7 +1011,7 @@ TEST_IN_DIRECTORY(test_layout_2) {
         struct stint_options options = shaped(2000, 0, 12), given = sized(0, 0, 0);
         struct stint_limiter *limiter = NULL;
         assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-        assert_non_null(strstr(stint_reason(), "stint resize"));
+        assert_reason("stint resize");
         assert_file(old);
         if (other == 1)
             given = sized(7000, 8, 200);

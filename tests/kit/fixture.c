@@ -74,6 +74,18 @@ uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *poli
     return (uint32_t)id;
 }
 
+struct stint_policy parsed(const char *text) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    if (stint_policy_parse(text, &policy, NULL) != 0)
+        fail_msg("%s: %s", text, stint_reason());
+    return policy;
+}
+
+uint32_t add_text(struct stint_limiter *limiter, const char *text) {
+    const struct stint_policy policy = parsed(text);
+    return add_made(limiter, &policy);
+}
+
 uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
                     uint64_t window, int64_t start, uint32_t flags) {
     struct stint_policy policy = make_policy(name, limit, window, start, flags);
@@ -137,6 +149,11 @@ struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key k
 
 uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key) {
     return ask(limiter, id, key, 0, STINT_PEEK).used;
+}
+
+void assert_reason(const char *part) {
+    if (strstr(stint_reason(), part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", stint_reason(), part);
 }
 
 bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) {

@@ -82,6 +82,8 @@ struct stint_limiter *open_limiter(uint64_t max_keys, enum stint_on_full on_full
 uint32_t add_made(struct stint_limiter *limiter, const struct stint_policy *policy);
 uint32_t add_policy(struct stint_limiter *limiter, const char *name, uint32_t limit,
                     uint64_t window, int64_t start, uint32_t flags);
+struct stint_policy parsed(const char *text);
+uint32_t add_text(struct stint_limiter *limiter, const char *text);
 void change_made(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *policy);
 void change_limit(struct stint_limiter *limiter, uint32_t id, uint32_t limit);
 struct stint_stats get_stats(struct stint_limiter *limiter);
@@ -99,6 +101,9 @@ void *shared_memory(size_t size);
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
                          uint32_t flags);
 uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
+
+/* The reason of the last error has this part. */
+void assert_reason(const char *part);
 
 bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
 void print_verdict(const char *label, const struct stint_verdict *v);

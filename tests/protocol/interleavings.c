@@ -745,14 +745,6 @@ TEST(test_all_of_one_key_refuse_nobody) {
 
 /* ---- A rule that changes -------------------------------------------------------------------- */
 
-static uint32_t add_text(const char *text) {
-    struct stint_policy about = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_parse(text, &about, NULL), 0);
-    int id = policy_added(limiter, &about);
-    assert_true(id >= 0);
-    return (uint32_t)id;
-}
-
 static const char *changed_to;
 
 static void change_rule(void) {
@@ -780,7 +772,7 @@ TEST(test_by_one_rule) {
     for (size_t i = 0; i < 2 * sizeof changes / sizeof changes[0]; i++) {
         for (unsigned step = 0, others = 1; others != 0; step++) {
             open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-            assert_int_equal(add_text(changes[i / 2].from), ADDED);
+            assert_int_equal(add_text(limiter, changes[i / 2].from), ADDED);
             changed_to = changes[i / 2].to;
             (void)stint_take(limiter, ADDED, KEY, changes[i / 2].held, STINT_NOW, NULL);
             test_time += 100 * SECOND;
@@ -815,7 +807,7 @@ TEST(test_by_override_of_replacement) {
     unsigned allowed = 0;
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        assert_int_equal(add_text("1/100s name=o overrides"), ADDED);
+        assert_int_equal(add_text(limiter, "1/100s name=o overrides"), ADDED);
         const struct stint_request request = {.key = KEY, .policy = ADDED, .cost = 3};
         struct stint_verdict verdict;
         allowed += decide_beside(step, replace_and_override, &request, 1, test_time, &verdict);
@@ -865,7 +857,7 @@ TEST(test_amid_a_change) {
             char text[64];
             open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
             (void)snprintf(text, sizeof text, "10/100s name=p%s", kinds[kind]);
-            assert_int_equal(add_text(text), ADDED);
+            assert_int_equal(add_text(limiter, text), ADDED);
             struct stint_policy about = STINT_POLICY_INIT;
             assert_int_equal(stint_policy_get(limiter, ADDED, &about), 0);
             assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, &amid));
@@ -897,7 +889,7 @@ static void find_amid(void) {
 TEST(test_named_amid_a_replacement) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 10000 * SECOND, 10000 * SECOND);
-        assert_int_equal(add_text("10/100s name=p"), ADDED);
+        assert_int_equal(add_text(limiter, "10/100s name=p"), ADDED);
         awaited = INSTANT_SET_UP;
         passed_over = step;
         meanwhile = find_amid;
@@ -1017,7 +1009,7 @@ static void rival_takes(void) {
 TEST(test_all_by_slot_of_another_part) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_stale_line();
-        assert_int_equal(add_text("5/100s name=rival"), ADDED);
+        assert_int_equal(add_text(limiter, "5/100s name=rival"), ADDED);
         const struct stint_request requests[2] = {{.key = STALE, .policy = brief, .cost = 6},
                                                   {.key = RIVAL, .policy = ADDED, .cost = 1}};
         if (!decide_beside(step, rival_takes, requests, 2, STINT_NOW, NULL))
@@ -1037,7 +1029,7 @@ static void check_all_first_refusal(const char *other, uint32_t of_other) {
     unsigned refused = 0;
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
-        assert_int_equal(add_text(other), ADDED);
+        assert_int_equal(add_text(limiter, other), ADDED);
         assert_true(stint_take(limiter, brief, KEY, 9, STINT_NOW, NULL));
         assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, NULL));
         const struct stint_request requests[2] = {{.key = KEY, .policy = brief, .cost = 1},
@@ -1074,7 +1066,7 @@ static void take_in_next_window(void) {
 static void check_all_after_race(void (*beside)(void), bool unasked) {
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
-        assert_int_equal(add_text("5/100s name=other"), ADDED);
+        assert_int_equal(add_text(limiter, "5/100s name=other"), ADDED);
         for (stint_key key = KEY; key < KEY + 2; key++)
             assert_true(stint_take(limiter, brief, key, 2, STINT_NOW, NULL));
         assert_true(stint_take(limiter, ADDED, KEY, 1, STINT_NOW, NULL));
@@ -1114,8 +1106,8 @@ static void check_all_give_back_counted(const char *text, uint32_t cost, uint32_
     unsigned refused = 0;
     for (unsigned step = 0, others = 1; others != 0; step++) {
         open_line(STINT_FULL_REFUSE, 100 * SECOND, 100 * SECOND);
-        assert_int_equal(add_text(text), ADDED);
-        others_policy = add_text("1/100s capacity=2 name=last");
+        assert_int_equal(add_text(limiter, text), ADDED);
+        others_policy = add_text(limiter, "1/100s capacity=2 name=last");
         assert_true(stint_take(limiter, ADDED, KEY, cost, STINT_NOW, NULL));
         assert_true(ask(limiter, ADDED, KEY, reserved, STINT_RESERVE).allowed);
         assert_true(stint_take(limiter, others_policy, KEY, 1, STINT_NOW, NULL));
