@@ -930,7 +930,7 @@ class Mistakes(Case):
                           if scene != "–"}, mutants.scenes())
 
     def test_stories_are_of_mistakes(self):
-        stories = (SOURCE / "tests" / "protocol" / "mistakes.c").read_text()
+        stories = (SOURCE / "tests" / "protocol" / "stories.c").read_text()
         named = set(re.findall(r'PATCHED\("([^"]+)"\)', stories))
         self.assertTrue(named)
         self.assertLessEqual(named, set(mutants.mistakes()))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The library with a mistake in it: the interleavings of mistakes.c and the random histories of
- * history.c must find it out within seconds. mutants.py runs this program, once for all guards
+ * The library with a mistake in it: the stories of stories.c and the random histories of history.c
+ * must find it out within seconds. mutants.py runs this program, once for all guards
  * of src/testing.h and once in each build of a patched library.
  *
  *     mutants stories                        the stories that need a patched library
@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #include "history.h"
-#include "mistakes.h"
+#include "stories.h"
 #include "testing.h"
 
 enum {
@@ -78,15 +78,19 @@ struct mutant {
 
 /* What a mutant's process tells. */
 struct told {
-    uint64_t tried; /* histories, or plays of an interleaving */
+    uint64_t tried; /* histories, or plays of a story */
     uint64_t ns;
-    const char *broken; /* the same address in both processes; NULL: nothing was found yet */
+    char broken[SCENE_BROKEN_MAX]; /* empty: nothing was found yet */
 };
 
 static uint64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void set_broken(struct told *told, const char *broken) {
+    (void)snprintf(told->broken, sizeof(told->broken), "%s", broken);
 }
 
 static void tell(int to, const struct told *told) {
@@ -101,29 +105,30 @@ static void run_histories(int to, const struct mutant *mutant, uint64_t seed, ui
     struct told told = {0};
 
     stint_test_removed = mutant->removed;
-    while (told.tried < most && told.broken == NULL &&
+    while (told.tried < most && told.broken[0] == '\0' &&
            told.ns < SECONDS_MOST * UINT64_C(1000000000)) {
         told.tried++;
         told.ns = now_ns() - started;
         tell(to, &told); /* for the case that it crashes */
         if (!history_holds(seed + told.tried - 1, HISTORY_SCHEDULED, &totals, NULL))
-            told.broken = history_wrong();
+            set_broken(&told, history_wrong());
     }
     told.ns = now_ns() - started;
     tell(to, &told);
 }
 
-static void run_mistake(int to, const struct mistake *mistake) {
+static void run_story(int to, const struct story *story) {
     uint64_t started = now_ns();
-    struct outcome outcome = mistake_play(mistake, mistake->guards, 1);
-    struct told told = {outcome.plays, now_ns() - started, outcome.broken};
+    struct outcome outcome = scene_play(&story->scene, story->guards, 1, 0);
+    struct told told = {.tried = outcome.plays, .ns = now_ns() - started};
+    set_broken(&told, outcome.broken);
     tell(to, &told);
 }
 
 /* Runs a mutant in a process of its own: a story, or else histories. Exits if that is not
  * possible. */
-static struct told run_mutant(const struct mutant *mutant, const struct mistake *mistake,
-                              uint64_t seed, uint64_t most) {
+static struct told run_mutant(const struct mutant *mutant, const struct story *story, uint64_t seed,
+                              uint64_t most) {
     int ends[2], status = 0;
     struct told told = {0}, last;
 
@@ -137,8 +142,8 @@ static struct told run_mutant(const struct mutant *mutant, const struct mistake 
         const struct itimerval hung = {.it_value.tv_sec = SECONDS_HUNG};
         setitimer(ITIMER_PROF, &hung, NULL);
         close(ends[0]);
-        if (mistake != NULL)
-            run_mistake(ends[1], mistake);
+        if (story != NULL)
+            run_story(ends[1], story);
         else
             run_histories(ends[1], mutant, seed, most);
         _exit(0);
@@ -150,7 +155,7 @@ static struct told run_mutant(const struct mutant *mutant, const struct mistake 
     if (waitpid(child, &status, 0) != child)
         abort();
     if (WIFSIGNALED(status))
-        told.broken = WTERMSIG(status) == SIGPROF ? "does not end" : "crashes";
+        set_broken(&told, WTERMSIG(status) == SIGPROF ? "does not end" : "crashes");
     return told;
 }
 
@@ -162,39 +167,41 @@ static bool same(const char *one, const char *other) {
  * the mutant. */
 static void find_out(const struct mutant *mutant, uint64_t seed) {
     bool alone = mutant->patches == NULL || same(mutant->name, mutant->patches);
-    bool found = false, story = false; /* in whatever library */
+    bool found = false, has_story = false; /* in whatever library */
 
     printf("%s\t%s\t", mutant->name, mutant->harmless != NULL ? mutant->harmless : "found");
-    for (unsigned i = 0; i < mistake_count; i++) {
-        const struct mistake *mistake = &mistakes[i];
-        story |= same(mistake->mutant, mutant->name);
-        if (!same(mistake->mutant, mutant->name) || !same(mistake->patches, mutant->patches))
+    for (unsigned i = 0; i < story_count; i++) {
+        const struct story *story = &stories[i];
+        has_story |= same(story->mutant, mutant->name);
+        if (!same(story->mutant, mutant->name) || !same(story->patches, mutant->patches))
             continue;
-        struct told told = run_mutant(mutant, mistake, 0, 0);
-        if (told.broken != NULL && !found)
-            printf("%s: %s", mistake->name, told.broken);
-        found |= told.broken != NULL;
-        fprintf(stderr, "%-16s  %s, %" PRIu64 " plays, %.1f ms: %s\n", mutant->name, mistake->name,
-                told.tried, (double)told.ns / 1e6, told.broken != NULL ? told.broken : "nothing");
+        struct told told = run_mutant(mutant, story, 0, 0);
+        const bool breaks = told.broken[0] != '\0';
+        if (breaks && !found)
+            printf("%s: %s", story->scene.name, told.broken);
+        found |= breaks;
+        fprintf(stderr, "%-16s  %s, %" PRIu64 " plays, %.1f ms: %s\n", mutant->name,
+                story->scene.name, told.tried, (double)told.ns / 1e6,
+                breaks ? told.broken : "nothing");
     }
     printf("%s\t", found ? "" : "-");
     if (alone) {
-        uint64_t most = mutant->harmless != NULL || story ? HISTORIES_MORE : HISTORIES_MOST;
+        uint64_t most = mutant->harmless != NULL || has_story ? HISTORIES_MORE : HISTORIES_MOST;
         struct told told = run_mutant(mutant, NULL, seed, most);
-        if (told.broken != NULL)
+        found = told.broken[0] != '\0';
+        if (found)
             printf("%" PRIu64 ": %s", told.tried, told.broken);
-        found = told.broken != NULL;
         fprintf(stderr, "%-16s  %" PRIu64 " histories, %.1f ms: %s\n", mutant->name, told.tried,
-                (double)told.ns / 1e6, told.broken != NULL ? told.broken : "nothing");
+                (double)told.ns / 1e6, found ? told.broken : "nothing");
     }
     printf("%s\n", alone && found ? "" : "-");
 }
 
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "stories") == 0) {
-        for (unsigned i = 0; i < mistake_count; i++)
-            if (mistakes[i].patches != NULL)
-                printf("%s\t%s\n", mistakes[i].mutant, mistakes[i].patches);
+        for (unsigned i = 0; i < story_count; i++)
+            if (stories[i].patches != NULL)
+                printf("%s\t%s\n", stories[i].mutant, stories[i].patches);
     } else if (argc >= 3 && strcmp(argv[1], "guards") == 0) {
         for (unsigned guard = 0; guard < GUARDS_END; guard++) {
             struct mutant mutant = {names[guard], GUARD_BIT(guard), NULL, harmless_why(guard)};

@@ -1,0 +1,1063 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * No threads of the system: what others do is done inside the thread's own call, before one of its
+ * atomic operations; a second thread that is stopped as well has a stack of its own. */
+#include "scene.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "counters.h" /* for the number of the thread */
+#include "policy_id.h"
+#include "slot.h"
+
+#include "model.h"
+#include "random.h"
+
+#define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window of the scenes */
+#define TICK  STINT_TICK_NS
+
+enum {
+    STEPS_MAX = 20000, /* of all threads: more is waiting for a thread that does not go on */
+    LOG_MAX = 512,
+    STOPS_TRIED = 40, /* of the second of two threads, and of the first meanwhile */
+    STACK = 256 * 1024,
+    POLICIES_MAX = 16,
+    LIMITS_MAX = 8,
+    ACTS_MAX = 20,
+    PARTS_MAX = 4,
+    TEXT_MAX = 200,
+    STRIPE_OF_ALL = 2, /* the number of threads that have none of their own: of a first stripe */
+    REST = 40,         /* tokens that are taken at most until one is refused */
+};
+
+/* A policy that a scene names need not be added. */
+static const char *const known_policies[] = {
+    "one 1/100ms",
+    "two 2/100ms",
+    "near 2/100ms near=50%",
+    "striped 4/100ms stripes=2",
+    "debt 1/100ms reserve=1",
+    "later 1/160ms",
+    "half 1/40s",
+    "once 1/100s",
+    "long 10/100s",
+    "own 2/100s start=per-key",
+    "first 1/100ms start=first",
+    "month 1/month",
+    "held 2/100ms in-flight",
+    "smooth 16383/100ms smooth",
+    "ruled 2/100s overrides",
+};
+
+/* ---- Acts ------------------------------------------------------------------------------------ */
+
+enum verb {
+    TAKE,
+    ALL,
+    BATCH,
+    HOLD,
+    REFUND,
+    BACK,
+    RESET,
+    TURN,
+    TELL,
+    DIE,
+    STRAY,
+    ADD,
+    CHANGE,
+    APPLY,
+    REMOVE,
+    FIND,
+    OVERRIDE,
+    CLEAR,
+    AS,
+    VERBS
+};
+
+static const char *const verbs[VERBS] = {
+    "take",  "all", "batch",  "hold",  "refund", "back", "reset",    "turn",  "tell", "die",
+    "stray", "add", "change", "apply", "remove", "find", "override", "clear", "as"};
+
+enum {
+    EXPECT_YES = 1,
+    EXPECT_NO = 2,
+    EXPECT_USED = 4,
+    EXPECT_GRANTED = 8,
+    EXPECT_MOST = 16,
+    EXPECT_FAR = 32,
+    EXPECT_PLACED = 64,
+    EXPECT_WINDOW = 128,
+    EXPECT_FRESH = 256,
+    EXPECT_SOON = 512,
+    EXPECT_COUNTED = 1024,
+    EXPECT_RULED = 2048,
+    EXPECT_BACK = 4096,
+};
+
+/* One request of an act, and what must come of it. */
+struct part {
+    unsigned policy; /* its place in s.policies */
+    stint_key key;
+    uint32_t cost, limit, flags;
+    bool by_decide;           /* else by stint_take */
+    uint32_t expected, marks; /* bits; verdict.flags that must be set */
+    uint32_t used, granted, back;
+    int64_t window;
+};
+
+struct act {
+    enum verb verb;
+    const char *text; /* of the scene, */
+    int length;
+    struct part parts[PARTS_MAX];
+    unsigned count;
+    unsigned times;
+    bool rest, late, unasked, quiet;
+    int64_t tick;
+    char notation[TEXT_MAX];
+};
+
+struct acts {
+    struct act acts[ACTS_MAX];
+    unsigned count;
+};
+
+/* ---- A play ---------------------------------------------------------------------------------- */
+
+struct named {
+    char name[24];
+    struct stint_policy policy; /* as it was first */
+    uint32_t id;
+    bool added, replaced;
+    bool uncapped;        /* more can be used in a window than its limit: A is not asked, nor B */
+    uint32_t most, least; /* limits that it had, or that a key or a request had in its place */
+    uint32_t limits[LIMITS_MAX];
+    unsigned limit_count;
+};
+
+/* What was asked and answered. */
+struct logged {
+    stint_key key;
+    unsigned policy;
+    uint64_t now;
+    bool whole; /* one token, without flags: B can be told from the answer */
+    bool quiet;
+    struct stint_verdict verdict;
+    uint32_t given_back;
+    bool reset;
+};
+
+enum { NOBODY, FIRST, SECOND, ROLES }; /* others; `a`; `b` where it is stopped as well */
+
+static struct {
+    const struct scene *scene;
+    struct acts before, a, b, c, after;
+    struct named policies[POLICIES_MAX];
+    unsigned policy_count;
+
+    struct stint_limiter *limiter;
+    uint64_t time;
+    struct logged log[LOG_MAX];
+    unsigned logged;
+    unsigned role;
+    uint64_t number[ROLES];
+    struct logged *last[ROLES]; /* that was granted something, or was refused */
+    unsigned steps[ROLES], all_steps;
+    unsigned stops[3];
+    bool second_done, waits, deaths;
+    char broken[SCENE_BROKEN_MAX];
+    jmp_buf stuck, died;
+} s;
+
+static void breaks(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void breaks(const char *format, ...) {
+    va_list arguments;
+    if (s.broken[0] != '\0')
+        return;
+    va_start(arguments, format);
+    (void)vsnprintf(s.broken, sizeof(s.broken), format, arguments);
+    va_end(arguments);
+}
+
+static uint64_t tick_time(int64_t tick) {
+    return EPOCH + (uint64_t)tick * TICK;
+}
+
+/* ---- Words ----------------------------------------------------------------------------------- */
+
+static _Noreturn void no_scene(const char *text, const char *why) {
+    fprintf(stderr, "scene \"%s\": %s: '%s'\n", s.scene->name, why, text);
+    abort();
+}
+
+/* The next word of a text, behind which the text goes on. Returns false at its end. */
+static bool next_word(const char **text, char word[TEXT_MAX]) {
+    const char *start = *text + strspn(*text, " \n");
+    size_t length = strcspn(start, " \n");
+    if (length == 0 || length >= TEXT_MAX)
+        return false;
+    memcpy(word, start, length);
+    word[length] = '\0';
+    *text = start + length;
+    return true;
+}
+
+static int64_t next_number(const char **text) {
+    char word[TEXT_MAX], *end;
+    if (!next_word(text, word))
+        no_scene(*text, "a number is missing");
+    if (strcmp(word, "zero") == 0) /* the epoch */
+        return -(int64_t)(EPOCH / TICK);
+    if (strcmp(word, "wrap") == 0) { /* before the window whose end is 0 in the bits of a slot */
+        const uint64_t around = (UINT64_C(1) << ID_BITS) * TICK;
+        return (int64_t)(((EPOCH / around + 1) * around - EPOCH) / TICK) - 1;
+    }
+    int64_t number = strtoll(word, &end, 10);
+    if (*end != '\0')
+        no_scene(word, "no number");
+    return number;
+}
+
+static unsigned policy_of(const char *name) {
+    for (unsigned i = 0; i < s.policy_count; i++)
+        if (strcmp(s.policies[i].name, name) == 0)
+            return i;
+    if (s.policy_count == POLICIES_MAX)
+        no_scene(name, "too many policies");
+    struct named *named = &s.policies[s.policy_count];
+    *named = (struct named){.id = UINT32_MAX};
+    (void)snprintf(named->name, sizeof(named->name), "%s", name);
+    return s.policy_count++;
+}
+
+static unsigned next_policy(const char **text) {
+    char word[TEXT_MAX];
+    if (!next_word(text, word))
+        no_scene(*text, "a policy is missing");
+    return policy_of(word);
+}
+
+static stint_key next_key(const char **text) {
+    enum { KEY = 77, OTHER, THIRD, HOLDER = 100 };
+    char word[TEXT_MAX];
+    if (!next_word(text, word))
+        no_scene(*text, "a key is missing");
+    if (strcmp(word, "key") == 0)
+        return KEY;
+    if (strcmp(word, "other") == 0)
+        return OTHER;
+    if (strcmp(word, "third") == 0)
+        return THIRD;
+    stint_key holder = HOLDER + strtoull(word + 1, NULL, 10);
+    if (word[0] != 'h' && word[0] != 'f')
+        no_scene(word, "no key");
+    return word[0] == 'f' ? holder << 40 : holder;
+}
+
+static bool read_expected(struct part *part, const char *word, const char **text) {
+    static const struct {
+        const char *word;
+        uint32_t expected, marks;
+    } words[] = {
+        {"yes", EXPECT_YES, 0},
+        {"no", EXPECT_NO, 0},
+        {"far", EXPECT_FAR, 0},
+        {"placed", EXPECT_PLACED, 0},
+        {"fresh", EXPECT_FRESH, 0},
+        {"soon", EXPECT_SOON, 0},
+        {"counted", EXPECT_COUNTED, 0},
+        {"ruled", EXPECT_RULED, 0},
+        {"first", 0, STINT_FIRST_REFUSAL},
+        {"near", 0, STINT_NEAR_LIMIT},
+        {"over", 0, STINT_OVERRIDDEN},
+        {"untracked", 0, STINT_UNTRACKED},
+    };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(word, words[i].word) == 0) {
+            part->expected |= words[i].expected;
+            part->marks |= words[i].marks;
+            return true;
+        }
+    if (strcmp(word, "used") == 0) {
+        part->expected |= EXPECT_USED;
+        part->used = (uint32_t)next_number(text);
+    } else if (strcmp(word, "granted") == 0 || strcmp(word, "most") == 0) {
+        part->expected |= word[0] == 'g' ? EXPECT_GRANTED : EXPECT_MOST;
+        part->granted = (uint32_t)next_number(text);
+    } else if (strcmp(word, "back") == 0) {
+        part->expected |= EXPECT_BACK;
+        part->back = (uint32_t)next_number(text);
+    } else if (strcmp(word, "window") == 0) {
+        part->expected |= EXPECT_WINDOW;
+        part->window = next_number(text);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool read_request(struct act *act, struct part *part, const char *word, const char **text) {
+    static const struct {
+        const char *word;
+        uint32_t flags;
+    } flags[] = {
+        {"long", STINT_PARTIAL}, {"partial", STINT_PARTIAL}, {"reserve", STINT_RESERVE},
+        {"drain", STINT_DRAIN},  {"charge", STINT_CHARGE},   {"look", STINT_PEEK},
+    };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(word, flags[i].word) == 0) {
+            part->flags |= flags[i].flags;
+            part->by_decide = true;
+            return true;
+        }
+    if (strcmp(word, "cost") == 0) {
+        part->cost = (uint32_t)next_number(text);
+        part->by_decide = true;
+    } else if (strcmp(word, "limit") == 0) {
+        part->limit = (uint32_t)next_number(text);
+        part->by_decide = true;
+    } else if (strcmp(word, "at") == 0) {
+        act->tick = next_number(text);
+        act->late = true;
+    } else if (word[0] == 'x' && word[1] >= '1' && word[1] <= '9') {
+        act->times = (unsigned)strtoul(word + 1, NULL, 10);
+    } else if (strcmp(word, "rest") == 0) {
+        act->rest = true;
+    } else if (strcmp(word, "unasked") == 0) {
+        act->unasked = true;
+    } else if (strcmp(word, "quiet") == 0) {
+        act->quiet = true;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* What follows the verb, the policy and the key of an act. */
+static void read_words(struct act *act, const char *text) {
+    char word[TEXT_MAX];
+    unsigned part = 0;
+    bool expects = false;
+
+    while (next_word(&text, word)) {
+        if (strcmp(word, "=") == 0) {
+            expects = true;
+            part = 0;
+        } else if (strcmp(word, "+") == 0) {
+            if (!expects) {
+                act->parts[act->count].policy = next_policy(&text);
+                act->parts[act->count].key = next_key(&text);
+                act->parts[act->count++].cost = 1;
+            }
+            part++;
+        } else if (part >= act->count || part >= PARTS_MAX - 1 ||
+                   !(expects ? read_expected(&act->parts[part], word, &text)
+                             : read_request(act, &act->parts[part], word, &text))) {
+            no_scene(word, "no word of an act");
+        }
+    }
+}
+
+static void read_act(struct act *act, const char *text) {
+    char word[TEXT_MAX];
+    struct part *part = &act->parts[0];
+
+    *part = (struct part){.cost = 1};
+    act->count = 1;
+    act->times = 1;
+    if (!next_word(&text, word))
+        no_scene(text, "no act");
+    while (act->verb < VERBS && strcmp(word, verbs[act->verb]) != 0)
+        act->verb++;
+    switch (act->verb) {
+    case VERBS:
+        no_scene(word, "no verb");
+    case HOLD:
+        part->policy = policy_of("long");
+        act->times = (unsigned)next_number(&text);
+        break;
+    case TURN:
+    case AS:
+        act->tick = next_number(&text);
+        break;
+    case APPLY:
+        (void)snprintf(act->notation, sizeof(act->notation), "%s", text);
+        return;
+    case ADD:
+    case CHANGE:
+        part->policy = next_policy(&text);
+        (void)snprintf(act->notation, sizeof(act->notation), "%s", text);
+        return;
+    default:
+        part->policy = next_policy(&text);
+        if (act->verb != TELL && act->verb != REMOVE && act->verb != FIND)
+            part->key = next_key(&text);
+        break;
+    }
+    if (act->verb == OVERRIDE) {
+        part->limit = (uint32_t)next_number(&text);
+        act->tick = next_number(&text);
+    } else if (act->verb == REFUND) {
+        part->cost = (uint32_t)next_number(&text);
+        if (!next_word(&text, word) || strcmp(word, "of") != 0)
+            no_scene(text, "'of' and a window are missing");
+        act->tick = next_number(&text);
+    }
+    read_words(act, text);
+}
+
+static void read_acts(struct acts *acts, const char *text) {
+    acts->count = 0;
+    while (text != NULL && *text != '\0') {
+        char one[TEXT_MAX];
+        int length = (int)strcspn(text, ";");
+        if (acts->count == ACTS_MAX || length >= TEXT_MAX)
+            no_scene(text, "too many acts, or too long");
+        memcpy(one, text, (size_t)length);
+        one[length] = '\0';
+        struct act *act = &acts->acts[acts->count++];
+        *act = (struct act){.text = text + strspn(text, " ")};
+        act->length = length - (int)(act->text - text);
+        read_act(act, one);
+        text += length + (text[length] == ';');
+    }
+}
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+static void step(const void *word);
+
+static uint64_t scene_clock(void) {
+    if (stint_test_step != NULL)
+        step(NULL);
+    return s.time;
+}
+
+static void knows_limit(struct named *named, uint32_t limit) {
+    named->most = limit > named->most ? limit : named->most;
+    named->least = limit < named->least ? limit : named->least;
+    if (named->limit_count == LIMITS_MAX)
+        abort();
+    named->limits[named->limit_count++] = limit;
+}
+
+static void knows(struct named *named, const struct stint_policy *policy) {
+    named->uncapped |= carries(policy) || policy->max_reserved != 0;
+    knows_limit(named, policy->capacity != 0 ? policy->capacity : policy->limit);
+}
+
+static struct stint_policy read_policy(const struct named *named, const char *notation) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    char text[TEXT_MAX + 40];
+    (void)snprintf(text, sizeof(text), "%s name=%s", notation, named->name);
+    if (stint_policy_parse(text, &policy, NULL) != 0)
+        no_scene(text, stint_reason());
+    return policy;
+}
+
+static void add_policy(struct named *named, const char *notation) {
+    named->policy = read_policy(named, notation);
+    named->added = true;
+    named->least = UINT32_MAX;
+    knows(named, &named->policy);
+    if (stint_policy_add(s.limiter, &named->policy, &named->id) != 0)
+        no_scene(notation, stint_reason());
+}
+
+static struct logged *log_call(const struct part *part, uint64_t now) {
+    if (s.logged == LOG_MAX)
+        abort();
+    struct logged *logged = &s.log[s.logged++];
+    *logged = (struct logged){.key = part->key, .policy = part->policy, .now = now};
+    return logged;
+}
+
+static bool tracked(const struct logged *logged) {
+    return logged->verdict.capacity != 0 && (logged->verdict.flags & STINT_UNTRACKED) == 0;
+}
+
+static bool is_quiet(const struct logged *which) {
+    for (unsigned i = 0; i < s.logged; i++)
+        if (s.log[i].quiet && s.log[i].key == which->key && s.log[i].policy == which->policy)
+            return true;
+    return false;
+}
+
+/* What is granted in the window of an answer, less what is given back. */
+static int64_t tokens_in(const struct logged *which) {
+    int64_t tokens = 0;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *logged = &s.log[i];
+        if (logged->key != which->key || logged->policy != which->policy)
+            continue;
+        if (logged->reset)
+            tokens = 0;
+        else if (logged->verdict.window == which->verdict.window &&
+                 (logged->verdict.flags & STINT_UNTRACKED) == 0)
+            tokens += (int64_t)logged->verdict.granted - logged->given_back;
+    }
+    return tokens;
+}
+
+static void expect_part(const struct act *act, const struct part *part,
+                        const struct logged *logged) {
+    const struct stint_verdict *v = &logged->verdict;
+    const uint32_t expected = part->expected;
+    const uint64_t length = s.policies[part->policy].policy.window;
+    const bool as_expected =
+        ((expected & EXPECT_YES) == 0 || v->allowed) &&
+        ((expected & EXPECT_NO) == 0 || !v->allowed) &&
+        ((expected & EXPECT_USED) == 0 || v->used == part->used) &&
+        ((expected & EXPECT_GRANTED) == 0 || v->granted == part->granted) &&
+        ((expected & EXPECT_MOST) == 0 || v->granted <= part->granted) &&
+        ((expected & EXPECT_BACK) == 0 || logged->given_back == part->back) &&
+        ((expected & EXPECT_FAR) == 0 || (v->flags & STINT_NEAR_LIMIT) == 0) &&
+        ((expected & EXPECT_PLACED) == 0 || tracked(logged)) &&
+        ((expected & EXPECT_WINDOW) == 0 || v->window == tick_time(part->window)) &&
+        ((expected & EXPECT_FRESH) == 0 || v->window > s.time) &&
+        ((expected & EXPECT_SOON) == 0 || (v->reset_after != 0 && v->reset_after <= length)) &&
+        ((expected & EXPECT_COUNTED) == 0 || v->used == tokens_in(logged)) &&
+        ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
+        (v->flags & part->marks) == part->marks;
+    if (!as_expected)
+        breaks("not so: %.*s", act->length, act->text);
+}
+
+static void answered(const struct act *act, const struct part *part, uint64_t now,
+                     const struct stint_verdict *verdict) {
+    struct named *named = &s.policies[part->policy];
+    /* By the clock's time, of a late caller and of one behind whom it was set back. */
+    const uint64_t told = verdict->window - verdict->reset_after;
+    const bool by_told = part->by_decide || act->count > 1 || told > now || s.time < now;
+    struct logged *logged = log_call(part, by_told ? told : now);
+    logged->verdict = *verdict;
+    logged->quiet = act->quiet;
+    logged->whole = act->count == 1 && part->cost == 1 && part->limit == 0 &&
+                    (part->flags & ~(uint32_t)STINT_PARTIAL) == 0;
+    named->uncapped |= (part->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE;
+    if (part->limit != 0 && named->limits[named->limit_count - 1] != part->limit)
+        knows_limit(named, part->limit);
+    s.last[s.role] = logged;
+    expect_part(act, part, logged);
+}
+
+/* Asks. Returns whether it was allowed. */
+static bool ask(const struct act *act) {
+    const uint64_t now = act->late ? tick_time(act->tick) : s.time;
+    struct stint_request requests[PARTS_MAX];
+    struct stint_verdict verdicts[PARTS_MAX];
+    bool allowed;
+
+    for (unsigned i = 0; i < act->count; i++) {
+        const struct part *part = &act->parts[i];
+        requests[i] = (struct stint_request){
+            part->key, s.policies[part->policy].id, part->cost, part->limit, part->flags, 0};
+    }
+    if (act->verb == BATCH)
+        allowed = stint_decide_batch(s.limiter, requests, act->count, now, verdicts) == act->count;
+    else if (act->verb == ALL)
+        allowed =
+            stint_decide_all(s.limiter, requests, act->count, now, act->unasked ? NULL : verdicts);
+    else if (act->parts[0].by_decide)
+        allowed = stint_decide(s.limiter, requests, now, verdicts);
+    else
+        allowed = stint_take(s.limiter, requests[0].policy, requests[0].key, 1, now, verdicts);
+    for (unsigned i = 0; i < act->count && !act->unasked; i++)
+        answered(act, &act->parts[i], now, &verdicts[i]);
+    return allowed;
+}
+
+static void refund(const struct act *act, uint32_t tokens, uint64_t window) {
+    const struct part *part = &act->parts[0];
+    uint32_t back =
+        (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id, part->key, tokens, window);
+    struct logged *logged = log_call(part, s.time);
+    logged->verdict.window = window;
+    logged->given_back = back;
+    logged->quiet = act->quiet;
+    expect_part(act, part, logged);
+}
+
+static void die_hook(enum stint_test_instant instant) {
+    if (instant == INSTANT_CLAIMED)
+        longjmp(s.died, 1);
+}
+
+static void take_and_die(const struct act *act) {
+    void (*hook)(enum stint_test_instant instant) = stint_test_hook;
+    if (setjmp(s.died) == 0) {
+        stint_test_hook = die_hook;
+        (void)ask(act);
+    }
+    stint_test_hook = hook;
+    s.deaths = true;
+}
+
+/* The fetch-add of a thread that had seen room in a slot, slept, and was killed after it. */
+static void add_and_die(const struct part *part) {
+    const struct table *table = &s.limiter->table;
+    struct slot *slot =
+        line_find(table->lines, table_tag(table, part->key, s.policies[part->policy].id));
+    if (slot != NULL)
+        (void)atomic_fetch_add_seq(&slot->state, 1);
+    s.deaths = true;
+}
+
+static void set_up(const struct act *act, int result) {
+    if (result != 0)
+        breaks("%.*s: %s", act->length, act->text, stint_reason());
+}
+
+static void change(const struct act *act, struct named *named) {
+    const struct stint_policy policy = read_policy(named, act->notation);
+    knows(named, &policy);
+    set_up(act, stint_policy_change(s.limiter, named->id, &policy));
+}
+
+static void apply(const struct act *act) {
+    for (unsigned i = 0; i < s.policy_count; i++) {
+        char name[40];
+        (void)snprintf(name, sizeof(name), "name=%s", s.policies[i].name);
+        s.policies[i].replaced |= strstr(act->notation, name) != NULL;
+    }
+    set_up(act, stint_policies_apply(s.limiter, act->notation, 0, NULL, NULL, NULL));
+}
+
+/* By its name is found what has decisions. */
+static void find(const struct act *act, const struct named *named) {
+    uint32_t id = 0;
+    set_up(act, stint_policy_find(s.limiter, named->name, &id));
+    if (policy_gone(&s.limiter->policies[id]))
+        breaks("not so: %.*s", act->length, act->text);
+}
+
+static void play_act(const struct act *act) {
+    const struct part *part = &act->parts[0];
+    struct named *named = &s.policies[part->policy];
+
+    switch (act->verb) {
+    case TAKE:
+    case ALL:
+    case BATCH:
+        for (unsigned i = 0; i < (act->rest && act->times == 1 ? REST : act->times); i++)
+            if (!ask(act) && act->rest)
+                break;
+        break;
+    case HOLD: {
+        struct act one = *act;
+        one.parts[0].by_decide = true;
+        one.parts[0].key = 100;
+        for (unsigned i = 0; i < act->times; i++, one.parts[0].key++)
+            (void)ask(&one);
+        break;
+    }
+    case REFUND:
+        refund(act, part->cost, tick_time(act->tick));
+        break;
+    case BACK:
+        if (s.last[s.role] != NULL && s.last[s.role]->verdict.granted != 0)
+            refund(act, s.last[s.role]->verdict.granted, s.last[s.role]->verdict.window);
+        break;
+    case RESET:
+        stint_reset(s.limiter, named->id, part->key);
+        log_call(part, s.time)->reset = true;
+        break;
+    case TURN:
+        s.time = tick_time(act->tick);
+        break;
+    case TELL: {
+        struct act look = {.count = 1};
+        look.parts[0] = (struct part){
+            .policy = part->policy, .key = 79, .flags = STINT_PEEK, .by_decide = true};
+        (void)ask(&look);
+        break;
+    }
+    case DIE:
+        take_and_die(act);
+        break;
+    case STRAY:
+        add_and_die(part);
+        break;
+    case ADD:
+        add_policy(named, act->notation);
+        break;
+    case CHANGE:
+        change(act, named);
+        break;
+    case APPLY:
+        apply(act);
+        break;
+    case REMOVE:
+        named->replaced = true;
+        set_up(act, stint_policy_remove(s.limiter, named->id));
+        break;
+    case FIND:
+        find(act, named);
+        break;
+    case OVERRIDE:
+        knows_limit(named, part->limit);
+        set_up(act,
+               stint_override(s.limiter, named->id, part->key, part->limit, tick_time(act->tick)));
+        break;
+    case CLEAR: /* there is none any more, if its policy is gone */
+        (void)stint_override_clear(s.limiter, named->id, part->key);
+        break;
+    case AS:
+        stint_thread_number = (uint64_t)act->tick;
+        break;
+    case VERBS:
+        abort();
+    }
+}
+
+static void play_acts(const struct acts *acts) {
+    for (unsigned i = 0; i < acts->count; i++)
+        play_act(&acts->acts[i]);
+}
+
+static void open_table(void) {
+    struct stint_options options = STINT_OPTIONS_INIT;
+    options.max_keys = 2;                    /* one line of four slots */
+    options.max_policies = POLICIES_MAX + 2; /* one is replaced, and one has a companion */
+    options.on_full = s.scene->on_full;
+    options.clock = scene_clock;
+    s.time = EPOCH;
+    if (stint_open(&options, &s.limiter) != 0)
+        abort();
+    for (unsigned i = 0; i < s.policy_count; i++) {
+        struct named *named = &s.policies[i];
+        const size_t length = strlen(named->name);
+        char name[sizeof(named->name)];
+        memcpy(name, named->name, sizeof(name));
+        *named = (struct named){.id = UINT32_MAX};
+        memcpy(named->name, name, sizeof(name));
+        for (size_t j = 0; j < sizeof(known_policies) / sizeof(known_policies[0]); j++)
+            if (strncmp(known_policies[j], name, length) == 0 && known_policies[j][length] == ' ')
+                add_policy(named, known_policies[j] + length + 1);
+    }
+}
+
+/* ---- What came of it ------------------------------------------------------------------------- */
+
+/* What counts in a window: in flight, also what has been held since the one before. */
+static int64_t counted_in(const struct logged *which) {
+    const struct stint_policy *policy = &s.policies[which->policy].policy;
+    struct logged before = *which;
+    before.verdict.window -= policy->window;
+    return tokens_in(which) + (is_in_flight(policy) ? tokens_in(&before) : 0);
+}
+
+static unsigned first_refusals(const struct logged *which) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < s.logged; i++)
+        count += s.log[i].key == which->key && s.log[i].policy == which->policy &&
+                 s.log[i].verdict.window == which->verdict.window &&
+                 (s.log[i].verdict.flags & STINT_FIRST_REFUSAL) != 0;
+    return count;
+}
+
+/* Whether a window can be one of the policy's, and of a key: what first requests begin has no tick
+ * in common, and a key's own windows follow each other. */
+static bool window_may_be(const struct logged *logged) {
+    const struct stint_policy *policy = &s.policies[logged->policy].policy;
+    const uint64_t window = logged->verdict.window;
+
+    if (is_calendar(policy))
+        return calendar_edge(policy, window - 1, true) == window;
+    if (!is_first(policy) && (policy->flags & STINT_START_PER_KEY) == 0)
+        return (window > EPOCH ? window - EPOCH : EPOCH - window) % policy->window == 0;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *other = &s.log[i];
+        uint64_t apart = other->verdict.window > window ? other->verdict.window - window
+                                                        : window - other->verdict.window;
+        if (other->key == logged->key && other->policy == logged->policy && tracked(other) &&
+            apart != 0 && (is_first(policy) ? apart < policy->window : apart % policy->window != 0))
+            return false;
+    }
+    return true;
+}
+
+static bool capacity_may_be(const struct logged *logged) {
+    const struct named *named = &s.policies[logged->policy];
+    for (unsigned i = 0; i < named->limit_count; i++)
+        if (named->limits[i] == logged->verdict.capacity)
+            return true;
+    return named->replaced || named->policy.flags & STINT_OVERRIDES;
+}
+
+/* One key by one policy: A, B, C and H of an answer. */
+static void judge_answer(const struct logged *logged, bool replaced) {
+    const struct named *named = &s.policies[logged->policy];
+    if (!tracked(logged) || is_quiet(logged))
+        return;
+    if (!named->replaced && !window_may_be(logged))
+        breaks(is_first(&named->policy) ? "A: two windows of a key at once"
+                                        : "A: a window that is none of the policy's");
+    if (logged->verdict.window <= logged->now)
+        breaks("H: a window that is over");
+    if (!capacity_may_be(logged))
+        breaks("A: a limit that was never the policy's");
+    if (named->uncapped || (named->policy.flags & STINT_SHADOW) != 0 ||
+        (replaced && (s.scene->key_replaced || logged->key != 77)))
+        return;
+    const int64_t tokens = counted_in(logged);
+    if (tokens > named->most)
+        breaks("A: more than the limit in one window");
+    if (logged->verdict.allowed || !logged->whole || replaced || named->replaced)
+        return;
+    struct stint_stats stats = STINT_STATS_INIT;
+    stint_stats_get(s.limiter, &stats);
+    if (tokens + (int64_t)stats.stray_tokens < named->least)
+        breaks("B: refused though there was room");
+    if (first_refusals(logged) != 1)
+        breaks("C: the first refusal is told once");
+}
+
+/* The statistics count the first refusals that were told. */
+static void judge_counters(void) {
+    for (unsigned i = 0; i < s.policy_count; i++) {
+        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
+        uint64_t told = 0;
+        if (!s.policies[i].added || s.policies[i].replaced ||
+            stint_policy_stats_get(s.limiter, s.policies[i].id, &stats) != 0)
+            continue;
+        for (unsigned j = 0; j < s.logged; j++)
+            told += s.log[j].policy == i && (s.log[j].verdict.flags & STINT_FIRST_REFUSAL) != 0;
+        if (stats.first_refusals != told)
+            breaks("C: first refusals are not counted as they are told");
+    }
+}
+
+/* Everybody takes all that is left; then the promises are held against the log. */
+static void judge_log(void) {
+    struct stint_stats stats = STINT_STATS_INIT;
+    const unsigned calls = s.logged;
+
+    for (unsigned i = 0; i < calls; i++) {
+        const struct logged *logged = &s.log[i];
+        const struct named *named = &s.policies[logged->policy];
+        bool again = is_quiet(logged) || strcmp(named->name, "long") == 0;
+        for (unsigned j = 0; j < i; j++)
+            again |= s.log[j].key == logged->key && s.log[j].policy == logged->policy;
+        const struct act take = {
+            .verb = TAKE,
+            .count = 1,
+            .times = 8,
+            .rest = true,
+            .parts = {{.policy = logged->policy, .key = logged->key, .cost = 1}}};
+        if (!again)
+            play_act(&take);
+    }
+    stint_stats_get(s.limiter, &stats);
+    for (unsigned i = 0; i < s.logged; i++)
+        judge_answer(&s.log[i], stats.replaced != 0);
+    if (!s.deaths)
+        judge_counters();
+}
+
+/* ---- Playing --------------------------------------------------------------------------------- */
+
+static void others(const struct acts *acts) {
+    const uint64_t number = stint_thread_number;
+    void (*hook)(enum stint_test_instant instant) = stint_test_hook;
+    s.role = NOBODY;
+    stint_test_hook = NULL;
+    stint_thread_number = s.number[NOBODY];
+    play_acts(acts);
+    stint_thread_number = number;
+    stint_test_hook = hook;
+    s.role = FIRST;
+}
+
+/* The second thread. */
+static ucontext_t first_context, second_context;
+static char second_stack[STACK] __attribute__((aligned(64)));
+
+static void second_main(void) {
+    play_acts(&s.b);
+    s.second_done = true;
+    swapcontext(&second_context, &first_context);
+}
+
+static void second_goes_on(void) {
+    const uint64_t number = stint_thread_number;
+    if (s.second_done)
+        return;
+    s.role = SECOND;
+    stint_thread_number = s.number[SECOND];
+    swapcontext(&first_context, &second_context);
+    s.number[SECOND] = stint_thread_number;
+    stint_thread_number = number;
+    s.role = FIRST;
+    if (s.waits)
+        longjmp(s.stuck, 1);
+}
+
+static void second_begins(void) {
+    getcontext(&second_context);
+    second_context.uc_stack.ss_sp = second_stack;
+    second_context.uc_stack.ss_size = STACK;
+    second_context.uc_link = NULL;
+    makecontext(&second_context, second_main, 0);
+    s.second_done = false;
+    second_goes_on();
+}
+
+static void step_of_first(void) {
+    unsigned at = s.steps[FIRST];
+    if (s.scene->stops == 3) {
+        if (at == s.stops[0])
+            second_begins();
+        if (at == s.stops[2]) {
+            second_goes_on();
+            others(&s.c);
+        }
+    } else {
+        if (at == s.stops[0])
+            others(&s.b);
+        if (at == s.stops[1])
+            others(&s.c);
+    }
+}
+
+/* Of a policy, or of another table than the one of the scene. */
+static bool is_apart(const void *word) {
+    const struct table *table = &s.limiter->table;
+    return word != NULL &&
+           ((const char *)word < (const char *)table->shards
+                ? s.role == SECOND || !s.scene->of_policies
+                : (const char *)word >= (const char *)(table->lines + table->line_count));
+}
+
+static void step(const void *word) {
+    if (++s.all_steps > STEPS_MAX) {
+        s.waits = true;
+        if (s.role == SECOND)
+            swapcontext(&second_context, &first_context);
+        longjmp(s.stuck, 1);
+    }
+    if (s.role == NOBODY || s.scene->at_instant || is_apart(word))
+        return;
+    s.steps[s.role]++;
+    if (s.role == FIRST)
+        step_of_first();
+    else if (s.steps[SECOND] == s.stops[1])
+        swapcontext(&second_context, &first_context);
+}
+
+/* An instant of set-up is a step where policies are written. */
+static void instant_step(enum stint_test_instant instant) {
+    if (s.role != FIRST)
+        return;
+    if (!s.scene->at_instant) {
+        if (s.scene->of_policies && instant == INSTANT_SET_UP)
+            step(NULL);
+    } else if (instant == s.scene->instant &&
+               ++s.steps[FIRST] == (s.scene->stops == 0 ? 1 : s.stops[0])) {
+        others(&s.b);
+    }
+}
+
+/* Plays the scene with the threads stopped at these of their steps (0: not). */
+static void play_once(const unsigned stops[3]) {
+    const uint64_t number = stint_thread_number;
+    s.logged = s.all_steps = 0;
+    s.role = NOBODY;
+    s.deaths = s.waits = false;
+    s.second_done = true;
+    s.broken[0] = '\0';
+    memset(s.steps, 0, sizeof(s.steps));
+    memset(s.last, 0, sizeof(s.last));
+    memcpy(s.stops, stops, sizeof(s.stops));
+    stint_thread_number = STRIPE_OF_ALL;
+    for (unsigned i = 0; i < ROLES; i++)
+        s.number[i] = STRIPE_OF_ALL;
+    open_table();
+    play_acts(&s.before);
+    stint_test_step = step;
+    stint_test_hook = instant_step;
+    if (setjmp(s.stuck) == 0) {
+        s.role = FIRST;
+        play_acts(&s.a);
+        second_goes_on();
+        s.role = NOBODY;
+        play_acts(&s.after);
+        judge_log();
+    } else {
+        breaks("E: a thread waits for one that does not go on");
+    }
+    s.role = NOBODY;
+    stint_thread_number = number;
+    stint_test_step = NULL;
+    stint_test_hook = NULL;
+    stint_close(s.limiter);
+}
+
+/* The next stops to try. Returns whether there are any. */
+static bool next_stops(unsigned stops[3]) {
+    switch (s.scene->stops) {
+    case 3:
+        if (++stops[2] <= s.steps[FIRST] && stops[2] <= stops[0] + STOPS_TRIED)
+            return true;
+        stops[2] = stops[0];
+        if (++stops[1] <= s.steps[SECOND] && stops[1] <= STOPS_TRIED + STOPS_TRIED / 2)
+            return true;
+        stops[1] = 1;
+        stops[2] = ++stops[0];
+        return stops[0] <= s.steps[FIRST];
+    case 2:
+        if (++stops[1] <= s.steps[FIRST])
+            return true;
+        stops[1] = ++stops[0];
+        return stops[0] <= s.steps[FIRST];
+    case 1:
+        return ++stops[0] <= s.steps[FIRST];
+    default:
+        return false;
+    }
+}
+
+bool scene_playable(const struct scene *scene) {
+#ifdef STINT_THREAD_SANITIZER
+    return scene->stops < 3;
+#else
+    (void)scene;
+    return true;
+#endif
+}
+
+struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,
+                          uint64_t seed) {
+    struct random random = {seed};
+    struct outcome outcome = {.plays = 0};
+    unsigned stops[3];
+
+    s.scene = scene;
+    s.policy_count = 0;
+    read_acts(&s.before, scene->before);
+    read_acts(&s.a, scene->a);
+    read_acts(&s.b, scene->b);
+    read_acts(&s.c, scene->c);
+    read_acts(&s.after, scene->after);
+    for (unsigned i = 0; i < 3; i++)
+        stops[i] = i < scene->stops;
+    stint_test_removed = removed;
+    do {
+        if (scene->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)
+            continue;
+        play_once(stops);
+        outcome.plays++;
+        memcpy(outcome.stops, stops, sizeof(stops));
+    } while (s.broken[0] == '\0' && next_stops(stops));
+    memcpy(outcome.broken, s.broken, sizeof(outcome.broken));
+    stint_test_removed = 0;
+    return outcome;
+}

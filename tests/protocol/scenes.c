@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * Single interleavings of the slot protocol: what the model (tests/spin), the world or a review has
+ * found to go wrong when a step is missing. The stories of the known mistakes come first. */
+#include "fixture.h"
+#include "random.h"
+#include "stories.h"
+
+/* ---- Known mistakes -------------------------------------------------------------------------- */
+
+static void fail_outcome(const char *name, const struct outcome *outcome) {
+    fail_msg("%s: %s (stopped at %u, %u, %u)", name, outcome->broken, outcome->stops[0],
+             outcome->stops[1], outcome->stops[2]);
+}
+
+static bool same_text(const char *one, const char *other) {
+    return one == other || (one != NULL && other != NULL && strcmp(one, other) == 0);
+}
+
+static bool same_scene(const struct scene *one, const struct scene *other) {
+    return same_text(one->before, other->before) && same_text(one->a, other->a) &&
+           same_text(one->b, other->b) && same_text(one->c, other->c) &&
+           one->stops == other->stops && one->on_full == other->on_full;
+}
+
+/* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
+ * if not, wherever the threads of the story are stopped: all that the stress suite's run tries, of
+ * those with two threads that are stopped, and some here. (With a patch: mutants.py.) */
+TEST(test_known_mistakes) {
+    enum { ONE_IN = 8 };
+    const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
+    const uint64_t divisor = environment_number("STINT_TEST_DIVISOR", 1);
+    const uint64_t one_in = factor < ONE_IN ? ONE_IN * divisor / factor : 1;
+    const uint64_t seed = test_seed();
+    for (unsigned i = 0; i < story_count; i++) {
+        const struct story *story = &stories[i];
+        if (!scene_playable(&story->scene))
+            continue;
+        bool played = false;
+        for (unsigned j = 0; j < i; j++)
+            played |= same_scene(&stories[j].scene, &story->scene);
+        struct outcome with = {.plays = 0};
+        if (!played)
+            with = scene_play(&story->scene, 0, one_in, seed);
+        if (with.broken[0] != '\0')
+            fail_outcome(story->scene.name, &with);
+        if (story->patches != NULL || divisor > 1)
+            continue;
+        struct outcome without = scene_play(&story->scene, story->guards, 1, seed);
+        print_message("%-40s holds in %5u plays; breaks %s (%u, %u, %u)\n", story->scene.name,
+                      with.plays, without.broken, without.stops[0], without.stops[1],
+                      without.stops[2]);
+        if (without.broken[0] == '\0')
+            fail_msg("%s: no harm in %u plays without the guard", story->scene.name, without.plays);
+    }
+}
+
+/* ---- Others ---------------------------------------------------------------------------------- */
+
+#define LAST_SLOT                                                                                  \
+    .before = "add never 1/10000s; turn 100000; add five 10/100s; take five h0 cost 5; take five " \
+              "h1 cost 5;"                                                                         \
+              "take five h2 cost 5"
+
+/* clang-format off */
+static const struct scene scenes[] = {
+    /* Between the search for the key and the end of the search for a free slot, others put the key
+     * into the last slot. `a` is so late that it asks the clock about the first one. If keys are
+     * replaced, the key's own slot, just opened, is the one with the fewest tokens. */
+    {"the last slot, admit", .stops = 1, .on_full = STINT_FULL_ADMIT, LAST_SLOT,
+     .a = "take never key at 0", .b = "take never key", .after = "take never key = no"},
+    {"the last slot, refuse", .stops = 1, LAST_SLOT,
+     .a = "take never key at 0", .b = "take never key", .after = "take never key = no"},
+    {"the last slot, replace", .stops = 1, .on_full = STINT_FULL_REPLACE, LAST_SLOT,
+     .a = "take never key at 0", .b = "take never key", .after = "take never key = no"},
+
+    /* A third thread looks at the key before a claim is given up: it sees what the key has used, not
+     * the claim. */
+    {"a look beside a claim", .stops = 2,
+     .before = "take later other; take one h0; take one h1; take one h2; turn 16",
+     .a = "take once key", .b = "take once key at 15", .c = "take once key look = no used 1"},
+
+    /* The key's slot is lost while a late thread has a claim. */
+    {"a late commit", .stops = 1,
+     .before = "hold 2", .a = "take one key; take one key at 0", .b = "turn 10; hold 4"},
+
+    /* A claim from before the clock was stepped back, whose thread died, is a window of now. */
+    {"a dead claim before a step back",
+     .before = "die one key; turn -360000", .a = "take one key = yes window -359990"},
+
+    /* H: whoever gives a time, at any step behind which the clock is set back and the key begins
+     * anew, is told a window that is not over, and ends within its length. */
+    {"a clock that is set back", .stops = 1, .before = "add p 10/100s; take p key",
+     .a = "take p key = soon", .b = "turn -100000; take p key"},
+    {"a clock that is set back, a cost", .stops = 1, .before = "add p 10/100s; take p key",
+     .a = "take p key cost 2 = soon", .b = "turn -100000; take p key"},
+
+    /* What is given back is room again, and no more than that, for callers with a limit of their own
+     * above the policy's; and when the limit was lowered for a while. */
+    {"a refund of an own limit",
+     .a = "take once key cost 20 limit 20 = yes; refund once key 1 of 10000 = back 1;"
+          "take once key limit 20 = yes; take once key limit 20 = no"},
+    {"a refund of a lowered limit",
+     .a = "take long key cost 10 = yes; change long 4/100s; refund long key 1 of 10000 = back 1;"
+          "change long 10/100s; take long key = yes; take long key = no"},
+
+    /* A refund is under way when the limit is raised and more is granted: none of that is lost. */
+    {"a refund while the limit is raised", .stops = 1,
+     .before = "take long key cost 10", .a = "refund long key 1 of 10000 = back 1",
+     .b = "change long 25/100s; take long key x15 = yes",
+     .after = "take long key = yes; take long key = no"},
+
+    /* A group's requests that carry over are taken last. A policy that changes in between is still
+     * charged once. */
+    {"a group whose policy carries no more", .stops = 1, .of_policies = true,
+     .before = "add p 10/100s capacity=20", .a = "all p key cost 3 + once key = yes + yes",
+     .b = "change p 10/100s", .after = "take p key look = used 3"},
+    {"a group whose policy carries now", .stops = 1, .of_policies = true,
+     .before = "add p 10/100s", .a = "all p key cost 3 + once key = yes + yes",
+     .b = "change p 10/100s capacity=20", .after = "take p key look = used 3"},
+
+    /* A request with a lower limit of its own has tokens of one stripe, and does not get enough of
+     * the other, because others took all up to the policy's limit. It gives back what it took, no
+     * more. */
+    {"stripes that give back", .stops = 1, .before = "add s 20/20000s stripes=2",
+     .a = "take s key cost 4 limit 4", .b = "take s key rest",
+     .after = "take s key rest; take s key look = counted used 20"},
+
+    /* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in
+     * which it was made. Given back by that, it is no token of those that others took in the next. */
+    {"stripes that are charged in one window", .stops = 1, .before = "add s 8/20000s stripes=2",
+     .a = "take s key cost 6 charge; back s key", .b = "turn 2000000; take s key x2 = yes",
+     .after = "take s key rest; take s key look = counted used 8"},
+
+    /* What was charged past the shares of a striped key is in its first stripe. When that has passed
+     * into the next window, or is another key's, it is not given back from the other stripes: their
+     * tokens were granted, and could be granted once more to one who is late (A). */
+    {"stripes that give back no others' tokens",
+     .a = "add s 8/10s stripes=2; as 2; take s key x4 = yes; turn 999; as 3; take s key x4 = yes;"
+          "take s key cost 2 charge = used 10; turn 1001; as 2; take s key = yes;"
+          "as 3; refund s key 2 of 1000 = back 0; take s key at 999 = window 2000"},
+    {"stripes whose first is lost",
+     .before = "add s 8/10s stripes=2; add p 10/20s",
+     .a = "as 2; take s key x4 = yes; turn 999; as 3; take s key x4 = yes;"
+          "take s key cost 2 charge = used 10; turn 1001; take p h0; take p h1; take p h2;"
+          "as 3; refund s key 2 of 1000 = back 0; take s key at 999 quiet"},
+
+    /* A request whose policy is replaced on its way is judged by the override that its key has by
+     * the new one, and told so. */
+    {"an override of the replacement", .stops = 1, .of_policies = true,
+     .before = "add o 1/100s overrides", .a = "take o key cost 3 quiet = ruled",
+     .b = "apply 1/250ms name=o overrides; find o; override o key 5 100"},
+
+
+    /* At any step of a replacement, its name is that of the policy by which decisions are made. */
+    {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP, .before = "add p 10/100s",
+     .a = "apply 10/50s name=p", .b = "find p"},
+
+    /* A late request's slot goes to a rival who uses it up, and back to its key, which has 9 tokens
+     * of 10. */
+    {"a group by the state of another", .stops = 2,
+     .before = "turn -10000; take long key; hold 3; turn 0",
+     .a = "all long key at 0 + once other = yes + yes", .b = "take long third cost 10",
+     .c = "turn 10100; take long key"},
+
+    /* The slot that an earlier part was to take goes to the key of a later part, which has 4 tokens
+     * of 5. */
+    {"a group by the slot of another part", .stops = 1,
+     .before = "add p 5/100s; turn -10000; take long key; hold 3; turn 0",
+     .a = "all long key cost 6 + p third = yes + yes", .b = "take p third"},
+
+    /* A key is told once that it was refused first, if only in the shadow: not by a part of a group
+     * that was judged, but not charged. The statistics count those that were told. */
+    {"a first refusal in a group, in the shadow", .stops = 1,
+     .before = "add p 1/100s shadow; take long key cost 9; take p key", .a = "all long key + p key",
+     .b = "take long key", .after = "take p key"},
+    {"a first refusal in a group", .stops = 1,
+     .before = "add p 5/100s; take long key cost 9; take p key", .a = "all long key + p key",
+     .b = "take long key", .after = "take p key look = counted"},
+
+    /* A group that has lost a race, and fits nevertheless, is charged once. */
+    {"a group after a race", .stops = 1,
+     .before = "add p 5/100s; take long key x2; take long other x2; take p key",
+     .a = "all long key + p key + long other = yes + yes + yes", .b = "take long key",
+     .after = "take long key look = used 4; take long other look = used 3"},
+    {"a group after a race, in the next window", .stops = 1,
+     .before = "add p 5/100s; take long key x2; take long other x2; take p key",
+     .a = "all long key + p key + long other = yes + yes + yes", .b = "turn 10000; take long key",
+     .after = "take long key look = counted; take p key look = counted;"
+              "take long other look = counted"},
+    {"a group after a race, unasked", .stops = 1,
+     .before = "add p 5/100s; take long key x2; take long other x2; take p key",
+     .a = "all long key + p key + long other unasked", .b = "take long key quiet",
+     .after = "take long key look quiet = used 4; take p key look quiet = used 2;"
+              "take long other look quiet = used 3"},
+};
+/* clang-format on */
+
+static void play(const struct scene *scene) {
+    if (!scene_playable(scene))
+        return;
+    const struct outcome outcome = scene_play(scene, 0, 1, 0);
+    if (outcome.broken[0] != '\0')
+        fail_outcome(scene->name, &outcome);
+}
+
+TEST(test_scenes) {
+    for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; i++)
+        play(&scenes[i]);
+}
+
+/* ---- Scenes of one form ---------------------------------------------------------------------- */
+
+enum { FORM_MAX = 300 };
+
+/* A text that is made of others. */
+#define FORM(text, ...) assert_true(snprintf(text, FORM_MAX, __VA_ARGS__) < FORM_MAX)
+
+/* A thread has seen the last token; others take it and are refused; then the first one's fetch-add
+ * counts past the limit. That is refused, and hidden by a plain policy: if the policy becomes one
+ * that carries, it is nobody's debt. */
+TEST(test_past_the_limit) {
+    static const struct {
+        const char *notation;
+        unsigned capacity;
+    } rows[] = {{"capacity=15", 15},
+                {"capacity=100", 100},
+                {"reserve=7", 10},
+                {"capacity=11 reserve=7", 11}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char after[FORM_MAX];
+        FORM(after,
+             "change long 10/100s %s; turn 10000; take long key look cost 0 = used 0;"
+             "take long key cost %u = yes",
+             rows[i].notation, rows[i].capacity);
+        play(&(struct scene){"past the limit", .stops = 1, .before = "take long key cost 9",
+                             .a = "take long key", .b = "take long key x2", .after = after});
+    }
+}
+
+/* B: a look by a larger limit, of the request's own or of an override, is none by which anything
+ * was counted: what a refused request has added is cut off all the same, and a token that is given
+ * back is there for the next. */
+TEST(test_looks_raise_nothing) {
+    static const char *const looks[] = {"take long other look limit 1000 quiet",
+                                        "take long other look reserve limit 1000 quiet",
+                                        "take long other look charge quiet",
+                                        "override long other 2000 100; take long other look quiet; "
+                                        "all long other look quiet + once h1;"
+                                        "clear long other"};
+    for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
+        char before[FORM_MAX];
+        FORM(before, "change long 10/100s overrides; %s; change long 10/100s; take long key cost 9",
+             looks[i]);
+        play(&(struct scene){looks[i], .stops = 1, .before = before, .a = "take long key",
+                             .b = "take long key x2",
+                             .after = "refund long key 1 of 10000 = back 1; take long key = yes"});
+    }
+}
+
+/* B: what never fits takes nothing on the way to its refusal. Whoever takes one of the key's last 4
+ * tokens meanwhile, at whichever step, gets it. */
+static void check_refuses_nobody(const char *policy, const char *request) {
+    char before[FORM_MAX];
+    FORM(before, "add s %s; take s key x4 = yes", policy);
+    play(&(struct scene){request, .stops = 1, .before = before, .a = request,
+                         .b = "take s key = yes; back s key"});
+}
+
+TEST(test_stripes_refuse_nobody) {
+    for (unsigned stripes = 2; stripes <= 4; stripes *= 2)
+        for (unsigned cost = 5; cost <= 9; cost += 2) {
+            char policy[FORM_MAX], words[3][FORM_MAX];
+            FORM(policy, "8/20000s stripes=%u", stripes);
+            FORM(words[0], "look");
+            FORM(words[1], "look charge");
+            FORM(words[2], "limit %u", cost == 5 ? 8 : cost - 1);
+            for (unsigned i = 0; i <= 3; i++) {
+                char request[FORM_MAX];
+                FORM(request, "take s key cost %u %s = no", cost, i == 3 ? "" : words[i]);
+                check_refuses_nobody(policy, request);
+            }
+        }
+}
+
+/* Several requests by one policy that fit one by one, but not one after the other. */
+TEST(test_all_of_one_key_refuse_nobody) {
+    static const char *const policies[] = {"8/20000s", "5/20000s capacity=8", "8/20000s reserve=1",
+                                           "8/20000s smooth", "8/20000s stripes=2"};
+    static const unsigned costs[][3] = {{4, 1, 0}, {1, 4, 0}, {2, 2, 1}, {3, 3, 3}, {4, 4, 4}};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
+        for (size_t j = 0; j < sizeof costs / sizeof costs[0]; j++) {
+            char request[FORM_MAX];
+            FORM(request, "all s key cost %u + s key cost %u + s key cost %u", costs[j][0],
+                 costs[j][1], costs[j][2]);
+            check_refuses_nobody(policies[i], request);
+        }
+}
+
+/* A request takes from one stripe after the other, and gives back because another was faster. That
+ * one gives back meanwhile: what it gets of the other's tokens in one stripe is not lost to the key
+ * in the next. */
+TEST(test_stripes_lose_no_token) {
+    play(&(struct scene){"stripes lose no token", .stops = 2, .before = "add s 8/20000s stripes=2",
+                         .a = "as 2; take s key cost 8", .b = "take s key", .c = "back s key",
+                         .after = "take s key look = counted"});
+}
+
+/* One of two tokens is used. Others give it back and take one, of another stripe perhaps: the
+ * second one is there all the time. */
+TEST(test_stripes_see_the_last_token) {
+    for (unsigned pair = 0; pair < 8; pair++) {
+        const unsigned number = 2 + pair / 4;
+        char before[FORM_MAX], a[FORM_MAX], b[FORM_MAX];
+        FORM(before,
+             "add s 2/20000s stripes=2; as %u; take s key cost 2 = yes;"
+             "refund s key 2 of 2000000 = back 2; as %u; take s key = yes",
+             number, 2 + pair / 2 % 2);
+        FORM(a, "as %u; take s key = yes", number);
+        FORM(b, "as %u; refund s key 1 of 2000000 = back 1; take s key = yes", 2 + pair % 2);
+        play(&(struct scene){"stripes see the last token", .stops = 1, .before = before, .a = a,
+                             .b = b});
+    }
+}
+
+/* A request is judged by one rule, the old or the new: what neither grants it does not get, what
+ * both let through is, and what neither says is not said, wherever the change comes. */
+TEST(test_by_one_rule) {
+    static const struct {
+        const char *from, *to;
+        unsigned held;
+        const char *request, *expected;
+    } rows[] = {
+        {"10/100s capacity=100", "50/100s", 95, "cost 100", "most 0"},
+        {"10/100s capacity=100", "50/100s", 95, "cost 100 partial", "most 50"},
+        {"10/100s", "5/100s reserve=5", 0, "cost 15 reserve", "most 0"},
+        {"4/100s in-flight", "1/100s in-flight shadow", 2, "cost 1", "most 1 yes"},
+        {"10/100s reserve=1", "1/100s reserve=1 shadow", 5, "reserve", "most 1 yes"},
+        {"4/100s near=50%", "4/100s", 0, "cost 1", "most 1 yes far"},
+    };
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
+        char before[FORM_MAX], a[FORM_MAX], b[FORM_MAX];
+        FORM(before, "add p %s; take p key cost %u; turn 10000", rows[i / 2].from,
+             rows[i / 2].held);
+        FORM(a, "%s p key %s%s quiet = %s", i % 2 == 0 ? "take" : "all", rows[i / 2].request,
+             i % 2 == 0 ? "" : " + once other", rows[i / 2].expected);
+        FORM(b, "change p %s", rows[i / 2].to);
+        play(&(struct scene){rows[i / 2].to, .stops = 1, .of_policies = true, .before = before,
+                             .a = a, .b = b});
+    }
+}
+
+/* A request at any step of a change is judged by the old rule or the new one. */
+TEST(test_amid_a_change) {
+    static const char *const kinds[] = {"", " overrides", " ban=600s", " stripes=2", " near=50%"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        char before[FORM_MAX], a[FORM_MAX];
+        FORM(before, "add p 10/100s%s; take p key; back p key", kinds[i]);
+        FORM(a, "change p 20/100s%s", kinds[i]);
+        play(&(struct scene){kinds[i], .stops = 1, .of_policies = true, .before = before, .a = a,
+                             .b = "take p key = yes"});
+    }
+}
+
+/* A: the last tokens go to others, and then the policy goes; who is on his way has none of them. */
+TEST(test_no_more_of_a_removed_policy) {
+    static const char *const requests[] = {"take s key", "take s key cost 3",
+                                           "all s key + once other"};
+    for (unsigned i = 0; i < 12; i++) {
+        char before[FORM_MAX];
+        FORM(before, "add s 8/20000s%s%s", i % 2 == 1 ? " stripes=2" : "",
+             i / 2 % 2 == 1 ? "; take s key" : "");
+        play(&(struct scene){requests[i / 4], .stops = 1, .of_policies = true, .before = before,
+                             .a = requests[i / 4], .b = "take s key rest; remove s"});
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scenes),
+        cmocka_unit_test(test_past_the_limit),
+        cmocka_unit_test(test_looks_raise_nothing),
+        cmocka_unit_test(test_stripes_refuse_nobody),
+        cmocka_unit_test(test_all_of_one_key_refuse_nobody),
+        cmocka_unit_test(test_stripes_lose_no_token),
+        cmocka_unit_test(test_stripes_see_the_last_token),
+        cmocka_unit_test(test_by_one_rule),
+        cmocka_unit_test(test_amid_a_change),
+        cmocka_unit_test(test_no_more_of_a_removed_policy),
+        cmocka_unit_test(test_known_mistakes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The stories of the known mistakes. All windows begin at tick 0; those of `one`, `two` and the
+ * others of kit/scene.c are ten ticks long. */
+#include "stories.h"
+
+#define BIT(guard)     GUARD_BIT(GUARD_##guard)
+#define WITHOUT(guard) #guard, BIT(guard), NULL
+#define PATCHED(patch) patch, 0, patch
+
+#define REPLACES .on_full = STINT_FULL_REPLACE
+
+/* A line whose first slot falls free at the very instant, the others before. */
+#define FALLS_FREE "take later other; take one h0; take one h1; take one h2; turn 16"
+
+/* One thread claims and looks while the other, which is ahead of it by a tick and finds the first
+ * slot free, not the last, has not claimed yet. */
+#define TWO_FALL_FREE \
+    "take one other; hold 2; take one h2; turn 10; take one other; turn 19"
+
+/* KEY's slot is over; it had one token of two, or of one. */
+#define SLOT_IS_OVER      "hold 3; take two key; turn 10; tell two"
+#define FULL_SLOT_IS_OVER "hold 3; take one key; turn 10; tell one"
+
+/* Room was seen in KEY's slot, the fourth. */
+#define SLOT_HAS_ROOM "hold 3; take two key; tell two"
+
+/* All slots of the line were used by others, whose windows are over. */
+#define USED_LINE "take one h10; take one h11; take one h12; take one h13; turn 10"
+
+/* Four keys have the slots of the line. */
+#define FOUR_KEYS "take two f0; take two f1; take two f2; take two f3"
+
+/* clang-format off */
+const struct story stories[] = {
+    /* ---- What is found at once ---- */
+
+    /* The key's slot goes to another key between the search for its tag and the load of the state:
+     * that shows room, the other key's. */
+    {WITHOUT(TAKE_TAG), {"another key's room", .stops = 1,
+     .before = SLOT_IS_OVER, .a = "take two key", .b = "take two other"}},
+    {WITHOUT(STRIPE_TAG), {"another key's room, striped", .stops = 1,
+     .before = "hold 2; take striped key x4; turn 10; tell striped",
+     .a = "take striped key", .b = "take two other; take two third"}},
+
+    /* The other key is full and refused. */
+    {WITHOUT(FOUND_TAG), {"another key's refusal, fast", .stops = 1,
+     .before = FULL_SLOT_IS_OVER, .a = "take one key", .b = "take one other x2"}},
+    {WITHOUT(FOUND_TAG), {"another key's refusal", .stops = 1,
+     .before = FULL_SLOT_IS_OVER, .a = "take one key long", .b = "take one other x2"}},
+
+    /* The other key is full and refused when the state is loaded, and the slot comes back before
+     * the second look at the tag, in a later window. */
+    {WITHOUT(FOUND_STATE), {"another key's refusal, and back, fast", .stops = 2,
+     .before = FULL_SLOT_IS_OVER, .a = "take one key",
+     .b = "take one other x2", .c = "turn 20; take one key"}},
+    {WITHOUT(FOUND_STATE), {"another key's refusal, and back", .stops = 2,
+     .before = FULL_SLOT_IS_OVER, .a = "take one key long",
+     .b = "take one other x2", .c = "turn 20; take one key"}},
+
+    /* Two threads see the last token; of a stripe, the last of its own. */
+    {WITHOUT(TAKE_ADDED), {"two threads and one token", .stops = 1,
+     .before = "take two key", .a = "take two key", .b = "take two key"}},
+    {WITHOUT(STRIPE_ADDED), {"two threads and one token, striped", .stops = 1,
+     .before = "take striped key", .a = "take striped key", .b = "take striped key"}},
+
+    /* The first request in a window finds the key's slot in the last one. */
+    {WITHOUT(TAKE_ROOM), {"add to a window that is over",
+     .before = "take two key; turn 10; tell two", .a = "take two key"}},
+    {WITHOUT(STRIPE_ROOM), {"add to a window that is over, striped",
+     .before = "take striped key; turn 10; tell striped", .a = "take striped key"}},
+
+    /* Nobody has decided in the present window yet. */
+    {WITHOUT(TAKE_WINDOW), {"window of the last request",
+     .before = "take two key; turn 10", .a = "take two key"}},
+    {WITHOUT(HINT_WINDOW), {"window of the last request, any",
+     .before = "take two key; turn 11", .a = "take two key long"}},
+    {WITHOUT(STRIPE_WINDOW), {"window of the last request, striped",
+     .before = "take striped key; turn 10", .a = "take striped key"}},
+    {WITHOUT(TAKE_ROOM), {"swap in a window that is over",
+     .before = "take two key; turn 10; tell two", .a = "take two key cost 2"}},
+    {WITHOUT(HINT_WINDOW), {"window of the last request, a cost",
+     .before = "take two key; turn 11", .a = "take two key cost 2"}},
+
+    /* `near` counts by swaps. */
+    {WITHOUT(JUDGE_ROOM), {"swap past the capacity", .a = "take near key x4"}},
+    {WITHOUT(FOUND_MARK), {"fast refusal that is the first", .a = "take one key x3"}},
+
+    /* Two threads see the last token. What the refused one has added is hidden by the policy as it
+     * is; if the policy lets its keys be in debt, it is nobody's. */
+    {WITHOUT(OVERSHOT_CUT), {"overshoot that becomes a debt", .stops = 1,
+     .before = "take two key", .a = "take two key", .b = "take two key x2",
+     .after = "change two 2/100ms reserve=2; turn 10; take two key look cost 0 = used 0"}},
+
+    /* ---- Fetch-adds that come too late: room was seen ---- */
+
+    /* Then the slot goes to another key, which has one token left; or which has used all that a
+     * smooth key's window counts. */
+    {WITHOUT(ADDED_TAG), {"late add to another key", .stops = 1,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two other"}},
+    {PATCHED("smooth-bits"), {"late add to a smooth key", .stops = 1,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take smooth other cost 16383"}},
+
+    /* Then the key's next window begins, and is full. */
+    {WITHOUT(ADDED_ROOM), {"late add to a full window", .stops = 1,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two key x2"}},
+    {WITHOUT(STRIPES_ADDED), {"late add to a full window, striped", .stops = 1,
+     .before = "take striped key; tell striped", .a = "take striped key",
+     .b = "turn 10; take striped key x4"}},
+
+    /* There is none by the time of the fetch-add. What was added is cut off by who is refused next;
+     * then the limit is raised. */
+    {WITHOUT(ADDED_THEN), {"add to a full window, then more room", .stops = 2, .of_policies = true,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "take two key",
+     .c = "take two key; change two 4/100ms"}},
+    {WITHOUT(ADDED_THEN), {"add to a full window, then more, group", .stops = 2, .of_policies = true,
+     .before = SLOT_HAS_ROOM, .a = "all two key + long h0", .b = "take two key",
+     .c = "take two key; change two 4/100ms"}},
+    {WITHOUT(ADDED_THEN), {"add to a full window, then more, striped", .stops = 2,
+     .of_policies = true,
+     .before = "take striped key; tell striped", .a = "take striped key", .b = "take striped key",
+     .c = "take striped key x3; change striped 6/100ms stripes=2"}},
+
+    /* Then the slot goes to another key, and by a claim whose thread is killed back. */
+    {WITHOUT(ADDED_PENDING), {"late add to a claim", .stops = 1,
+     .before = SLOT_HAS_ROOM, .a = "take two key",
+     .b = "turn 10; take two other; turn 20; die two key"}},
+
+    /* Then the slot goes to another key. The key spends its window in another slot, the third, and
+     * gets the first back when the next one has begun: after the fetch-add, before the look at its
+     * tag. */
+    {WITHOUT(ADDED_STATE), {"late add to another key, and back", .stops = 2,
+     .before = "hold 2; take later h2; take two key; tell two", .a = "take two key",
+     .b = "turn 10; take two other; turn 16; take two key x2",
+     .c = "turn 20; take two third; take two key"}},
+
+    /* Then the slot goes to a key of another policy, and back after the fetch-add, as that policy is
+     * removed, or the key's override is lifted or is to end sooner, or the key is replaced: in a
+     * window that ends as that key's. */
+    {WITHOUT(ADDED_FALLEN), {"late add to a key whose policy is gone", .stops = 2,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take near other",
+     .c = "remove near; turn 12; take two key x2"}},
+    {WITHOUT(ADDED_FALLEN), {"late add to an override, lifted", .stops = 2,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
+     .c = "clear ruled other; turn 12; take two key x2"}},
+    {WITHOUT(ADDED_FALLEN), {"late add to an override, ended sooner", .stops = 2,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
+     .c = "override ruled other 1 11; turn 12; take two key x2"}},
+    {WITHOUT(ADDED_FALLEN), {"late add to a key that is replaced", .stops = 2, REPLACES,
+     .before = "hold 3 cost 9; take two key; tell two", .a = "take two key",
+     .b = "turn 10; take one other", .c = "turn 12; take two key x2"}},
+
+    /* Then the slot goes to another key. A charge that is taken back from it a window later is one
+     * that was never made in that. */
+    {PATCHED("added-stays"), {"charge taken back", .stops = 2,
+     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take one other",
+     .c = "turn 20; take one other"}},
+
+    /* ---- Claims ---- */
+
+    /* A thread is killed with a claim of the first slot, which falls free at the very instant: a late
+     * thread has the key in the second by then. The next one meets the claim first. */
+    {WITHOUT(FOUND_PENDING), {"counted in a claim", .stops = 1,
+     .before = FALLS_FREE, .a = "die once key; take once key", .b = "take once key at 15"}},
+
+    /* A key with windows of its own: the claim's end is none of them. */
+    {WITHOUT(KEY_PENDING), {"window of a claim",
+     .before = "take own key look; die own key", .a = "take own key look"}},
+
+    /* A key that no slot has, in a line whose first slot falls free at the very instant: a late
+     * thread takes the second. */
+    {WITHOUT(PENDING), {"no look after a claim", .stops = 1,
+     .before = FALLS_FREE, .a = "take once key", .b = "take once key at 15"}},
+    {WITHOUT(RIVAL_COMMITTED), {"look that cancels a committed slot", .stops = 1,
+     .before = FALLS_FREE, .a = "take once key", .b = "take once key at 15"}},
+
+    /* The thread that is ahead looks while the first has not committed yet. */
+    {WITHOUT(RIVAL_LATER), {"later claim left standing", .stops = 3,
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20"}},
+
+    /* The first thread's claim is cancelled, and its slot goes to another key by a claim of the same
+     * tick, whose thread is killed. */
+    {"reuse-tombstone", 0, "reuse-tombstone swap-tag", {"tombstone reused in its window", .stops = 3,
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20",
+     .c = "die two third at 19"}},
+    {"cancel-end", 0, "cancel-end swap-tag", {"cancel that writes zero", .stops = 3,
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20",
+     .c = "die two third at 19"}},
+    {"cancel-pending", 0, "cancel-pending swap-tag", {"cancel that leaves pending", .stops = 3,
+     .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20"}},
+
+    /* A slot is replaced twice within a tick (ends may fall then), at a begin of both windows, the
+     * second time by a thread that is killed: the first thread's claim was over, and its slot is
+     * another key's now. */
+    {PATCHED("swap-tag"), {"commit of the state alone", .stops = 1, REPLACES, .key_replaced = true,
+     .before = "hold 3 cost 9; take one h3; turn 80", .a = "take later key long; take two third",
+     .b = "turn 81; take two other; die two third at 80"}},
+    {WITHOUT(COMMIT_TAG), {"commit that waits for another claim", .stops = 1, REPLACES,
+     .key_replaced = true,
+     .before = "hold 3 cost 9; take one h3; turn 80", .a = "take later key long; take two third",
+     .b = "turn 81; take two other; die two third at 80"}},
+
+    /* A never-used slot is claimed, and while the claimer sleeps another thread commits it for the
+     * same key, which is replaced within the same tick, by a thread that is killed. */
+    {PATCHED("short-first"), {"first claim like any", .stops = 1, REPLACES, .key_replaced = true,
+     .before = "hold 2 cost 9; tell later", .a = "take later key; take two third",
+     .b = "take later key; take long h2 cost 8; die two third at 0"}},
+
+    /* A stray token comes to a claim between a thread's load of it and its commit. */
+    {PATCHED("commit-used"), {"commit that waits for used = 0", .stops = 1,
+     .before = FALLS_FREE, .a = "take two key long", .b = "stray two key"}},
+
+    /* ---- Windows that are over: the key has spent one and lost its slot ---- */
+
+    /* A late thread must not open the window again; not in a slot that was never used either, which
+     * stripes pass by. */
+    {WITHOUT(WATERMARK_RAISE), {"watermark not raised",
+     .before = USED_LINE "; take one key; turn 20; hold 1", .a = "take one key at 19"}},
+    {"watermark-read", BIT(SHORT_WATERMARK), "watermark-read", {"watermark not read",
+     .before = USED_LINE "; take one key; turn 20; hold 1", .a = "take one key at 19"}},
+    {WITHOUT(SHORT_WATERMARK), {"watermark not read, short",
+     .before = "take one key; turn 10; take striped other", .a = "take one key at 9"}},
+
+    /* The window began with the key's first request: no other may begin in it. */
+    {WITHOUT(WATERMARK_RAISE), {"watermark not raised, first request",
+     .before = USED_LINE "; take first key; turn 20; hold 1", .a = "take first key at 19"}},
+    {WITHOUT(SHORT_WATERMARK), {"watermark not read, first request",
+     .before = "take first key; turn 10; take striped other", .a = "take first key at 9"}},
+
+    /* A late thread is in the last days of January, which are less than 31 before the end of
+     * February. */
+    {PATCHED("hint-days"), {"month of the last request",
+     .before = "turn 674560005; tell month", .a = "take month key at 674559995 = window 674560000"}},
+
+    /* A new key in a table that was never full, and a thread that is later than the allowance: its
+     * window is the clock's. */
+    {WITHOUT(SHORT_LATEST), {"late new key",
+     .before = "turn 8000; take two other", .a = "take one key at 10 = fresh"}},
+
+    /* A late thread's key gets the first slot, which is over by now, spends its window and loses the
+     * slot while the late thread has not found it, and has claimed another one. */
+    {PATCHED("watermark-last"), {"watermark read before the look", .stops = 2,
+     .before = FALLS_FREE, .a = "take one key at 15", .b = "take one key",
+     .c = "turn 20; take long h5"}},
+
+    /* ---- A full table ---- */
+
+    /* A key in debt, whose window is over, and another key that looks for a slot. */
+    {WITHOUT(REUSE_CARRIES), {"slot of a key in debt",
+     .before = "hold 3; take debt key cost 2 reserve; turn 10", .a = "take one other = untracked"}},
+
+    /* A thread so late, and somebody so early, that it asks the clock about the last slot; the
+     * first, until 8000, is over by then. */
+    {WITHOUT(FULL_LATE), {"full by a late time",
+     .before = "turn 7990; take half other; hold 2; take two h2 at 13990; turn 8000",
+     .a = "take one key at 7900 = placed"}},
+
+    /* The clock is stepped back by more than the allowance: slots that end too late for their own
+     * windows, but not for the longest one, a month, are free. */
+    {WITHOUT(LATEST_RAISE), {"opened without telling how late",
+     .before = "find month; turn 8000; " FOUR_KEYS "; turn 0", .a = "take one f9 = placed"}},
+
+    /* A thread sleeps while it looks for its key. Windows are opened and over one after the other
+     * meanwhile, each in another slot and each after those that it has looked at: it must not put
+     * them together to a full table. */
+    {WITHOUT(LATEST_AGAIN), {"asleep in a search", .stops = 1,
+     .before = "find month; " FOUR_KEYS "; turn 10", .a = "take one f9 = placed",
+     .b = "turn 7000; take two f0; turn 7100; take two f1; turn 7200; take two f2; turn 7300;"
+          "take two f3; turn 7400"}},
+
+    /* The key gets the last slot between the search for it and the end of the search for a free
+     * one. */
+    {WITHOUT(FULL_AGAIN), {"full without another search", .stops = 1,
+     .before = "hold 3; take one h13; turn 10", .a = "take one key long = placed",
+     .b = "take one key"}},
+
+    /* The key's own slot is the one with the fewest tokens. */
+    {WITHOUT(REPLACE_OWN), {"key replaces itself", .stops = 1, REPLACES,
+     .before = "hold 4 cost 9", .a = "take one key long", .b = "take one key"}},
+
+    /* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the
+     * same tick, whose thread is killed. */
+    {"REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", {"tombstone replaced", .stops = 3, REPLACES,
+     .before = TWO_FALL_FREE, .a = "take long key cost 10", .b = "take long key cost 10 at 20",
+     .c = "die two third at 19"}},
+
+    /* B: a look by a larger limit is none by which anything was counted: what a refused request has
+     * added is cut off all the same, and a token that is given back is there for the next. */
+    {PATCHED("look-raises"), {"look by a limit of its own", .stops = 1,
+     .before = "take long other look limit 1000 quiet; take long key cost 9", .a = "take long key",
+     .b = "take long key x2", .after = "refund long key 1 of 10000 = back 1; take long key = yes"}},
+
+    /* ---- Refunds ---- */
+
+    /* A refused request has counted past the limit, and its thread was killed. */
+    {WITHOUT(REFUND_MOST), {"refund without the minimum",
+     .before = "take one key; stray one key", .a = "refund one key 1 of 10"}},
+
+    /* A token is given back that a reset has forgotten, or when the next window has begun. */
+    {WITHOUT(REFUND_ZERO), {"refund below zero",
+     .before = "take one key; reset one key", .a = "refund one key 1 of 10"}},
+    {WITHOUT(REFUND_WINDOW), {"refund into another window",
+     .before = "take one key; turn 10; take one key", .a = "refund one key 1 of 10"}},
+
+    /* What was held two windows ago was forgotten. It is given back, and two others are held. */
+    {WITHOUT(REFUND_FORGOTTEN), {"refund of what was forgotten",
+     .before = "take held key; turn 10; take held key; turn 20; take held key",
+     .a = "refund held key 1 of 10"}},
+
+    /* Two are held since the window before. */
+    {WITHOUT(COUNT_FADE), {"what is held fades",
+     .before = "take held key x2; turn 15", .a = "take held key"}},
+
+    /* A key had no slot, and was let through: by that verdict nothing can be given back, not even in
+     * a window whose end is 0 in the bits of a slot. */
+    {WITHOUT(REFUND_NONE), {"refund of an untracked token",
+     .before = "turn wrap; take one key long", .a = "refund one key 1 of zero"}},
+
+    /* ---- Policies that are replaced ---- */
+
+    /* Both policies have granted all in windows with the same end. A refund by the old id finds the
+     * new policy's tokens. */
+    {WITHOUT(REFUND_GONE), {"refund to the replacement",
+     .a = "take two key quiet; apply 2/50ms name=two; turn 9; take two key x2 quiet;"
+          "refund two key 1 of 10 quiet; take two key quiet = no"}},
+
+    /* A thread finds the last token gone, and looks for the slot, which was swept meanwhile. */
+    {WITHOUT(CLAIM_GONE), {"claim by a policy that is gone", .stops = 2,
+     .before = "take two key", .a = "take two key", .b = "take two key rest x8",
+     .c = "apply 2/250ms name=two"}},
+
+    /* It has seen room there, and adds a token in the last tick of the window. */
+    {WITHOUT(SWEEP_FULL), {"add to a slot that was swept", .stops = 1,
+     .before = "take two key", .a = "take two key",
+     .b = "turn 9; take two key rest x8; apply 2/250ms name=two"}},
+
+    /* The key has taken what its override allows, whose slot comes first in the line. Whoever has
+     * read the policy misses the override, which was swept. */
+    {WITHOUT(SWEEP_OVERRIDES), {"override swept before its key's slot", .stops = 3,
+     .of_policies = true,
+     .before = "override ruled key 1 900; take ruled key", .a = "take ruled key long quiet = no",
+     .b = "remove ruled", .after = "clear ruled key"}},
+
+    /* ---- Groups ---- */
+
+    /* Two tokens of one key in its next window; its slot goes to another key, in a window that ends
+     * as that one. */
+    {PATCHED("parts-earlier"), {"add to an earlier part's window", .stops = 1,
+     .before = "hold 2; take two key; take one h2; turn 10; tell two",
+     .a = "all two key + two key", .b = "take two other"}},
+
+    /* What goes wrong where one token is taken. */
+    {WITHOUT(TAKE_TAG), {"another key's room, a group", .stops = 1,
+     .before = SLOT_IS_OVER, .a = "all two key + long h0", .b = "take two other"}},
+    {WITHOUT(TAKE_ROOM), {"add to a window that is over, a group",
+     .before = "take two key; turn 10; tell two", .a = "all two key + long h0"}},
+    {WITHOUT(TAKE_WINDOW), {"window of the last request, a group",
+     .before = "take two key; turn 10", .a = "all two key + long h0"}},
+
+    /* Two threads see the last token, one of them with another key's, which it has already. */
+    {WITHOUT(PARTS_ADDED), {"two threads and one token, a group", .stops = 1,
+     .before = "take two key", .a = "all two key + long other", .b = "take two key"}},
+    {WITHOUT(PARTS_BACK), {"group keeps what it took", .stops = 1,
+     .before = "take two other; take two key", .a = "all two other + two key",
+     .b = "take two key"}},
+
+    /* A: a key whose count is full is never refused for a while. A group gives back what was counted
+     * of its tokens, none, and not all that it was granted. */
+    {WITHOUT(COUNTED_ENDLESS), {"a full key in a group, never refused", .stops = 1,
+     .before = "add p 5/100s capacity=10 overrides; add last 1/100s; take p key cost 10;"
+               "override p key 268435456 100000",
+     .a = "all p key cost 4 + last key", .b = "take last key",
+     .after = "clear p key; take p key look = used 10; take p key = no"}},
+    {WITHOUT(COUNTED_ENDLESS), {"a full smooth key in a group, never refused", .stops = 1,
+     .before = "add p 16383/100s smooth overrides; add last 1/100s; take p key cost 16383;"
+               "override p key 268435456 100000",
+     .a = "all p key cost 4 + last key", .b = "take last key",
+     .after = "clear p key; take p key look = used 16383; take p key = no"}},
+    {WITHOUT(COUNTED_ENDLESS), {"a full key in debt in a group, never refused", .stops = 1,
+     .before = "add p 5/100s reserve=5 overrides; add last 1/100s; take p key cost 5;"
+               "take p key cost 5 reserve; override p key 268435456 100000",
+     .a = "all p key cost 4 + last key", .b = "take last key",
+     .after = "clear p key; take p key look = used 10; take p key = no"}},
+
+    /* Each request of a batch reads its policy anew: one that begins after an override was set is
+     * judged by it, though the policy had none when the batch began. */
+    {PATCHED("batch-policy"), {"an override amid a batch", .at_instant = true, .instant = INSTANT_LOADED,
+     .before = "take long key; take long other", .a = "batch long key + long other = yes + no first over",
+     .b = "change long 10/100s overrides; override long other 0 100"}},
+
+    /* ---- Stripes ---- */
+
+    /* The window turns while a request goes round: its own stripe had no token left, the next one is
+     * in the new window by now. Somebody asks for that one's last token, and then that window is
+     * over, too. */
+    {PATCHED("stripes-same-window"), {"token of the next window, given back", .stops = 2,
+     .before = "take striped key x2", .a = "take striped key",
+     .b = "turn 10; take striped key x3",
+     .c = "take striped key; turn 20; take striped key"}},
+
+    /* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given
+     * back to. */
+    {WITHOUT(STRIPES_BACK), {"stripes keep what they gave", .stops = 1,
+     .a = "take striped key cost 4", .b = "take striped key"}},
+
+    /* ---- Overrides ---- */
+
+    /* What is set holds for whoever comes after. */
+    {WITHOUT(OVERRIDE_SEEN), {"token that asks nobody",
+     .a = "take ruled key; override ruled key 1 900; take ruled key cost 1 = no; clear ruled key"}},
+    {WITHOUT(OVERRIDE_FILTER), {"override that no filter tells of",
+     .a = "take ruled key; override ruled key 1 900; take ruled key cost 1 = no; clear ruled key"}},
+
+    /* Whoever looks at the key's override, which takes nothing away, sleeps. It is over, and another
+     * key that is refused all gets its slot. The long way: the short one looks again before it
+     * refuses. */
+    {WITHOUT(OVERRIDE_TAG), {"another key's override", .stops = 1,
+     .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
+     .b = "turn 6; override ruled other 0 900"}},
+    {WITHOUT(OVERRIDE_STATE), {"another key's override, late", .stops = 1,
+     .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
+     .b = "turn 6; override ruled other 0 900"}},
+};
+/* clang-format on */
+const unsigned story_count = sizeof(stories) / sizeof(stories[0]);

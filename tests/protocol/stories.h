@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright (c) 2026 The stint authors
+ *
+ * The known mistakes of the slot protocol, each with a scene. With the guards in their places the
+ * promises hold, wherever the threads are stopped; with the story's guards taken away, or its
+ * patches applied, there is a place at which they do not. */
+#ifndef STINT_TESTS_STORIES_H
+#define STINT_TESTS_STORIES_H
+
+#include "scene.h"
+
+struct story {
+    const char *mutant;  /* the guard that keeps the mistake out, or the patch that lets it in */
+    guard_set guards;    /* bits of that, and of another one that would as well */
+    const char *patches; /* those that the library must have (tests/protocol/mutants); NULL: none */
+    struct scene scene;
+};
+
+extern const struct story stories[];
+extern const unsigned story_count;
+
+#endif
