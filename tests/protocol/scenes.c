@@ -75,8 +75,8 @@ static const struct scene scenes[] = {
     {"the last slot, replace", .stops = 1, .on_full = STINT_FULL_REPLACE, LAST_SLOT,
      .a = "take never key at 0", .b = "take never key", .after = "take never key = no"},
 
-    /* A third thread looks at the key before a claim is given up: it sees what the key has used, not
-     * the claim. */
+    /* A third thread looks at the key before a claim is given up: it sees what the key has used,
+     * not the claim. */
     {"a look beside a claim", .stops = 2,
      .before = "take later other; take one h0; take one h1; take one h2; turn 16",
      .a = "take once key", .b = "take once key at 15", .c = "take once key look = no used 1"},
@@ -96,8 +96,8 @@ static const struct scene scenes[] = {
     {"a clock that is set back, a cost", .stops = 1, .before = "add p 10/100s; take p key",
      .a = "take p key cost 2 = soon", .b = "turn -100000; take p key"},
 
-    /* What is given back is room again, and no more than that, for callers with a limit of their own
-     * above the policy's; and when the limit was lowered for a while. */
+    /* What is given back is room again, and no more than that, for callers with a limit of their
+     * own above the policy's; and when the limit was lowered for a while. */
     {"a refund of an own limit",
      .a = "take once key cost 20 limit 20 = yes; refund once key 1 of 10000 = back 1;"
           "take once key limit 20 = yes; take once key limit 20 = no"},
@@ -128,14 +128,15 @@ static const struct scene scenes[] = {
      .after = "take s key rest; take s key look = counted used 20"},
 
     /* A charge of several stripes, whose window turns meanwhile: its verdict tells the window in
-     * which it was made. Given back by that, it is no token of those that others took in the next. */
+     * which it was made. Given back by that, it is no token of those that others took in the
+     * next. */
     {"stripes that are charged in one window", .stops = 1, .before = "add s 8/20000s stripes=2",
      .a = "take s key cost 6 charge; back s key", .b = "turn 2000000; take s key x2 = yes",
      .after = "take s key rest; take s key look = counted used 8"},
 
-    /* What was charged past the shares of a striped key is in its first stripe. When that has passed
-     * into the next window, or is another key's, it is not given back from the other stripes: their
-     * tokens were granted, and could be granted once more to one who is late (A). */
+    /* What was charged past the shares of a striped key is in its first stripe. When that has
+     * passed into the next window, or is another key's, it is not given back from the other
+     * stripes: their tokens were granted, and could be granted once more to one who is late (A). */
     {"stripes that give back no others' tokens",
      .a = "add s 8/10s stripes=2; as 2; take s key x4 = yes; turn 999; as 3; take s key x4 = yes;"
           "take s key cost 2 charge = used 10; turn 1001; as 2; take s key = yes;"
@@ -154,7 +155,8 @@ static const struct scene scenes[] = {
 
 
     /* At any step of a replacement, its name is that of the policy by which decisions are made. */
-    {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP, .before = "add p 10/100s",
+    {"a name amid a replacement", .stops = 1, .at_instant = true, .instant = INSTANT_SET_UP,
+     .before = "add p 10/100s",
      .a = "apply 10/50s name=p", .b = "find p"},
 
     /* A late request's slot goes to a rival who uses it up, and back to its key, which has 9 tokens

@@ -114,7 +114,8 @@ const struct story stories[] = {
     {WITHOUT(ADDED_THEN), {"add to a full window, then more room", .stops = 2, .of_policies = true,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "take two key",
      .c = "take two key; change two 4/100ms"}},
-    {WITHOUT(ADDED_THEN), {"add to a full window, then more, group", .stops = 2, .of_policies = true,
+    {WITHOUT(ADDED_THEN), {"add to a full window, then more, group", .stops = 2,
+     .of_policies = true,
      .before = SLOT_HAS_ROOM, .a = "all two key + long h0", .b = "take two key",
      .c = "take two key; change two 4/100ms"}},
     {WITHOUT(ADDED_THEN), {"add to a full window, then more, striped", .stops = 2,
@@ -135,9 +136,9 @@ const struct story stories[] = {
      .b = "turn 10; take two other; turn 16; take two key x2",
      .c = "turn 20; take two third; take two key"}},
 
-    /* Then the slot goes to a key of another policy, and back after the fetch-add, as that policy is
-     * removed, or the key's override is lifted or is to end sooner, or the key is replaced: in a
-     * window that ends as that key's. */
+    /* Then the slot goes to a key of another policy, and back after the fetch-add, as that
+     * policy is removed, or the key's override is lifted or is to end sooner, or the key is
+     * replaced: in a window that ends as that key's. */
     {WITHOUT(ADDED_FALLEN), {"late add to a key whose policy is gone", .stops = 2,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take near other",
      .c = "remove near; turn 12; take two key x2"}},
@@ -159,8 +160,8 @@ const struct story stories[] = {
 
     /* ---- Claims ---- */
 
-    /* A thread is killed with a claim of the first slot, which falls free at the very instant: a late
-     * thread has the key in the second by then. The next one meets the claim first. */
+    /* A thread is killed with a claim of the first slot, which falls free at the very instant: a
+     * late thread has the key in the second by then. The next one meets the claim first. */
     {WITHOUT(FOUND_PENDING), {"counted in a claim", .stops = 1,
      .before = FALLS_FREE, .a = "die once key; take once key", .b = "take once key at 15"}},
 
@@ -179,9 +180,10 @@ const struct story stories[] = {
     {WITHOUT(RIVAL_LATER), {"later claim left standing", .stops = 3,
      .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20"}},
 
-    /* The first thread's claim is cancelled, and its slot goes to another key by a claim of the same
-     * tick, whose thread is killed. */
-    {"reuse-tombstone", 0, "reuse-tombstone swap-tag", {"tombstone reused in its window", .stops = 3,
+    /* The first thread's claim is cancelled, and its slot goes to another key by a claim of the
+     * same tick, whose thread is killed. */
+    {"reuse-tombstone", 0, "reuse-tombstone swap-tag",
+     {"tombstone reused in its window", .stops = 3,
      .before = TWO_FALL_FREE, .a = "take once key", .b = "take once key long at 20",
      .c = "die two third at 19"}},
     {"cancel-end", 0, "cancel-end swap-tag", {"cancel that writes zero", .stops = 3,
@@ -231,15 +233,16 @@ const struct story stories[] = {
     /* A late thread is in the last days of January, which are less than 31 before the end of
      * February. */
     {PATCHED("hint-days"), {"month of the last request",
-     .before = "turn 674560005; tell month", .a = "take month key at 674559995 = window 674560000"}},
+     .before = "turn 674560005; tell month",
+     .a = "take month key at 674559995 = window 674560000"}},
 
     /* A new key in a table that was never full, and a thread that is later than the allowance: its
      * window is the clock's. */
     {WITHOUT(SHORT_LATEST), {"late new key",
      .before = "turn 8000; take two other", .a = "take one key at 10 = fresh"}},
 
-    /* A late thread's key gets the first slot, which is over by now, spends its window and loses the
-     * slot while the late thread has not found it, and has claimed another one. */
+    /* A late thread's key gets the first slot, which is over by now, spends its window and loses
+     * the slot while the late thread has not found it, and has claimed another one. */
     {PATCHED("watermark-last"), {"watermark read before the look", .stops = 2,
      .before = FALLS_FREE, .a = "take one key at 15", .b = "take one key",
      .c = "turn 20; take long h5"}},
@@ -279,8 +282,8 @@ const struct story stories[] = {
     {WITHOUT(REPLACE_OWN), {"key replaces itself", .stops = 1, REPLACES,
      .before = "hold 4 cost 9", .a = "take one key long", .b = "take one key"}},
 
-    /* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of the
-     * same tick, whose thread is killed. */
+    /* A claim is cancelled, and its slot taken for the one with the fewest tokens, by a claim of
+     * the same tick, whose thread is killed. */
     {"REPLACE_FREE", BIT(REPLACE_FREE), "swap-tag", {"tombstone replaced", .stops = 3, REPLACES,
      .before = TWO_FALL_FREE, .a = "take long key cost 10", .b = "take long key cost 10 at 20",
      .c = "die two third at 19"}},
@@ -312,8 +315,8 @@ const struct story stories[] = {
     {WITHOUT(COUNT_FADE), {"what is held fades",
      .before = "take held key x2; turn 15", .a = "take held key"}},
 
-    /* A key had no slot, and was let through: by that verdict nothing can be given back, not even in
-     * a window whose end is 0 in the bits of a slot. */
+    /* A key had no slot, and was let through: by that verdict nothing can be given back, not
+     * even in a window whose end is 0 in the bits of a slot. */
     {WITHOUT(REFUND_NONE), {"refund of an untracked token",
      .before = "turn wrap; take one key long", .a = "refund one key 1 of zero"}},
 
@@ -365,42 +368,46 @@ const struct story stories[] = {
      .before = "take two other; take two key", .a = "all two other + two key",
      .b = "take two key"}},
 
-    /* A: a key whose count is full is never refused for a while. A group gives back what was counted
-     * of its tokens, none, and not all that it was granted. */
+    /* A: a key whose count is full is never refused for a while. A group gives back what was
+     * counted of its tokens, none, and not all that it was granted. */
     {WITHOUT(COUNTED_ENDLESS), {"a full key in a group, never refused", .stops = 1,
-     .before = "add p 5/100s capacity=10 overrides; add last 1/100s; take p key cost 10;"
+     .before = "add p 5/100s capacity=10 overrides; add last 1/100s capacity=2; take last key;"
+               "take p key cost 10;"
                "override p key 268435456 100000",
      .a = "all p key cost 4 + last key", .b = "take last key",
      .after = "clear p key; take p key look = used 10; take p key = no"}},
     {WITHOUT(COUNTED_ENDLESS), {"a full smooth key in a group, never refused", .stops = 1,
-     .before = "add p 16383/100s smooth overrides; add last 1/100s; take p key cost 16383;"
+     .before = "add p 16383/100s smooth overrides; add last 1/100s capacity=2; take last key;"
+               "take p key cost 16383;"
                "override p key 268435456 100000",
      .a = "all p key cost 4 + last key", .b = "take last key",
      .after = "clear p key; take p key look = used 16383; take p key = no"}},
     {WITHOUT(COUNTED_ENDLESS), {"a full key in debt in a group, never refused", .stops = 1,
-     .before = "add p 5/100s reserve=5 overrides; add last 1/100s; take p key cost 5;"
+     .before = "add p 5/100s reserve=5 overrides; add last 1/100s capacity=2; take last key;"
+               "take p key cost 5;"
                "take p key cost 5 reserve; override p key 268435456 100000",
      .a = "all p key cost 4 + last key", .b = "take last key",
      .after = "clear p key; take p key look = used 10; take p key = no"}},
 
     /* Each request of a batch reads its policy anew: one that begins after an override was set is
      * judged by it, though the policy had none when the batch began. */
-    {PATCHED("batch-policy"), {"an override amid a batch", .at_instant = true, .instant = INSTANT_LOADED,
-     .before = "take long key; take long other", .a = "batch long key + long other = yes + no first over",
+    {PATCHED("batch-policy"), {"an override amid a batch", .at_instant = true,
+     .instant = INSTANT_LOADED, .before = "take long key; take long other",
+     .a = "batch long key + long other = yes + no first over",
      .b = "change long 10/100s overrides; override long other 0 100"}},
 
     /* ---- Stripes ---- */
 
-    /* The window turns while a request goes round: its own stripe had no token left, the next one is
-     * in the new window by now. Somebody asks for that one's last token, and then that window is
-     * over, too. */
+    /* The window turns while a request goes round: its own stripe had no token left, the next
+     * one is in the new window by now. Somebody asks for that one's last token, and then that
+     * window is over, too. */
     {PATCHED("stripes-same-window"), {"token of the next window, given back", .stops = 2,
      .before = "take striped key x2", .a = "take striped key",
      .b = "turn 10; take striped key x3",
      .c = "take striped key; turn 20; take striped key"}},
 
-    /* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are given
-     * back to. */
+    /* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are
+     * given back to. */
     {WITHOUT(STRIPES_BACK), {"stripes keep what they gave", .stops = 1,
      .a = "take striped key cost 4", .b = "take striped key"}},
 
@@ -412,9 +419,9 @@ const struct story stories[] = {
     {WITHOUT(OVERRIDE_FILTER), {"override that no filter tells of",
      .a = "take ruled key; override ruled key 1 900; take ruled key cost 1 = no; clear ruled key"}},
 
-    /* Whoever looks at the key's override, which takes nothing away, sleeps. It is over, and another
-     * key that is refused all gets its slot. The long way: the short one looks again before it
-     * refuses. */
+    /* Whoever looks at the key's override, which takes nothing away, sleeps. It is over, and
+     * another key that is refused all gets its slot. The long way: the short one looks again
+     * before it refuses. */
     {WITHOUT(OVERRIDE_TAG), {"another key's override", .stops = 1,
      .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
      .b = "turn 6; override ruled other 0 900"}},
