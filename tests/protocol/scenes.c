@@ -58,12 +58,12 @@ TEST(test_known_mistakes) {
 
 /* ---- Others ---------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define LAST_SLOT                                                                                  \
     .before = "add never 1/10000s; turn 100000; add five 10/100s; take five h0 cost 5; take five " \
               "h1 cost 5;"                                                                         \
               "take five h2 cost 5"
 
-/* clang-format off */
 static const struct scene scenes[] = {
     /* Between the search for the key and the end of the search for a free slot, others put the key
      * into the last slot. `a` is so late that it asks the clock about the first one. If keys are

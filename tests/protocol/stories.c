@@ -9,6 +9,7 @@
 #define WITHOUT(guard) #guard, BIT(guard), NULL
 #define PATCHED(patch) patch, 0, patch
 
+/* clang-format off */
 #define REPLACES .on_full = STINT_FULL_REPLACE
 
 /* A line whose first slot falls free at the very instant, the others before. */
@@ -32,7 +33,6 @@
 /* Four keys have the slots of the line. */
 #define FOUR_KEYS "take two f0; take two f1; take two f2; take two f3"
 
-/* clang-format off */
 const struct story stories[] = {
     /* ---- What is found at once ---- */
 
