@@ -17,6 +17,7 @@ void test_joins(struct CMUnitTest test) {
 }
 
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down) {
+    cmocka_set_test_filter(getenv("ONLY"));
     return _cmocka_run_group_tests(program_invocation_short_name, tests, count, set_up, tear_down);
 }
 

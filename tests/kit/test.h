@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A program of tests: each joins where it is written, and all are run in that order. */
+ * A program of tests: each joins where it is written, and all are run in that order; or with
+ * ONLY=PATTERN in the environment those whose names match. */
 #ifndef STINT_TESTS_TEST_H
 #define STINT_TESTS_TEST_H
 

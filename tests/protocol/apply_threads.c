@@ -249,8 +249,5 @@ int main(void) {
     size = stint_memory_size(&options);
     memory = shared_memory(size);
     shared = shared_memory(sizeof *shared);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replaced_under_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -1355,15 +1355,5 @@ int main(void) {
     struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     size = stint_memory_size(&options);
     memory = shared_memory(size);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_death_in_flight),         cmocka_unit_test(test_death_in_hand_over),
-        cmocka_unit_test(test_death_at_each_step),      cmocka_unit_test(test_death_in_change),
-        cmocka_unit_test(test_death_in_reset),          cmocka_unit_test(test_death_in_override),
-        cmocka_unit_test(test_death_in_companion),      cmocka_unit_test(test_death_in_making),
-        cmocka_unit_test(test_other_options_in_making), cmocka_unit_test(test_stop_in_making),
-        cmocka_unit_test(test_death_in_apply),          cmocka_unit_test(test_death_in_freeing),
-        cmocka_unit_test(test_fork_at_each_step),       cmocka_unit_test(test_fork_in_set_up),
-    };
-    cmocka_set_test_filter(getenv("ONLY"));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -456,20 +456,3 @@ TEST(test_deaths) {
     print_message("%u deaths\n", deaths);
     assert_true(deaths > 10);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts),
-        cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_two_at_once_and_four_a_minute),
-        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_full_table),
-        cmocka_unit_test(test_given_back_twice),
-        cmocka_unit_test(test_ahead),
-        cmocka_unit_test(test_what_cannot_change),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_processes_release_each_other),
-        cmocka_unit_test(test_deaths),
-    };
-    return cmocka_run_group_tests_name("in_flight", tests, NULL, NULL);
-}

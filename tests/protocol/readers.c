@@ -353,7 +353,7 @@ static void read_the_same(struct stint_limiter *reader, const struct stint_limit
     reader->labels = writer->labels;
 }
 
-TEST(test_readers_beside_writers) {
+TEST_IN_DIRECTORY(test_readers_beside_writers) {
     for (uint64_t round = 0; round < test_rounds(3); round++) {
         struct stint_options options = shared_options(30);
         struct crowd crowd = {0};
@@ -413,7 +413,7 @@ static bool ignore_entry(void *context, const struct stint_entry *entry) {
     return entry->end != 0;
 }
 
-TEST(test_removed_while_looked_at) {
+TEST_IN_DIRECTORY(test_removed_while_looked_at) {
     static const char *const kinds[] = {"3/s",     "3/s smooth",      "3/s start=per-key",
                                         "3/month", "3/s start=first", "3/s capacity=20 reserve=9"};
     enum { LOOK, EACH, HEADERS, CALLS };
@@ -462,19 +462,4 @@ TEST(test_removed_while_looked_at) {
         }
     }
     print_message("%" PRIu64 " plays\n", plays);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_named_anew),
-        cmocka_unit_test(test_named_in_its_set),
-        cmocka_unit_test(test_death_in_label),
-        cmocka_unit_test(test_two_name),
-        cmocka_unit_test(test_many_name),
-        cmocka_unit_test_setup_teardown(test_readers_beside_writers, directory_make,
-                                        directory_remove),
-        cmocka_unit_test_setup_teardown(test_removed_while_looked_at, directory_make,
-                                        directory_remove),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

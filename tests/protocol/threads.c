@@ -217,12 +217,3 @@ TEST(test_set_up_waits) {
     pthread_barrier_destroy(&locked);
     stint_close(limiter);
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stray_add),          cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_numbers_of_threads), cmocka_unit_test(test_decisions_of_destructors),
-        cmocka_unit_test(test_set_up_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -749,26 +749,3 @@ TEST(test_left_over) {
             }
     }
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_back),
-        cmocka_unit_test(test_held_up),
-        cmocka_unit_test(test_back_stripe_by_stripe),
-        cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_readings_after_a_step),
-        cmocka_unit_test(test_readings_beside_one_ahead),
-        cmocka_unit_test(test_leap_second_repeated),
-        cmocka_unit_test(test_naps),
-        cmocka_unit_test(test_after_1970),
-        cmocka_unit_test(test_now_of_0),
-        cmocka_unit_test(test_year_2554),
-        cmocka_unit_test(test_refunds_in_2554),
-        cmocka_unit_test(test_before_1970),
-        cmocka_unit_test(test_across_wraps),
-        cmocka_unit_test(test_each_tick_at_wraps),
-        cmocka_unit_test(test_left_over),
-    };
-    return cmocka_run_group_tests_name("time", tests, NULL, NULL);
-}
