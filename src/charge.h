@@ -365,7 +365,8 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
 
 /* When the override of a key ends, and by what the key is judged then. */
 struct after_override {
-    uint64_t over; /* in so many ns */
+    uint64_t least; /* ns to wait in any case: for a slot of a full table */
+    uint64_t over;  /* in so many ns */
     uint64_t capacity;
     uint64_t room; /* capacity, and what may be reserved */
 };
@@ -375,18 +376,20 @@ struct after_override {
 static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
                                         const struct charge *charge, uint64_t left,
                                         const struct after_override *then_by) {
-    const uint64_t over = then_by->over;
-    uint64_t wait = charge_wait(terms, rule, charge, left), then = 0;
+    const uint64_t over = then_by->over, least = then_by->least;
+    const uint64_t wait = charge_wait(terms, rule, charge, left);
+    const uint64_t then = over > least ? over : least;
     struct terms after = *terms;
 
-    if (wait < over)
-        return wait;
+    if (wait < over && least < over)
+        return wait > least ? wait : least;
     after.part = 0;
     after.capacity = then_by->capacity;
     after.room = then_by->room;
-    if (charge->total + terms->cost > then_by->room)
-        then = charge_wait(&after, rule, charge, left);
-    return then > over ? then : over;
+    if (charge->total + terms->cost <= then_by->room)
+        return then;
+    const uint64_t fits = charge_wait(&after, rule, charge, left);
+    return fits > then ? fits : then;
 }
 
 /* Mixes a hash and a number: the finalizer of splitmix64. */

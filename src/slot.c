@@ -232,9 +232,10 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
         const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
         const uint64_t room = capacity + reserved;
         const struct after_override then_by = {
-            over, capacity, GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room};
+            waiting->untracked ? waiting->left : 0, over, capacity,
+            GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room};
         wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
-        if (wait == over && !(waiting->untracked && wait < waiting->left))
+        if (wait == over)
             return wait; /* exact: there is no window for whose end all wait */
     } else {
         wait = charge_wait(terms, &rule, charge, waiting->left);

@@ -684,6 +684,25 @@ TEST(test_full) {
     stint_close(limiter);
 }
 
+/* Where no slot is left, the wait until the window ends may outlast the override: the cost does not
+ * fit then, or never. */
+TEST(test_full_until_it_ends) {
+    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
+    const uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, STINT_OVERRIDES | STINT_SMOOTH);
+    test_time = T0;
+    assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
+    assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
+    for (stint_key key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
+        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
+    for (stint_key key = 1; key <= 2; key++)
+        for (uint32_t cost = 2; cost <= 3; cost++) {
+            const struct stint_verdict v = ask(limiter, id, key, cost, STINT_PEEK);
+            assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
+            assert_true(v.retry_after == (key == 1 && cost == 3 ? STINT_NEVER : MINUTE));
+        }
+    stint_close(limiter);
+}
+
 /* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
  * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
 TEST(test_set_and_lifted) {
