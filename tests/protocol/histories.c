@@ -19,13 +19,13 @@ static void make_histories(enum history_threads threads, uint64_t count) {
     print_message("%" PRIu64 " histories of %" PRIu64 " operations, %" PRIu64
                   " of them overlapping; %" PRIu64 " switches, %" PRIu64 " refusals, %" PRIu64
                   " untracked, %" PRIu64 " replaced, %" PRIu64 " overridden, %" PRIu64
-                  " bans, %" PRIu64 " changes, %" PRIu64 " replacements, %" PRIu64
-                  " backward steps (%" PRIu64 " slots anew), %" PRIu64 " late, %" PRIu64
-                  " strays, %" PRIu64 " threads stopped; %" PRIu64 " states\n",
+                  " bans, %" PRIu64 " changes, %" PRIu64 " backward steps (%" PRIu64
+                  " slots anew), %" PRIu64 " late, %" PRIu64 " strays, %" PRIu64
+                  " threads stopped; %" PRIu64 " states\n",
                   totals.histories, totals.operations, totals.overlapping, totals.switches,
                   totals.refusals, totals.untracked, totals.replaced, totals.overridden,
-                  totals.bans, totals.changes, totals.replacements, totals.backs,
-                  totals.clock_steps, totals.late, totals.strays, totals.stopped, totals.states);
+                  totals.bans, totals.changes, totals.backs, totals.clock_steps, totals.late,
+                  totals.strays, totals.stopped, totals.states);
 }
 
 TEST(test_one_at_a_time) {

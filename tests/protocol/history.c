@@ -44,8 +44,7 @@
  *    slot as stint_policy_stats says. Whoever stopped between loses one.
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
- *    that one refusal of each window is its first (or that of a call that saw the policy gone after
- *    it was marked, and was decided by the next one). B: a request is refused only if its cost did
+ *    that one refusal of each window is its first. B: a request is refused only if its cost did
  *    not fit beside the tokens that it may have seen; it sees one stripe after the other. It may
  *    also be refused for what another held for a while: one that took from stripe after stripe and
  *    gave back, because it fitted at some instant and then did not, or found no slot; or because it
@@ -65,13 +64,6 @@
  *    were lost may be counted again: then only E and H are checked. Nobody is held to a window that
  *    is further ahead of all times that he, or those beside him, have shown than its length and the
  *    allowance.
- *  - In others a thread puts policies in the place of others, under their names. Each has a history
- *    of its own for a key. Which of them a call that was under way was decided by is tried; it may
- *    have found its slot swept, in which it then counts nothing. Or one token was counted in a slot
- *    of the same end that had gone to another (B), and is in no history; or by a policy that was
- *    gone when it was to be told, and is a stray of that. What stripes gave before the policy was
- *    gone, others may have seen. A refund gives nothing back where the policy before may have had a
- *    window of that end.
  *  - stint_decide_all is left out: it is not one operation, as stint.h says.
  *
  * Of threads that run one at a time, the invariants I1, I3, I5 and I7 of src/slot.h are checked
@@ -111,8 +103,6 @@ enum {
     LIMITS_MAX = 3 + OVERRIDES_MAX + CHANGES_MAX,
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
-    TRIES_MAX = 1 << 12, /* of choices of policies for calls */
-    STRAYED = 1 << 10,   /* a call's choice: none */
 };
 
 #define NEVER UINT64_MAX
@@ -121,28 +111,15 @@ enum {
  * more, at any instant. */
 enum back { BACK_NEVER, BACK_LITTLE, BACK_FAR, BACK_FAR_AT_ANY_TIME };
 
-enum call_kind {
-    TAKE,
-    DECIDE,
-    REFUND,
-    RESET,
-    OVERRIDE,
-    OVERRIDE_GET,
-    OVERRIDE_CLEAR,
-    CHANGE,
-    REPLACE
-};
+enum call_kind { TAKE, DECIDE, REFUND, RESET, OVERRIDE, OVERRIDE_GET, OVERRIDE_CLEAR, CHANGE };
 
 struct call {
     enum call_kind kind;
     unsigned thread, key, policy, change;
-    /* Which of those that had the policy's name it was decided by: of these one, as is tried. */
-    unsigned first_generation, last_generation, generation;
     struct stint_request request;
     uint64_t argument; /* its now: STINT_NOW, or a time */
     uint32_t tokens;   /* of a refund */
     bool of_charge;    /* the refund is of one */
-    bool by_first;     /* by the id that the policy had at first */
     uint64_t window;
     uint32_t limit; /* of an override that is set, or got */
     uint64_t until;
@@ -174,10 +151,9 @@ static struct {
     uint64_t lines;
     struct stint_policy policies[POLICIES_MAX + FILLERS]; /* as they were added */
     struct stint_policy changed[CHANGES_MAX];             /* as they become, in order */
-    bool changing;  /* a thread changes them, and words of policies are steps, too */
-    bool replacing; /* likewise, by others of their names */
+    bool changing; /* a thread changes them, and words of policies are steps, too */
     uint32_t changes;
-    uint32_t ids[POLICIES_MAX + FILLERS], first_ids[POLICIES_MAX + FILLERS];
+    uint32_t ids[POLICIES_MAX + FILLERS];
     uint32_t policy_count, key_count;
     uint32_t overrides; /* calls that set or clear one */
     stint_key keys[KEYS_MAX];
@@ -394,9 +370,7 @@ static void pick_request(struct thread *thread, struct call *call) {
 
     call->kind = TAKE;
     call->request =
-        (struct stint_request){.key = h.keys[call->key],
-                               .policy = __atomic_load_n(&h.ids[call->policy], __ATOMIC_SEQ_CST),
-                               .cost = 1};
+        (struct stint_request){.key = h.keys[call->key], .policy = h.ids[call->policy], .cost = 1};
     if (random_below(random, 3) != 0)
         return;
     call->request.cost = (uint32_t)random_below(random, (uint64_t)capacity + 2);
@@ -471,37 +445,6 @@ static struct stint_policy pick_counts(struct random *random, unsigned number) {
     return policy;
 }
 
-/* To put another policy in the place of one: its windows are of another length. */
-static void pick_replacement(struct random *random, struct call *call) {
-    call->kind = REPLACE;
-    call->change = h.changes++;
-    for (bool unlike = false; !unlike;) {
-        struct stint_policy policy = pick_counts(random, call->policy);
-        unlike = !is_in_flight(&policy) && (policy.flags & STINT_START_PER_KEY) == 0 &&
-                 policy.window != h.policies[call->policy].window;
-        for (unsigned i = 0; i < call->change; i++)
-            unlike &= h.changed[i].window != policy.window;
-        h.changed[call->change] = policy;
-    }
-}
-
-static void was_replaced(void *id, const struct stint_change *change) {
-    if (change->kind != STINT_POLICY_REPLACED)
-        abort();
-    *(uint32_t *)id = change->id;
-}
-
-/* Others go on by the old id, or from now on by the new one. */
-static void replace(struct call *call) {
-    char text[512];
-    uint32_t id = 0;
-    if (stint_policy_format(&h.changed[call->change], text, sizeof(text)) < 0 ||
-        stint_policies_apply(h.limiter, text, 0, NULL, was_replaced, &id) != 0)
-        abort();
-    if (call->change % 2 == 0)
-        __atomic_store_n(&h.ids[call->policy], id, __ATOMIC_SEQ_CST);
-}
-
 /* To change a policy, but not its kind: a plain one stays plain. */
 static void pick_change(struct random *random, struct call *call) {
     struct stint_policy policy = h.policies[call->policy];
@@ -538,10 +481,7 @@ static void pick_call(struct thread *thread, struct call *call) {
         call->of_charge = charges(taken);
         call->tokens = 1 + (uint32_t)random_below(random, taken->verdict.granted);
         thread->refundable = CALLS_MAX;
-    } else if (h.replacing && thread->number == 0 && h.changes < CHANGES_MAX &&
-               random_below(random, 3) == 0) {
-        pick_replacement(random, call);
-    } else if (h.changing && !h.replacing && thread->number == 0 && h.changes < CHANGES_MAX &&
+    } else if (h.changing && thread->number == 0 && h.changes < CHANGES_MAX &&
                !is_striped(&h.policies[call->policy]) && random_below(random, 3) == 0) {
         pick_change(random, call);
     } else if (random_below(random, 16) == 0) {
@@ -557,9 +497,8 @@ static void pick_call(struct thread *thread, struct call *call) {
 static void make_call(struct thread *thread, struct call *call) {
     const struct stint_request *request = &call->request;
     stint_key key = h.keys[call->key];
-    uint32_t id = __atomic_load_n(&h.ids[call->policy], __ATOMIC_SEQ_CST);
+    const uint32_t id = h.ids[call->policy];
 
-    call->by_first = id == h.first_ids[call->policy];
     call->ended = NEVER;
     call->began = next_event();
     thread->calling = true;
@@ -588,9 +527,6 @@ static void make_call(struct thread *thread, struct call *call) {
     case CHANGE:
         if (stint_policy_change(h.limiter, id, &h.changed[call->change]) != 0)
             abort();
-        break;
-    case REPLACE:
-        replace(call);
         break;
     }
     thread->calling = false;
@@ -648,7 +584,7 @@ static bool run_scheduled(struct random *random) {
         .seed = random_next(random),
         .most_steps = 20000,
         .usual_steps = calls * UINT64_C(16),
-        .stops = random_below(random, 6) == 0 && h.back != BACK_FAR && !h.replacing,
+        .stops = random_below(random, 6) == 0 && h.back != BACK_FAR,
     };
     uint64_t own_number = stint_thread_number;
     schedule_run(&schedule);
@@ -666,8 +602,7 @@ static bool run_scheduled(struct random *random) {
 
 static struct stint_policy pick_policy(struct random *random, unsigned number) {
     struct stint_policy policy = pick_counts(random, number);
-    if (!is_striped(&policy) && !is_in_flight(&policy) && !h.replacing &&
-        random_below(random, 4) == 0) {
+    if (!is_striped(&policy) && !is_in_flight(&policy) && random_below(random, 4) == 0) {
         policy.flags |= STINT_OVERRIDES;
         if (random_below(random, 2) == 0) {
             policy.ban = (1 + random_below(random, 12)) * (h.months ? 5 * DAY : STINT_TICK_NS);
@@ -686,7 +621,7 @@ static void install_policy(unsigned number) {
     int id = policy_added(h.limiter, &h.policies[number]);
     if (id < 0)
         abort();
-    h.ids[number] = h.first_ids[number] = (uint32_t)id;
+    h.ids[number] = (uint32_t)id;
 }
 
 /* Other keys have had, or have, some of the slots. */
@@ -723,7 +658,7 @@ static void start(uint64_t seed, struct random *random) {
     h.on_full =
         random_below(random, 8) == 0 ? STINT_FULL_REPLACE : (uint32_t)random_below(random, 2);
     options.max_keys = h.lines * LINE_SLOTS / 2;
-    options.max_policies = 2 * POLICIES_MAX + FILLERS + CHANGES_MAX; /* with those of overrides */
+    options.max_policies = 2 * POLICIES_MAX + FILLERS; /* with those of overrides */
     options.on_full = h.on_full;
     options.clock = history_clock;
     options.secret = test_secret();
@@ -739,7 +674,6 @@ static void start(uint64_t seed, struct random *random) {
     h.events = 0;
     h.overrides = h.changes = 0;
     h.changing = random_below(random, 5) == 0;
-    h.replacing = h.changing && !h.months && random_below(random, 3) == 0;
     if (stint_open(&options, &h.limiter) != 0)
         abort();
     h.first_word = (const char *)h.limiter->table.shards;
@@ -780,8 +714,7 @@ static void start(uint64_t seed, struct random *random) {
 
 /* The history of a key under a policy. */
 static struct {
-    unsigned key, policy_id, generation;
-    uint64_t swept_from; /* when its policy began to be replaced; NEVER: it was not */
+    unsigned key, policy_id;
     /* By which the search decides now: what was read first, what a count is brought to its window
      * by, what is judged by then, and what is told. */
     const struct stint_policy *policy, *read, *nears, *passing, *telling;
@@ -812,19 +745,6 @@ static struct {
     unsigned deepest;   /* most calls that found a place */
     uint32_t deepest_done;
 } v;
-
-/* The calls by which a policy was replaced, in order. */
-static struct {
-    const struct call *calls[CHANGES_MAX];
-    unsigned count;
-} replaced[POLICIES_MAX];
-
-/* The policy that had the name of another, after so many replacements. */
-static const struct stint_policy *policy_then(unsigned policy, unsigned generation) {
-    return generation == 0 || generation > replaced[policy].count
-               ? &h.policies[policy]
-               : &h.changed[replaced[policy].calls[generation - 1]->change];
-}
 
 static uint64_t end_at(uint64_t now) {
     return window_end_at(v.policy, v.phase, now);
@@ -923,7 +843,7 @@ static bool overlap(const struct call *one, const struct call *other) {
 
 /* Whether a call counts by the fetch-add of the hot path. */
 static bool is_hot(const struct call *call) {
-    const struct stint_policy *policy = policy_then(call->policy, call->generation);
+    const struct stint_policy *policy = &h.policies[call->policy];
     return decides(call) && call->request.cost == 1 && call->request.limit == 0 &&
            call->request.flags == 0 && !looks_back(policy) && !carries(policy) &&
            (policy->near_limit == 0 || h.changes != 0) && !is_calendar(policy) &&
@@ -1429,28 +1349,6 @@ static void override_at(unsigned index, const struct node *from, struct nexts *n
     add_next(nexts, &next);
 }
 
-/* Whether a policy that was replaced decided on the key in a window with that end. */
-static bool was_earlier(uint64_t window) {
-    for (unsigned i = 0; i < all_count; i++) {
-        const struct call *call = all_calls[i];
-        if (call->key == v.key && call->policy == v.policy_id && call->generation < v.generation &&
-            decides(call) && call->verdict.granted != 0 && call->verdict.window == window)
-            return true;
-    }
-    return false;
-}
-
-/* Whether one may have granted tokens in such a window: these are not given back to another. */
-static bool is_of_earlier(uint64_t window) {
-    for (unsigned i = 0; i < v.generation; i++) {
-        const struct stint_policy *policy = policy_then(v.policy_id, i);
-        uint64_t phase = i == 0 ? h.phases[v.key][v.policy_id] : 0;
-        if (is_first(policy) || window_end_at(policy, phase, window - 1) == window)
-            return true;
-    }
-    return false;
-}
-
 static void call_at(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
     struct node without = *from;
@@ -1461,10 +1359,6 @@ static void call_at(unsigned index, const struct node *from, struct nexts *nexts
     if (half && decides(call)) {
         strike_at(index, from, nexts);
     } else if (call->kind == REFUND) {
-        if (call->given_back == 0 && is_of_earlier(call->window))
-            add_next(nexts, &without);
-        if (call->by_first && was_earlier(call->window))
-            return;
         if (from->key.known)
             refund_known(index, from, nexts);
         else if (call->ended == NEVER || call->given_back == 0)
@@ -1500,12 +1394,6 @@ static void call_after(unsigned index, const struct node *from, struct nexts *ne
         return;
     if ((from->half >> index & 1) != 0 && decides(v.calls[index])) /* its strike */
         return;
-    if (v.calls[index]->ended > v.swept_from) { /* its slot was swept: none is claimed again */
-        struct node swept = *from;
-        swept.key = (struct model_key){0};
-        swept.lost = NEVER;
-        call_at(index, &swept, nexts);
-    }
     uint64_t free_at = free_at_least(from->key);
     if (free_at > v.latest_taker[index])
         return;
@@ -1615,13 +1503,6 @@ static bool search(struct node node) {
     return false;
 }
 
-/* Whether a call takes a token, and its policy was replaced meanwhile: it may have been counted in
- * a slot that had gone to another. */
-static bool may_stray(const struct call *call) {
-    return call->first_generation != call->last_generation && decides(call) &&
-           call->request.cost == 1 && call->verdict.granted == 1;
-}
-
 /* Whether a call of this key was under way at once with another one of it. */
 static bool overlaps_own(const struct call *call) {
     for (unsigned i = 0; i < v.call_count; i++)
@@ -1645,8 +1526,7 @@ static uint64_t raises_largest(const struct call *call, bool surely) {
 
 static bool raises(const struct call *call) {
     return ((decides(call) && !looks(call)) || call->kind == OVERRIDE || call->kind == CHANGE) &&
-           call->policy == v.policy_id && call->first_generation <= v.generation &&
-           call->last_generation >= v.generation;
+           call->policy == v.policy_id;
 }
 
 /* Notes which limit may be the largest that there was when call `index` looked. Requests with a
@@ -1658,10 +1538,7 @@ static void note_largest(unsigned index) {
 
     for (unsigned j = 0; j < all_count; j++) {
         const struct call *other = all_calls[j];
-        bool sure = (other->ended < call->began || other == call) &&
-                    other->generation == v.generation &&
-                    (other->key == v.key || other->first_generation == other->last_generation);
-        if (raises(other) && sure)
+        if (raises(other) && (other->ended < call->began || other == call))
             least = max_of(least, raises_largest(other, true));
     }
     for (uint64_t next = least; next != UINT64_MAX && v.largest_count[index] < LIMITS_MAX;) {
@@ -1686,7 +1563,7 @@ static void note_version(const struct stint_policy *policy, uint64_t from) {
 /* What the policy was, and became. One thread changes all. */
 static void note_versions(void) {
     v.least_capacity = UINT32_MAX;
-    note_version(policy_then(v.policy_id, v.generation), 0);
+    note_version(&h.policies[v.policy_id], 0);
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         if (call->kind != CHANGE || call->policy != v.policy_id)
@@ -1699,19 +1576,15 @@ static void note_versions(void) {
 
 /* Whether a call is of the history that is looked at. */
 static bool is_own(const struct call *call) {
-    return call->key == v.key && call->policy == v.policy_id && call->kind != CHANGE &&
-           call->kind != REPLACE && call->generation == v.generation;
+    return call->key == v.key && call->policy == v.policy_id && call->kind != CHANGE;
 }
 
-static void note_calls(unsigned key, unsigned policy, unsigned generation) {
+static void note_calls(unsigned key, unsigned policy) {
     memset(&v, 0, sizeof(v));
     v.key = key;
     v.policy_id = policy;
-    v.generation = generation;
-    v.swept_from =
-        generation < replaced[policy].count ? replaced[policy].calls[generation]->began : NEVER;
     note_versions();
-    v.phase = generation == 0 ? h.phases[key][policy] : 0;
+    v.phase = h.phases[key][policy];
     v.strays_most = (unsigned)h.stats.stray_tokens;
     v.override_count = 1;
     v.lost_most = (unsigned)h.strikes_lost[policy];
@@ -1724,12 +1597,6 @@ static void note_calls(unsigned key, unsigned policy, unsigned generation) {
             v.calls[v.call_count++] = call;
         else if (call->ended == NEVER && (is_hot(call) || is_striped(&h.policies[call->policy])))
             v.strays_most++; /* it may have stopped on its way to count it */
-        else if (call->key == key && call->policy == policy && decides(call) &&
-                 call->request.cost == 1 && call->first_generation <= generation &&
-                 generation < call->generation)
-            v.strays_most++; /* it may have counted one before it saw that the policy was gone */
-        if (may_stray(call))
-            v.strays_most++;
     }
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
@@ -1756,24 +1623,6 @@ static void note_calls(unsigned key, unsigned policy, unsigned generation) {
                 v.calls[i]->claimed_until =
                     max_of(v.calls[i]->claimed_until, model_override_end(latest_now(other) + 1));
         }
-    }
-}
-
-/* Which replacements a call may know, and which policies. */
-static void note_generations(void) {
-    memset(replaced, 0, sizeof(replaced));
-    for (unsigned i = 0; i < all_count; i++)
-        if (all_calls[i]->kind == REPLACE) {
-            const unsigned policy = all_calls[i]->policy;
-            replaced[policy].calls[replaced[policy].count++] = all_calls[i];
-        }
-    for (unsigned i = 0; i < all_count; i++) {
-        struct call *call = all_calls[i];
-        for (unsigned j = 0; j < replaced[call->policy].count; j++) {
-            call->first_generation += replaced[call->policy].calls[j]->ended < call->began;
-            call->last_generation += replaced[call->policy].calls[j]->began < call->ended;
-        }
-        call->generation = call->first_generation;
     }
 }
 
@@ -1902,14 +1751,6 @@ static unsigned striped_moves(const struct call *by, uint64_t window) {
     return moves < 2 ? (unsigned)moves : 2;
 }
 
-/* Whether a call may have begun to decide on the key by the policy, saw that it was gone, and was
- * decided by the next one. */
-static bool left_for_the_next(const struct call *call) {
-    return call->key == v.key && call->policy == v.policy_id && call->generation != v.generation &&
-           decides(call) && !looks(call) && call->first_generation <= v.generation &&
-           call->last_generation >= v.generation;
-}
-
 /* The most tokens of a striped key that a call may have seen used in a window. It sees one stripe
  * after the other: what was given back to one and taken from another meanwhile, it may have seen in
  * both. Who asks for one token looks twice. */
@@ -1934,11 +1775,7 @@ static int64_t striped_most(const struct call *by, uint64_t window) {
     }
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
-        if (call->policy != v.policy_id || call->began > by->ended)
-            continue;
-        charged |= charges(call);
-        if (left_for_the_next(call)) /* it took some before */
-            tokens += call->request.cost;
+        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
     }
     return tokens + (charged ? hot : 0); /* what they add past a share stays then */
 }
@@ -1983,9 +1820,7 @@ static bool overlaps_straddler(const struct call *call) {
 }
 
 static const char *striped_wrong(void) {
-    bool reset = false, left = false;
-    for (unsigned i = 0; i < all_count; i++)
-        left |= left_for_the_next(all_calls[i]);
+    bool reset = false;
     for (unsigned i = 0; i < v.call_count; i++)
         reset |= v.calls[i]->kind == RESET;
     for (unsigned i = 0; i < v.call_count; i++) {
@@ -2024,7 +1859,7 @@ static const char *striped_wrong(void) {
             firsts += decides(v.calls[j]) && v.calls[j]->ended != NEVER &&
                       other->window == verdict->window && (other->flags & STINT_FIRST_REFUSAL) != 0;
         }
-        if (firsts > 1 || (firsts == 0 && !unknown && !left)) /* it may have been marked before */
+        if (firsts > 1 || (firsts == 0 && !unknown))
             return "C: the first refusal of a window was not told once";
     }
     return NULL;
@@ -2033,24 +1868,23 @@ static const char *striped_wrong(void) {
 /* ---- The whole history ----------------------------------------------------------------------- */
 
 static void print_call(const struct call *call) {
-    static const char *const kinds[] = {"take",           "decide",   "refund",
-                                        "reset",          "override", "override_get",
-                                        "override_clear", "change",   "replace"};
+    static const char *const kinds[] = {"take",     "decide",       "refund",         "reset",
+                                        "override", "override_get", "override_clear", "change"};
     FILE *out = h.report;
     fprintf(out, "  [%2" PRIu64 ",", call->began);
     if (call->ended == NEVER)
         fprintf(out, "    ]");
     else
         fprintf(out, " %2" PRIu64 "]", call->ended);
-    fprintf(out, " thread %u: %s key %u policy %u.%u", call->thread, kinds[call->kind], call->key,
-            call->policy, call->generation);
+    fprintf(out, " thread %u: %s key %u policy %u", call->thread, kinds[call->kind], call->key,
+            call->policy);
     if (call->kind == REFUND)
         fprintf(out, " tokens %" PRIu32 " window %" PRId64 ": %" PRIu32, call->tokens,
                 (int64_t)(call->window - T0), call->given_back);
     if (changes_override(call) || call->kind == OVERRIDE_GET)
         fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
                 (int64_t)(call->until - T0), call->result);
-    if (call->kind == CHANGE || call->kind == REPLACE) {
+    if (call->kind == CHANGE) {
         const struct stint_policy *to = &h.changed[call->change];
         fprintf(out,
                 " to limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
@@ -2131,7 +1965,6 @@ static void sum_up(void) {
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
         totals->overlapping += overlaps;
         totals->changes += call->kind == CHANGE;
-        totals->replacements += call->kind == REPLACE;
         totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
         totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
         if (!decides(call) || call->ended == NEVER)
@@ -2158,73 +1991,12 @@ static bool is_frozen(const struct call *call) {
            latest - latest % STINT_TICK_NS + longest_window(&h.policies[call->policy]) + ALLOWANCE;
 }
 
-/* Whether a call may have been decided by that policy of its name; STRAYED: by one that is gone,
- * and counted in a slot that had gone to another, which has the same end. */
-static bool generation_may_be(const struct call *call, unsigned generation) {
-    const struct stint_verdict *verdict = &call->verdict;
-    if (generation == STRAYED) {
-        for (unsigned i = 0; i < all_count && may_stray(call); i++)
-            if (all_calls[i] != call && decides(all_calls[i]) &&
-                all_calls[i]->verdict.window == verdict->window &&
-                all_calls[i]->ended > replaced[call->policy].calls[call->first_generation]->began)
-                return true;
-        return false;
-    }
-    if (!decides(call))
-        return true;
-    const struct stint_policy *policy = policy_then(call->policy, generation);
-    uint64_t phase = generation == 0 ? h.phases[call->key][call->policy] : 0;
-    return (call->request.limit != 0 || verdict->capacity == capacity_of(policy)) &&
-           ((verdict->flags & STINT_UNTRACKED) != 0 || is_first(policy) ||
-            window_end_at(policy, phase, verdict->window - 1) == verdict->window);
-}
-
-/* The next policy by which a call may have been decided, from that one on. Returns false if there
- * is none. */
-static bool generation_from(struct call *call, unsigned generation) {
-    for (; generation <= call->last_generation; generation++)
-        if (generation_may_be(call, call->generation = generation))
-            return true;
-    call->generation = STRAYED;
-    return generation != STRAYED + 1 && generation_may_be(call, STRAYED);
-}
-
-/* Decides by which of the policies of a name each call of a key was decided: the next choice, like
- * a number that is counted up; `first`: the first one. Returns false if there is none. */
-static bool generations_next(unsigned key, unsigned policy, bool first) {
-    for (unsigned i = 0; i < all_count; i++) {
-        struct call *call = all_calls[i];
-        if (call->key != key || call->policy != policy ||
-            call->first_generation == call->last_generation)
-            continue;
-        if (!first && generation_from(call, call->generation + 1))
-            return true;
-        if (!generation_from(call, call->first_generation))
-            return false;
-    }
-    return first;
-}
-
-/* What is wrong with the calls of a key by a policy, or by those that had its name: each of these
- * counts by itself. NULL: nothing. */
+/* What is wrong with the calls of a key by a policy. NULL: nothing. */
 static const char *key_wrong(unsigned key, unsigned policy) {
-    const char *what = NULL;
-    unsigned tries = 0;
-    if (!generations_next(key, policy, true))
-        return "a verdict by none of the policies that there were";
-    do {
-        what = NULL;
-        for (unsigned g = 0; g <= replaced[policy].count && what == NULL; g++) {
-            note_calls(key, policy, g);
-            if (v.call_count == 0)
-                continue;
-            if (is_striped(v.policy))
-                what = striped_wrong();
-            else if (!linearizable())
-                what = "no order of these calls gives these answers";
-        }
-    } while (what != NULL && ++tries < TRIES_MAX && generations_next(key, policy, false));
-    return tries == TRIES_MAX ? NULL : what; /* too many choices to try */
+    note_calls(key, policy);
+    if (is_striped(v.policy))
+        return striped_wrong();
+    return linearizable() ? NULL : "no order of these calls gives these answers";
 }
 
 static bool check(void) {
@@ -2233,7 +2005,7 @@ static bool check(void) {
         return wrong(watch.broken, false);
     if (h.stats.clock_steps != 0 && !h.far)
         return wrong("H: late callers count as a step of the clock", false);
-    for (unsigned i = 0; i < all_count && !h.replacing; i++)
+    for (unsigned i = 0; i < all_count; i++)
         if (is_frozen(all_calls[i]))
             return wrong("H: a window that ends too far ahead", false);
     if (h.stats.replaced != 0 || h.far)
@@ -2279,7 +2051,6 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
     for (unsigned p = 0; p < h.policy_count; p++)
         h.strikes_lost[p] = get_policy_stats(h.limiter, h.ids[p]).strikes_lost;
     gather_calls();
-    note_generations();
     sum_up();
     if (threads == HISTORY_FREE) { /* several writes may have come between two looks */
         watch_begin(&watch, h.limiter);

@@ -29,14 +29,13 @@ struct history_totals {
     uint64_t replaced;
     uint64_t overridden; /* judged by an override, or a ban */
     uint64_t bans;
-    uint64_t changes;      /* of policies */
-    uint64_t replacements; /* of policies by others of their names */
-    uint64_t backs;        /* the clock was set back */
-    uint64_t clock_steps;  /* slots and shards that were begun anew for that */
-    uint64_t strays;       /* the exception of promise B */
-    uint64_t late;         /* decided in a later window than that of their time */
-    uint64_t stopped;      /* threads that stopped for good on their way */
-    uint64_t states;       /* of the model that were visited */
+    uint64_t changes;     /* of policies */
+    uint64_t backs;       /* the clock was set back */
+    uint64_t clock_steps; /* slots and shards that were begun anew for that */
+    uint64_t strays;      /* the exception of promise B */
+    uint64_t late;        /* decided in a later window than that of their time */
+    uint64_t stopped;     /* threads that stopped for good on their way */
+    uint64_t states;      /* of the model that were visited */
 };
 
 /* Makes one history and checks it. Adds to `totals`. Returns whether the library kept its promises;
