@@ -88,6 +88,11 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
         request->flags = STINT_PEEK;
     if (of_group && (request->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE)
         request->flags |= STINT_PEEK;
+    if (chance(actor, 60) && !is_set(named, A_STRIPES)) { /* it never fits */
+        request->flags = STINT_PEEK | (chance(actor, 2) ? STINT_RESERVE : 0);
+        request->limit = STINT_LIMIT_MAX;
+        request->cost = STINT_LIMIT_MAX + 1 + (uint32_t)random_below(&actor->random, 8);
+    }
     if (chance(actor, 80)) {
         asked.senseless = true;
         if (chance(actor, 2))
@@ -102,7 +107,11 @@ static struct asked ask_draw(struct actor *actor, bool of_group) {
 static void ask_enter(const struct actor *actor, const struct asked *asked) {
     struct named *named = &world->names[asked->name];
     const uint64_t limit = asked->request.limit;
-    if (actor->reads || asked->senseless || (asked->request.flags & STINT_PEEK) != 0)
+    const uint32_t asks = asked->request.flags & (STINT_PEEK | STINT_CHARGE);
+    if (actor->reads || asked->senseless || asks == STINT_PEEK)
+        return;
+    ledger_asked(asked); /* the look before a charge may be a strike, too */
+    if ((asks & STINT_PEEK) != 0)
         return;
     if (limit != 0 && !is_set(named, A_STRIPES) && named->largest < limit + 5)
         if (limit > (named->policy.capacity ? named->policy.capacity : named->policy.limit))
@@ -176,6 +185,7 @@ static void call_one(struct actor *actor, enum function function) {
         asked.request.limit = asked.request.flags = 0;
         asked.request.reserved = 0;
         asked.senseless = false;
+        asked.request.cost %= STINT_LIMIT_MAX;
     }
     ask_enter(actor, &asked);
     call_begin(actor, function, &asked, 1);
@@ -386,6 +396,8 @@ static void call_override(struct actor *actor) {
         stint_override(actor->limiter, id_of(actor, name), world->keys[key], limit, until);
     trace(actor, "  %c key %u: limit %u until %" PRIu64, 'a' + name, key, limit, until);
     check(actor, result, EINVAL, ENOENT, ENOSPC, EROFS);
+    must(result != -EINVAL || !named->overridable || until <= world->time + (uint64_t)actor->skew,
+         "a policy with overrides has them while it is replaced");
     must(!actor->reads || result == -EROFS, "a reader sets no override");
     must(actor->reads || result != -ENOSPC || !world->roomy, "an override finds no slot");
     if (!actor->reads)
@@ -475,6 +487,11 @@ static void call_change(struct actor *actor, bool checks) {
     check(actor, result, EINVAL, ENOENT, ENOSPC, EROFS);
     if (!checks && result == 0) {
         named->policy = policy;
+        bool alone = true;
+        for (unsigned i = 0; i <= ACTORS_MAX; i++)
+            alone &= &world->actors[i] == actor || !world->actors[i].calling ||
+                     world->actors[i].function < F_ADD || world->actors[i].function > F_APPLY;
+        named->sober &= !alone || (policy.flags & STINT_SHADOW) == 0;
         for (unsigned i = 0; i < world->actor_count; i++)
             if ((world->actors[i].names >> name & 1) != 0)
                 event_met(&world->actors[i], E_CHANGED);
@@ -543,6 +560,18 @@ static void apply_told(void *context, const struct stint_change *change) {
         all_met(name, E_REPLACED);
 }
 
+/* A file that was cut to nothing takes no policy away. */
+static void call_apply_nothing(struct actor *actor) {
+    static const char *const texts[] = {"", "\n \n", "# none\n"};
+    const uint32_t flags = STINT_PRUNE | (chance(actor, 4) ? (uint32_t)STINT_DRY_RUN : 0);
+    call_begin(actor, F_APPLY, NULL, 0);
+    const int result = stint_policies_apply(actor->limiter, texts[random_below(&actor->random, 3)],
+                                            flags, NULL, NULL, NULL);
+    check(actor, result, EINVAL, EROFS);
+    must(result != 0, "a text without a policy is applied");
+    call_end(actor);
+}
+
 static void call_apply(struct actor *actor) {
     char text[2048], *end = text;
     const uint32_t flags = (uint32_t)random_below(&actor->random, 4);
@@ -551,6 +580,10 @@ static void call_apply(struct actor *actor) {
     struct told told = {actor, 0};
     uint32_t names = 0;
 
+    if (chance(actor, 8)) {
+        call_apply_nothing(actor);
+        return;
+    }
     call_begin(actor, F_APPLY, NULL, 0);
     for (unsigned lines = 1 + (unsigned)random_below(&actor->random, 3); lines > 0; lines--) {
         const unsigned name = name_draw(actor);
@@ -592,13 +625,17 @@ static void call_get(struct actor *actor) {
     const unsigned name = name_draw(actor);
     const struct named *named = &world->names[name];
     BOXED(struct stint_policy, 1) box;
+    /* As the first version had it, or as this one has. */
+    const size_t least = offsetof(struct stint_policy, calendar) + sizeof named->policy.calendar;
+    const size_t size = chance(actor, 4) ? least : sizeof box.is[0];
     box_begin(&box);
-    box.is[0] = (struct stint_policy)STINT_POLICY_INIT;
+    memset(box.is, 0, size);
+    box.is[0].size = size;
     call_begin(actor, F_GET, NULL, 0);
     const int result = stint_policy_get(actor->limiter, id_of(actor, name), &box.is[0]);
     check(actor, result, ENOENT);
-    box_check(&box, &box.is[1]);
-    if (result == 0) {
+    box_check(&box, (const char *)box.is + size);
+    if (result == 0 && size == sizeof box.is[0]) {
         /* One who reads may have it from before somebody had the table alone. */
         must(actor->reads || box.is[0].name[0] == 'a' + (char)name, "another policy's name");
         must(named->moved || actor->stale ||

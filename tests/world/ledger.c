@@ -25,6 +25,7 @@ struct entry {
 struct of_key {
     uint64_t dead;      /* tokens that those who died may have taken */
     bool given_by_dead; /* or given back */
+    uint64_t strikes;   /* refusals that may ban it: by no shadow */
     unsigned resets;
     uint64_t reset_stamp; /* when the last one began, or ended; UINT64_MAX: it never did */
     enum override_state override;
@@ -90,9 +91,14 @@ static void check_nothing(const struct asked *asked, const struct stint_verdict 
 static void check_marks(const struct asked *asked, const struct stint_verdict *v) {
     const struct named *named = &world->names[asked->name];
     const uint32_t flags = v->flags;
+    /* It is among those that may have been strikes. */
+    const uint64_t own = (asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK;
     holds((flags & STINT_SHADOWED) == 0 || (is(named, A_SHADOW) && v->allowed && v->granted == 0),
           "SHADOWED");
     holds((flags & STINT_BANNED) == 0 || is(named, A_BAN), "BANNED");
+    holds((flags & STINT_BANNED) == 0 || v->allowed || (flags & STINT_FIRST_REFUSAL) != 0 ||
+              books->keys[asked->name][asked->key].strikes > own,
+          "banned for what a shadow let through");
     holds((flags & STINT_OVERRIDDEN) == 0 || is(named, A_OVERRIDES), "OVERRIDDEN");
     holds((flags & STINT_NEAR_LIMIT) == 0 || is(named, A_NEAR), "NEAR_LIMIT");
     holds((flags & STINT_FIRST_REFUSAL) == 0 ||
@@ -119,6 +125,14 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     holds(!look || v->granted == 0, "a look takes nothing");
     holds(v->allowed || v->granted == 0, "refused: nothing is granted");
     holds(!charge || v->allowed, "a charge is never refused");
+    /* A count that is carried, or smooth, takes no more than it can carry. */
+    holds(!charge || shadowed || untracked || v->granted == cost || is(named, A_ABOVE) ||
+              is(named, A_RESERVED) || is(named, A_SMOOTH),
+          "a charge is taken whole, or untracked");
+    /* A group's parts may have met different overrides of the key. */
+    holds(v->allowed || (whole && (v->flags & STINT_OVERRIDDEN) != 0) || cost <= STINT_LIMIT_MAX ||
+              (asks & STINT_PARTIAL) != 0 || v->retry_after == STINT_NEVER,
+          "what can never fit is told to wait");
     /* A part may have begun to fit, and an override may be over by now. */
     holds(v->allowed || v->retry_after > 0 || is(named, A_SHADOW) || whole ||
               (v->flags & STINT_OVERRIDDEN) != 0,
@@ -188,6 +202,30 @@ static uint64_t under_way(const struct actor *actor, const struct asked *asked) 
                               : other->asked[j].request.cost;
     }
     return tokens;
+}
+
+/* A group that is refused waits until all parts of a key fit, one after the other: for ever, if
+ * together they are more than it can have. */
+static void check_together(const struct asked *all, const struct stint_verdict *verdicts,
+                           unsigned count, unsigned part) {
+    const struct asked *asked = &all[part];
+    const struct stint_verdict *v = &verdicts[part];
+    const struct named *named = &world->names[asked->name];
+    uint64_t costs = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct stint_request *request = &all[i].request;
+        if (all[i].name != asked->name || all[i].key != asked->key)
+            continue;
+        if (all[i].senseless || request->limit != 0 || request->policy != asked->request.policy ||
+            (request->flags & (STINT_PEEK | STINT_PARTIAL | STINT_CHARGE)) != 0 ||
+            (verdicts[i].flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0)
+            return;
+        costs += request->cost;
+    }
+    if (v->allowed || named->moved || (named->features & (1 << A_OVERRIDES)) != 0)
+        return;
+    holds(costs <= named->largest || v->retry_after == STINT_NEVER,
+          "a group that can never fit is told to wait");
 }
 
 /* Whether the ledger can say that a refusal was for nothing. */
@@ -314,6 +352,8 @@ void verdicts_check(struct actor *actor, const struct asked *all,
               "a request that makes no sense, or by a reader, is decided");
         check_marks(asked, v);
         check_numbers(asked, v, whole && refused);
+        if (whole)
+            check_together(all, verdicts, count, i);
         holds(!(whole && refused) || v->granted == 0, "a refused group is granted nothing");
         check_capacity(actor, asked, v);
         if (actor->stale)
@@ -364,6 +404,10 @@ void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *
         books->keys[taken[i].asked.name][taken[i].asked.key].given_by_dead = true;
         world->names[taken[i].asked.name].uncounted = true;
     }
+}
+
+void ledger_asked(const struct asked *asked) {
+    books->keys[asked->name][asked->key].strikes += world->names[asked->name].sober;
 }
 
 void ledger_untold(const struct asked *asked) {
@@ -424,6 +468,23 @@ void override_got(const struct actor *actor, unsigned name, unsigned key, int re
 
 /* ---- When nobody calls ----------------------------------------------------------------------- */
 
+/* Whatever is carried into a window, it has what was granted in it and not given back (A). */
+static void used_least(unsigned name, unsigned key, const struct stint_verdict *v) {
+    const struct named *named = &world->names[name];
+    const struct of_key *of_key = &books->keys[name][key];
+    uint64_t refunded = 0;
+    if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
+        of_key->resets > 0 || of_key->given_by_dead)
+        return;
+    const struct entry *entry = entry_of(name, key, v->window);
+    for (unsigned i = 0; i < books->entry_count; i++)
+        if (books->entries[i].name == name && books->entries[i].key == key)
+            refunded += books->entries[i].refunded;
+    must(entry->vague > 0 || v->used + refunded >= entry->granted,
+         "A: policy %c, key %u: %u used, %" PRIu64 " granted, %" PRIu64 " given back", 'a' + name,
+         key, v->used, entry->granted, refunded);
+}
+
 static void check_used(struct actor *actor, unsigned name, unsigned key) {
     const struct named *named = &world->names[name];
     const struct of_key *of_key = &books->keys[name][key];
@@ -434,6 +495,7 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     one.request.flags = STINT_PEEK;
     stint_decide(actor->limiter, &one.request, world->latest, v);
     verdicts_check(actor, asked, v, 1, false);
+    used_least(name, key, v);
     if (named->moved || v->window == 0 || world->options.on_full == STINT_FULL_REPLACE ||
         is(named, A_REFUSED) || is(named, A_SMOOTH) || is(named, A_IN_FLIGHT) ||
         is(named, A_ABOVE) || is(named, A_RESERVED) || of_key->resets > 0 || of_key->given_by_dead)

@@ -163,7 +163,16 @@ void named_changes(struct named *named, const struct stint_policy *policy) {
     }
     if (named->longest < longest_of(policy))
         named->longest = longest_of(policy);
-    named->features |= policy_features(policy);
+    const uint32_t features = policy_features(policy);
+    named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
+    named->features |= features;
+    if (has(features, A_SHADOW))
+        return;
+    named->sober = true; /* for those, too, who decide by it now */
+    for (unsigned i = 0; i <= ACTORS_MAX; i++)
+        for (unsigned j = 0; world->actors[i].calling && j < world->actors[i].asked_count; j++)
+            if (&world->names[world->actors[i].asked[j].name] == named)
+                ledger_asked(&world->actors[i].asked[j]);
 }
 
 void named_new(struct named *named, const struct stint_policy *policy) {

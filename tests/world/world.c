@@ -565,6 +565,19 @@ static void round_run(struct random *random) {
     must(!schedule.stuck, "E: the threads do not get on");
 }
 
+/* By how much the clock is wrong while somebody opens the table alone: ahead by hours, or behind by
+ * days and all windows, as before NTP has set it. Nothing that is in force is lost by that. */
+static int64_t wrong_clock(struct random *random) {
+    bool before_all = world->roomy;
+    for (unsigned name = 0; name < world->name_count; name++)
+        before_all &= world->names[name].longest <= DAY;
+    if (world->far || random_below(random, 2) == 0)
+        return 0;
+    if (before_all && random_below(random, 2) == 0)
+        return -(int64_t)((5 + random_below(random, 20)) * DAY);
+    return (int64_t)(2 * MINUTE * 60 + random_below(random, 3 * DAY));
+}
+
 /* Between rounds: everybody who has died is there again, and perhaps nobody had the table open. */
 static void round_end(struct random *random) {
     struct actor *first = &world->actors[0];
@@ -580,14 +593,19 @@ static void round_end(struct random *random) {
         world->reopened = true;
         set_up->owner = NOBODY; /* who opens alone makes it anew */
     }
+    const int64_t wrong_by = world->reopened ? wrong_clock(random) : 0;
     for (unsigned i = 0; i < world->actor_count; i++) {
         struct actor *actor = &world->actors[i];
         const bool writes = i == 0;
+        const uint64_t latest = world->latest;
         self = actor;
         if (writes && actor->limiter != NULL && (actor->reads || actor->stale) && !actor->dead)
             actor_close(actor);
+        world->time += i == 0 ? (uint64_t)wrong_by : 0;
         if (actor->dead || actor->limiter == NULL || alone)
             actor_begin(actor, writes);
+        world->time -= i == 0 ? (uint64_t)wrong_by : 0;
+        world->latest = i == 0 && wrong_by != 0 ? latest : world->latest;
     }
     self = first;
     quiet_check(first);

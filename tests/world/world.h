@@ -154,6 +154,7 @@ enum place { IN_PRIVATE, IN_MEMORY, IN_FILE };
 struct named {
     struct stint_policy policy; /* as it was added, or changed last */
     uint32_t features;          /* it ever had, or may have */
+    bool overridable;           /* all that had the name had STINT_OVERRIDES */
     uint64_t largest;           /* limit that anything ever had, with what may be reserved */
     uint64_t longest;           /* window, ns */
     unsigned generations;       /* policies that had the name */
@@ -161,6 +162,7 @@ struct named {
     uint64_t since; /* when it was known to be there; 0: it is not */
     bool moved;     /* it was changed, replaced or removed, or is being */
     bool charged;   /* a count of it may have tokens that nobody was granted */
+    bool sober;     /* it may be no shadow */
     /* Decisions since its first generation was added. */
     struct stint_policy_stats counted;
     bool uncounted; /* somebody died who decided by it */
@@ -295,6 +297,7 @@ void ledger_refunded(const struct taken *taken, uint32_t tokens, uint32_t given)
 /* Of several: of each verdict's `granted`, `given` of `most` in all. */
 void ledger_refunded_all(const struct taken *taken, const struct stint_verdict *verdicts,
                          unsigned count, uint64_t given, uint64_t most);
+void ledger_asked(const struct asked *asked);  /* before it is decided */
 void ledger_untold(const struct asked *asked); /* nobody knows what was granted */
 void ledger_reset(unsigned name, unsigned key);
 void ledger_dead(const struct actor *actor);
