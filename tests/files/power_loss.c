@@ -37,18 +37,12 @@ static const struct {
 
 /* What the processes share. */
 static struct shared {
-    uint64_t time; /* ns; their clock */
     uint64_t done; /* decisions */
     uint32_t granted[POLICIES][KEYS];
 } * shared;
 
-static uint64_t shared_clock(void) {
-    return test_moved(__atomic_load_n(&shared->time, __ATOMIC_SEQ_CST));
-}
-
 static struct stint_options options_of(uint64_t max_keys) {
     struct stint_options options = shared_options(max_keys);
-    options.clock = shared_clock;
     options.on_full = STINT_FULL_REFUSE;
     if (max_keys != 0)
         options.secret = test_secret(); /* keys that all find room, in every run */
@@ -94,11 +88,11 @@ static void step(struct stint_limiter *limiter, enum load load, struct random *r
         stint_reset(limiter, id, key);
     if (rare < 6) /* of the last policy; others have none */
         (void)!stint_override(limiter, id, key, (uint32_t)random_below(random, 3),
-                              shared_clock() + random_below(random, HOUR));
+                              test_clock() + random_below(random, HOUR));
     if (rare == 6)
         (void)stint_override_clear(limiter, id, key);
     if (load == TIME_PASSES && rare == 7)
-        __atomic_fetch_add(&shared->time, random_below(random, 30 * SECOND), __ATOMIC_SEQ_CST);
+        __atomic_fetch_add(&test_time, random_below(random, 30 * SECOND), __ATOMIC_SEQ_CST);
     if (load == POLICIES_CHANGE && rare == 8) /* until there is no room for more */
         (void)!stint_policies_apply(limiter, policies_text(random_next(random)),
                                     random_below(random, 2) == 0 ? STINT_PRUNE : 0, NULL, NULL,
@@ -170,7 +164,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
     pid_t users[2];
 
     memset(shared, 0, sizeof *shared);
-    shared->time = T0 + random_below(random, HOUR);
+    test_time = T0 + random_below(random, HOUR);
     struct stint_limiter *limiter = open_with(&options);
     assert_int_equal(stint_policies_apply(limiter, policies_text(0), 0, NULL, NULL, NULL), 0);
     for (unsigned n = 0; n < 1000; n++)
@@ -193,7 +187,7 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
         assert_int_equal(waitpid(users[u], &status, 0), users[u]);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
-    larger.clock = shared_clock;
+    larger.clock = test_clock;
     larger.max_keys = 9000;
     if (stint_resize(path, &larger) != 0)
         fail_msg("%s", stint_reason());
@@ -286,7 +280,7 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
         limiter = NULL;
         options.flags = 0;
     }
-    same.clock = shared_clock;
+    same.clock = test_clock;
     int error = way == 1 ? stint_resize(path, &same) : stint_attach(&options, &limiter);
     if (error != 0) {
         if (error != -EPROTO || strstr(stint_reason(), path) == NULL)
@@ -301,12 +295,12 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
     error = stint_policies_apply(limiter, policies_text(bounded ? 0 : random_next(random)),
                                  STINT_PRUNE, NULL, NULL, NULL);
     if (error == 0) {
-        const uint64_t now = shared->time;
+        const uint64_t now = test_time;
         take_all(limiter, bounded ? loss->granted : NULL, false);
         look(limiter);
-        shared->time += 4 * HOUR;
+        test_time += 4 * HOUR;
         take_all(limiter, NULL, true);
-        shared->time = now;
+        test_time = now;
     } else if (error != -ENOSPC) {
         fail_msg("%d: %s", error, stint_reason());
     }
@@ -320,6 +314,7 @@ TEST_IN_DIRECTORY(test_power_loss) {
     struct random random = {test_seed()};
     unsigned outcomes[MIXTURES][OUTCOMES] = {{0}};
     shared = shared_memory(sizeof *shared);
+    test_time_share();
     for (uint64_t round = test_rounds(2); round > 0; round--)
         for (int load = DECIDES; load < LOADS; load++) {
             static struct loss loss;
@@ -350,7 +345,7 @@ TEST_IN_DIRECTORY(test_power_loss) {
  * end. */
 TEST_IN_DIRECTORY(test_hole) {
     shared = shared_memory(sizeof *shared);
-    shared->time = T0;
+    test_time_share();
     struct stint_options options = options_of(100);
     struct stint_limiter *limiter = open_with(&options);
     assert_int_equal(
@@ -367,12 +362,12 @@ TEST_IN_DIRECTORY(test_hole) {
         *first = (struct slot){0, 0};
         (void)alarm(60);
         if (id == 0) {
-            shared->time += 2 * HOUR; /* the ban is over, and begins anew */
+            test_time += 2 * HOUR; /* the ban is over, and begins anew */
             assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
             *first = (struct slot){0, 0};
             first[2] = (struct slot){0, 0};
             assert_false(stint_take(limiter, id, key, 2, STINT_NOW, NULL));
-            shared->time -= 2 * HOUR;
+            test_time -= 2 * HOUR;
         } else {
             assert_int_equal(stint_override(limiter, id, key, 8, T0 + HOUR), 0);
         }
@@ -386,7 +381,7 @@ TEST_IN_DIRECTORY(test_hole) {
  * whose slots would be taken for overrides. */
 TEST_IN_DIRECTORY(test_lost_companion) {
     shared = shared_memory(sizeof *shared);
-    shared->time = T0;
+    test_time_share();
     for (unsigned gone = 0; gone < 2; gone++) {
         struct stint_options options = options_of(100);
         struct stint_limiter *limiter = open_with(&options);
