@@ -171,7 +171,7 @@ static struct {
     struct logged *last[ROLES]; /* that was granted something, or was refused */
     unsigned steps[ROLES], all_steps;
     unsigned stops[3];
-    bool second_done, waits, deaths;
+    bool second_done, waits, deaths, set_back;
     char broken[SCENE_BROKEN_MAX];
     jmp_buf stuck, died;
 } s;
@@ -671,6 +671,7 @@ static void play_act(const struct act *act) {
         log_call(part, s.time)->reset = true;
         break;
     case TURN:
+        s.set_back |= tick_time(act->tick) < s.time;
         s.time = tick_time(act->tick);
         break;
     case TELL: {
@@ -793,6 +794,23 @@ static bool capacity_may_be(const struct logged *logged) {
     return named->replaced || named->policy.flags & STINT_OVERRIDES;
 }
 
+/* Whether another request was granted the token that this one is told, of a single count of which
+ * nothing was given back, on a clock that was not set back. */
+static bool told_twice(const struct logged *which) {
+    const struct stint_policy *policy = &s.policies[which->policy].policy;
+    bool twice = false, given_back = is_striped(policy) || looks_back(policy) || s.set_back;
+    for (unsigned i = 0; i < s.logged; i++) {
+        const struct logged *logged = &s.log[i];
+        if (logged->key != which->key || logged->policy != which->policy)
+            continue;
+        given_back |= logged->reset || logged->given_back != 0;
+        twice |= logged != which && logged->verdict.granted != 0 && tracked(logged) &&
+                 logged->verdict.window == which->verdict.window &&
+                 logged->verdict.used == which->verdict.used;
+    }
+    return twice && !given_back;
+}
+
 /* One key by one policy: A, B, C and H of an answer. */
 static void judge_answer(const struct logged *logged, bool replaced) {
     const struct named *named = &s.policies[logged->policy];
@@ -809,6 +827,8 @@ static void judge_answer(const struct logged *logged, bool replaced) {
         (replaced && (s.scene->key_replaced || logged->key != 77)))
         return;
     const int64_t tokens = counted_in(logged);
+    if (logged->verdict.granted != 0 && told_twice(logged))
+        breaks("A: two requests are told the same token");
     if (tokens > named->most)
         breaks("A: more than the limit in one window");
     if (logged->verdict.allowed || !logged->whole || replaced || named->replaced)
@@ -971,7 +991,7 @@ static void play_once(const unsigned stops[3]) {
     const uint64_t number = stint_thread_number;
     s.logged = s.all_steps = 0;
     s.role = NOBODY;
-    s.deaths = s.waits = false;
+    s.deaths = s.waits = s.set_back = false;
     s.second_done = true;
     s.broken[0] = '\0';
     memset(s.steps, 0, sizeof(s.steps));
