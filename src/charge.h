@@ -266,7 +266,10 @@ static inline struct charge judge_endless(const struct terms *terms, uint64_t co
 
 /* Tokens of what was granted that were counted: only these can be given back. */
 static inline uint32_t charge_counted(const struct charge *charge) {
-    const uint64_t uncounted = GUARDED(COUNTED_ENDLESS) ? charge->total - charge->used : 0;
+    const uint64_t uncounted = charge->total - charge->used;
+
+    if (!GUARDED(COUNTED_ENDLESS))
+        return charge->granted;
     return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
 }
 
