@@ -99,6 +99,7 @@ enum {
     EXPECT_COUNTED = 1024,
     EXPECT_RULED = 2048,
     EXPECT_BACK = 4096,
+    EXPECT_CAPACITY = 8192,
 };
 
 /* One request of an act, and what must come of it. */
@@ -108,7 +109,9 @@ struct part {
     uint32_t cost, limit, flags;
     bool by_decide;           /* else by stint_take */
     uint32_t expected, marks; /* bits; verdict.flags that must be set */
-    uint32_t used, granted, back;
+    uint32_t used, capacity, granted, back;
+    bool either; /* `used`, or `capacity`, may be this if `a` was killed: */
+    uint32_t before;
     int64_t window;
 };
 
@@ -146,6 +149,7 @@ struct named {
 struct logged {
     stint_key key;
     unsigned policy;
+    unsigned role; /* whose it is */
     uint64_t now;
     bool whole; /* one token, without flags: B can be told from the answer */
     bool quiet;
@@ -168,12 +172,11 @@ static struct {
     unsigned logged;
     unsigned role;
     uint64_t number[ROLES];
-    struct logged *last[ROLES]; /* that was granted something, or was refused */
     unsigned steps[ROLES], all_steps;
     unsigned stops[3];
-    bool second_done, waits, deaths, set_back;
+    bool second_done, waits, deaths, set_back, killed;
     char broken[SCENE_BROKEN_MAX];
-    jmp_buf stuck, died;
+    jmp_buf stuck, died, dead;
 } s;
 
 static void breaks(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -289,6 +292,14 @@ static bool read_expected(struct part *part, const char *word, const char **text
     if (strcmp(word, "used") == 0) {
         part->expected |= EXPECT_USED;
         part->used = (uint32_t)next_number(text);
+    } else if (strcmp(word, "capacity") == 0) {
+        part->expected |= EXPECT_CAPACITY;
+        part->capacity = (uint32_t)next_number(text);
+    } else if (strcmp(word, "or") == 0) {
+        uint32_t *number = (part->expected & EXPECT_USED) != 0 ? &part->used : &part->capacity;
+        part->before = *number;
+        part->either = true;
+        *number = (uint32_t)next_number(text);
     } else if (strcmp(word, "granted") == 0 || strcmp(word, "most") == 0) {
         part->expected |= word[0] == 'g' ? EXPECT_GRANTED : EXPECT_MOST;
         part->granted = (uint32_t)next_number(text);
@@ -476,7 +487,7 @@ static struct logged *log_call(const struct part *part, uint64_t now) {
     if (s.logged == LOG_MAX)
         abort();
     struct logged *logged = &s.log[s.logged++];
-    *logged = (struct logged){.key = part->key, .policy = part->policy, .now = now};
+    *logged = (struct logged){.key = part->key, .policy = part->policy, .role = s.role, .now = now};
     return logged;
 }
 
@@ -507,6 +518,10 @@ static int64_t tokens_in(const struct logged *which) {
     return tokens;
 }
 
+static bool is_number(const struct part *part, uint32_t number, uint32_t expected) {
+    return number == expected || (part->either && s.killed && number == part->before);
+}
+
 static void expect_part(const struct act *act, const struct part *part,
                         const struct logged *logged) {
     const struct stint_verdict *v = &logged->verdict;
@@ -515,7 +530,8 @@ static void expect_part(const struct act *act, const struct part *part,
     const bool as_expected =
         ((expected & EXPECT_YES) == 0 || v->allowed) &&
         ((expected & EXPECT_NO) == 0 || !v->allowed) &&
-        ((expected & EXPECT_USED) == 0 || v->used == part->used) &&
+        ((expected & EXPECT_USED) == 0 || is_number(part, v->used, part->used)) &&
+        ((expected & EXPECT_CAPACITY) == 0 || is_number(part, v->capacity, part->capacity)) &&
         ((expected & EXPECT_GRANTED) == 0 || v->granted == part->granted) &&
         ((expected & EXPECT_MOST) == 0 || v->granted <= part->granted) &&
         ((expected & EXPECT_BACK) == 0 || logged->given_back == part->back) &&
@@ -545,7 +561,6 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
     named->uncapped |= (part->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE;
     if (part->limit != 0 && named->limits[named->limit_count - 1] != part->limit)
         knows_limit(named, part->limit);
-    s.last[s.role] = logged;
     expect_part(act, part, logged);
 }
 
@@ -577,13 +592,26 @@ static bool ask(const struct act *act) {
 
 static void refund(const struct act *act, uint32_t tokens, uint64_t window) {
     const struct part *part = &act->parts[0];
-    uint32_t back =
-        (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id, part->key, tokens, window);
     struct logged *logged = log_call(part, s.time);
     logged->verdict.window = window;
-    logged->given_back = back;
+    logged->given_back = tokens; /* if it is killed */
     logged->quiet = act->quiet;
+    logged->given_back =
+        (uint32_t)stint_refund(s.limiter, s.policies[part->policy].id, part->key, tokens, window);
     expect_part(act, part, logged);
+}
+
+/* What the thread was granted last of the key. */
+static void give_back(const struct act *act) {
+    const struct part *part = &act->parts[0];
+    for (unsigned i = s.logged; i-- > 0;) {
+        const struct logged *logged = &s.log[i];
+        if (logged->role != s.role || logged->policy != part->policy || logged->key != part->key)
+            continue;
+        if (logged->verdict.granted != 0)
+            refund(act, logged->verdict.granted, logged->verdict.window);
+        return;
+    }
 }
 
 static void die_hook(enum stint_test_instant instant) {
@@ -663,8 +691,7 @@ static void play_act(const struct act *act) {
         refund(act, part->cost, tick_time(act->tick));
         break;
     case BACK:
-        if (s.last[s.role] != NULL && s.last[s.role]->verdict.granted != 0)
-            refund(act, s.last[s.role]->verdict.granted, s.last[s.role]->verdict.window);
+        give_back(act);
         break;
     case RESET:
         stint_reset(s.limiter, named->id, part->key);
@@ -794,6 +821,18 @@ static bool capacity_may_be(const struct logged *logged) {
     return named->replaced || named->policy.flags & STINT_OVERRIDES;
 }
 
+/* Tokens that `a`, which was killed, may have taken, or have given back, without a word. */
+static int64_t lost_with(const struct logged *which) {
+    int64_t lost = 0;
+    for (unsigned i = 0; s.killed && i < s.a.count; i++) {
+        const struct act *act = &s.a.acts[i];
+        for (unsigned j = 0; j < act->count; j++)
+            if (act->parts[j].policy == which->policy && act->parts[j].key == which->key)
+                lost += (int64_t)act->parts[j].cost * act->times;
+    }
+    return lost;
+}
+
 /* Whether another request was granted the token that this one is told, of a single count of which
  * nothing was given back, on a clock that was not set back. */
 static bool told_twice(const struct logged *which) {
@@ -835,9 +874,9 @@ static void judge_answer(const struct logged *logged, bool replaced) {
         return;
     struct stint_stats stats = STINT_STATS_INIT;
     stint_stats_get(s.limiter, &stats);
-    if (tokens + (int64_t)stats.stray_tokens < named->least)
+    if (tokens + (int64_t)stats.stray_tokens + lost_with(logged) < named->least)
         breaks("B: refused though there was room");
-    if (first_refusals(logged) != 1)
+    if (first_refusals(logged) != 1 && !s.killed)
         breaks("C: the first refusal is told once");
 }
 
@@ -933,7 +972,10 @@ static void second_begins(void) {
 
 static void step_of_first(void) {
     unsigned at = s.steps[FIRST];
-    if (s.scene->stops == 3) {
+    if (s.scene->dies) {
+        if (at == s.stops[0])
+            longjmp(s.dead, 1);
+    } else if (s.scene->stops == 3) {
         if (at == s.stops[0])
             second_begins();
         if (at == s.stops[2]) {
@@ -991,11 +1033,10 @@ static void play_once(const unsigned stops[3]) {
     const uint64_t number = stint_thread_number;
     s.logged = s.all_steps = 0;
     s.role = NOBODY;
-    s.deaths = s.waits = s.set_back = false;
+    s.deaths = s.waits = s.set_back = s.killed = false;
     s.second_done = true;
     s.broken[0] = '\0';
     memset(s.steps, 0, sizeof(s.steps));
-    memset(s.last, 0, sizeof(s.last));
     memcpy(s.stops, stops, sizeof(s.stops));
     stint_thread_number = STRIPE_OF_ALL;
     for (unsigned i = 0; i < ROLES; i++)
@@ -1006,7 +1047,10 @@ static void play_once(const unsigned stops[3]) {
     stint_test_hook = instant_step;
     if (setjmp(s.stuck) == 0) {
         s.role = FIRST;
-        play_acts(&s.a);
+        if (setjmp(s.dead) == 0)
+            play_acts(&s.a);
+        else
+            s.deaths = s.killed = true;
         second_goes_on();
         s.role = NOBODY;
         play_acts(&s.after);
@@ -1023,6 +1067,10 @@ static void play_once(const unsigned stops[3]) {
 
 /* The next stops to try. Returns whether there are any. */
 static bool next_stops(unsigned stops[3]) {
+    if (s.scene->dies) {
+        stops[0]++;
+        return s.killed;
+    }
     switch (s.scene->stops) {
     case 3:
         if (++stops[2] <= s.steps[FIRST] && stops[2] <= stops[0] + STOPS_TRIED)
@@ -1068,7 +1116,7 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     read_acts(&s.c, scene->c);
     read_acts(&s.after, scene->after);
     for (unsigned i = 0; i < 3; i++)
-        stops[i] = i < scene->stops;
+        stops[i] = i < scene->stops || (scene->dies && i == 0);
     stint_test_removed = removed;
     do {
         if (scene->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)

@@ -16,7 +16,7 @@
  *     all POLICY KEY [WORD ...] + ... a group; `batch` a batch
  *     hold N [cost N]                 the keys h0 .. take tokens of the policy `long`
  *     refund POLICY KEY N of TICK     into the window that ends then
- *     back POLICY KEY                 gives back what the last act of the thread took
+ *     back POLICY KEY                 what the thread took last of the key is given back
  *     reset POLICY KEY
  *     turn TICK                       what the clock says
  *     tell POLICY                     its present window, by a look at another key
@@ -36,7 +36,8 @@
  *
  * Behind '=' stands what must come of an act, for each part of a group:
  *     yes, no           allowed or not
- *     used N, granted N, most N (granted), back N (given back)
+ *     used N, capacity N, granted N, most N (granted), back N (given back)
+ *     or N              used or capacity: N, and what stands before it only if `a` was killed
  *     first, near, over, untracked: the flag is set; far: NEAR_LIMIT is not
  *     placed            the key has a slot
  *     window TICK; fresh: it is not over by the clock; soon: it ends within its length
@@ -61,6 +62,7 @@ struct scene {
     /* 0: nobody is stopped. 1, 2: `a` is. 3: `a` is stopped, `b` begins and is stopped, `a` goes on
      * and is stopped again, and `b` goes on. */
     unsigned stops;
+    bool dies; /* instead, `a` is killed before each of its steps; it does not take the lock */
     enum stint_on_full on_full;
     bool key_replaced; /* a full table may replace `key`, of which A and B need not hold then (G) */
     bool of_policies;  /* it is stopped where it reads or writes a policy, too */

@@ -3,12 +3,10 @@
  *
  * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
  * and forgotten by itself if nobody does. */
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "script.h"
-#include "team.h"
 
 /* ---- Case by case ---------------------------------------------------------------------------- */
 
@@ -313,48 +311,9 @@ TEST(test_what_cannot_change) {
     stint_close(limiter);
 }
 
-/* ---- Threads and processes ------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------- */
 
-enum { LIMIT = 3, ROUNDS = 20000 };
-
-struct crowd {
-    struct stint_limiter *limiter;
-    uint32_t id;
-    int64_t inside, most, turned_away; /* of all threads */
-};
-
-static void hold_and_release(unsigned member, void *shared) {
-    struct crowd *crowd = shared;
-    for (unsigned i = 0; i < ROUNDS; i++) {
-        struct stint_verdict verdict;
-        const uint32_t cost = 1 + (member + i) % 2;
-        if (!stint_take(crowd->limiter, crowd->id, 7, cost, STINT_NOW, &verdict)) {
-            __atomic_add_fetch(&crowd->turned_away, 1, __ATOMIC_SEQ_CST);
-            continue;
-        }
-        int64_t inside = __atomic_add_fetch(&crowd->inside, cost, __ATOMIC_SEQ_CST);
-        int64_t most = __atomic_load_n(&crowd->most, __ATOMIC_SEQ_CST);
-        while (inside > most && !__atomic_compare_exchange_n(&crowd->most, &most, inside, false,
-                                                             __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-            ;
-        __atomic_sub_fetch(&crowd->inside, cost, __ATOMIC_SEQ_CST);
-        assert_int_equal(stint_refund(crowd->limiter, crowd->id, 7, cost, verdict.window), cost);
-    }
-}
-
-TEST(test_threads) {
-    struct crowd crowd = {.limiter = open_anywhere(100)};
-    crowd.id = add_policy(crowd.limiter, "held", LIMIT, HOUR, 0, STINT_IN_FLIGHT);
-    set_time(EPOCH);
-    lose_cores(true);
-    run_team(hold_and_release, &crowd);
-    lose_cores(false);
-    print_message("%d at most were in at once, %d were turned away\n", (int)crowd.most,
-                  (int)crowd.turned_away);
-    assert_true(crowd.most >= 1 && crowd.most <= LIMIT);
-    assert_int_equal(used_of(crowd.limiter, crowd.id, 7), 0);
-    stint_close(crowd.limiter);
-}
+enum { LIMIT = 3 };
 
 /* What two processes have in common, beside the table. */
 struct common {
@@ -401,58 +360,4 @@ TEST(test_processes_release_each_other) {
     assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[1]), LIMIT);
     assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
     stint_close(limiter);
-}
-
-static uint64_t steps_left;
-
-static void die_at_step(const void *word) {
-    (void)word;
-    if (steps_left-- == 0)
-        (void)raise(SIGKILL);
-}
-
-/* A process dies before each of its atomic operations while it holds, or is about to, or gives
- * back. What it held counts no longer than two windows. */
-TEST(test_deaths) {
-    enum { MOST_STEPS = 1000 };
-    unsigned deaths = 0;
-    for (int between = 0; between < 2; between++) { /* a window begins between take and refund */
-        bool died = true;
-        for (uint64_t step = 0; died && step < MOST_STEPS; step++) {
-            struct stint_limiter *limiter = open_shared_memory();
-            uint32_t id = add_policy(limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
-            test_time = T0;
-            struct stint_verdict mine = ask(limiter, id, 7, 1, 0);
-            pid_t child = fork();
-            assert_true(child >= 0);
-            if (child == 0) {
-                struct stint_verdict verdict;
-                steps_left = step;
-                stint_test_step = die_at_step;
-                (void)stint_take(limiter, id, 7, 2, STINT_NOW, &verdict);
-                if (between)
-                    test_time += MINUTE;
-                (void)stint_take(limiter, id, 8, 1, STINT_NOW, NULL);
-                (void)stint_refund(limiter, id, 7, 2, verdict.window);
-                _exit(0);
-            }
-            died = WIFSIGNALED(child_status(child));
-            deaths += died;
-            test_time = T0 + (between ? MINUTE : 0);
-            uint32_t used = used_of(limiter, id, 7);
-            assert_true(used == 1 || used == LIMIT);
-            if (!died)
-                assert_int_equal(used, 1);
-            assert_int_equal(ask(limiter, id, 7, LIMIT, PARTIAL).granted, LIMIT - used);
-            assert_int_equal(stint_refund(limiter, id, 7, 1, mine.window), 1);
-            /* Nobody gives the rest back. */
-            test_time += 2 * MINUTE;
-            assert_int_equal(used_of(limiter, id, 7), 0);
-            assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
-            stint_close(limiter);
-        }
-        assert_false(died);
-    }
-    print_message("%u deaths\n", deaths);
-    assert_true(deaths > 10);
 }
