@@ -153,6 +153,7 @@ struct logged {
     uint64_t now;
     bool whole; /* one token, without flags: B can be told from the answer */
     bool quiet;
+    uint32_t asked; /* tokens, all or none; 0: not so */
     struct stint_verdict verdict;
     uint32_t given_back;
     bool reset;
@@ -556,6 +557,8 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
     struct logged *logged = log_call(part, by_told ? told : now);
     logged->verdict = *verdict;
     logged->quiet = act->quiet;
+    if (act->count == 1 && (part->flags & ~(uint32_t)(STINT_RESERVE | STINT_CHARGE)) == 0)
+        logged->asked = part->cost;
     logged->whole = act->count == 1 && part->cost == 1 && part->limit == 0 &&
                     (part->flags & ~(uint32_t)STINT_PARTIAL) == 0;
     named->uncapped |= (part->flags & (STINT_CHARGE | STINT_PEEK)) == STINT_CHARGE;
@@ -860,6 +863,9 @@ static void judge_answer(const struct logged *logged, bool replaced) {
                                         : "A: a window that is none of the policy's");
     if (logged->verdict.window <= logged->now)
         breaks("H: a window that is over");
+    if (logged->asked != 0 && logged->verdict.allowed && logged->verdict.granted != logged->asked &&
+        (logged->verdict.flags & STINT_SHADOWED) == 0)
+        breaks("granted is not what was asked for");
     if (!capacity_may_be(logged))
         breaks("A: a limit that was never the policy's");
     if (named->uncapped || (named->policy.flags & STINT_SHADOW) != 0 ||

@@ -406,6 +406,11 @@ const struct story stories[] = {
      .b = "turn 10; take striped key x3",
      .c = "take striped key; turn 20; take striped key"}},
 
+    /* The window turns while a charge goes round, and somebody takes from another stripe in the
+     * next one. */
+    {WITHOUT(STRIPES_WINDOW), {"tokens of two windows", .stops = 1,
+     .a = "take striped key cost 6 charge", .b = "as 3; turn 10; take striped key"}},
+
     /* All that is left, and somebody takes a token of it meanwhile: some stripes give, and are
      * given back to. */
     {WITHOUT(STRIPES_BACK), {"stripes keep what they gave", .stops = 1,
