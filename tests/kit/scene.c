@@ -231,14 +231,15 @@ static int64_t next_number(const char **text) {
 }
 
 static unsigned policy_of(const char *name) {
+    const size_t length = strlen(name);
     for (unsigned i = 0; i < s.policy_count; i++)
         if (strcmp(s.policies[i].name, name) == 0)
             return i;
-    if (s.policy_count == POLICIES_MAX)
-        no_scene(name, "too many policies");
+    if (s.policy_count == POLICIES_MAX || length >= sizeof(s.policies[0].name))
+        no_scene(name, "too many policies, or too long a name");
     struct named *named = &s.policies[s.policy_count];
     *named = (struct named){.id = UINT32_MAX};
-    (void)snprintf(named->name, sizeof(named->name), "%s", name);
+    memcpy(named->name, name, length + 1);
     return s.policy_count++;
 }
 

@@ -221,7 +221,7 @@ static void requests_of(const struct asked *asked, unsigned count, struct stint_
 }
 
 static void call_batch(struct actor *actor) {
-    struct asked asked[ASKED_MAX];
+    struct asked asked[ASKED_MAX] = {0};
     struct stint_request requests[ASKED_MAX];
     BOXED(struct stint_verdict, ASKED_MAX) box;
     const unsigned count = asks_draw(actor, asked, false);
@@ -338,7 +338,7 @@ static void call_refund(struct actor *actor) {
 static void call_refund_all(struct actor *actor) {
     struct stint_request requests[TAKEN_MAX];
     struct stint_verdict verdicts[TAKEN_MAX];
-    struct asked asked[TAKEN_MAX];
+    struct asked asked[TAKEN_MAX] = {0};
     struct taken given[TAKEN_MAX];
     unsigned count = 0;
     for (unsigned i = 0; i < TAKEN_MAX && i < actor->taken_count; i++) {
