@@ -132,9 +132,9 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             *state = wished(limiter, ruled, wish, snapshot.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
-            const tick_t now = tick_of(decision.now);
-            limiter_end_falls(limiter, end_of(state_id(snapshot.state), now),
-                              end_of(state_id(*state), now));
+            const tick_t now = tick_of(decision.now), end = end_of(state_id(*state), now);
+            limiter_end_falls(limiter, end_of(state_id(snapshot.state), now), end);
+            limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
             if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
                 return WRITTEN;
             continue;
@@ -145,9 +145,10 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
                 continue;
         }
         *state = wished(limiter, ruled, wish, 0, decision.now);
-        if (stint_claim_override(&decision, &snapshot,
-                                 end_of(state_id(*state), tick_of(decision.now)),
-                                 *state & (STATE_REFUSED | USED_MASK)) == DONE)
+        const tick_t end = end_of(state_id(*state), tick_of(decision.now));
+        limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
+        if (stint_claim_override(&decision, &snapshot, end, *state & (STATE_REFUSED | USED_MASK)) ==
+            DONE)
             return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
     }
 }

@@ -19,6 +19,7 @@
 
 #include "model.h"
 #include "random.h"
+#include "watch.h"
 
 #define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window of the scenes */
 #define TICK  STINT_TICK_NS
@@ -168,6 +169,7 @@ static struct {
     unsigned policy_count;
 
     struct stint_limiter *limiter;
+    struct watch watch;
     uint64_t time;
     struct logged log[LOG_MAX];
     unsigned logged;
@@ -1006,7 +1008,19 @@ static bool is_apart(const void *word) {
                 : (const char *)word >= (const char *)(table->lines + table->line_count));
 }
 
+/* I1, I3 and I5 to I7, after each atomic operation. */
+static void look_at_table(void) {
+    void (*hook)(const void *word) = stint_test_step;
+    stint_test_step = NULL; /* its own loads are no steps */
+    s.watch.stepped_back |= s.set_back;
+    (void)watch_look(&s.watch, s.time);
+    stint_test_step = hook;
+    if (s.watch.broken != NULL)
+        breaks("%s", s.watch.broken);
+}
+
 static void step(const void *word) {
+    look_at_table();
     if (++s.all_steps > STEPS_MAX) {
         s.waits = true;
         if (s.role == SECOND)
@@ -1049,6 +1063,7 @@ static void play_once(const unsigned stops[3]) {
     for (unsigned i = 0; i < ROLES; i++)
         s.number[i] = STRIPE_OF_ALL;
     open_table();
+    watch_begin(&s.watch, s.limiter);
     play_acts(&s.before);
     stint_test_step = step;
     stint_test_hook = instant_step;
@@ -1062,6 +1077,7 @@ static void play_once(const unsigned stops[3]) {
         s.role = NOBODY;
         play_acts(&s.after);
         judge_log();
+        look_at_table();
     } else {
         breaks("E: a thread waits for one that does not go on");
     }

@@ -76,7 +76,7 @@ static const char *slot_broken(const struct watch *watch, const struct slot *now
         return NULL;
     if (before->state != 0 && end_of(end, (tick_t)end_before) < (tick_t)end_before)
         return "I1: the end of a slot has fallen";
-    if (now->tag != before->tag && end == end_before && now->tag != tombstone)
+    if (now->tag != before->tag && before->tag != 0 && end == end_before && now->tag != tombstone)
         return "I1: a slot has changed hands within its window";
     return NULL;
 }
