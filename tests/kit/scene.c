@@ -1074,6 +1074,13 @@ static void play_once(const unsigned stops[3]) {
         else
             s.deaths = s.killed = true;
         second_goes_on();
+        /* Those come behind who did not come between its steps. */
+        if (s.scene->stops == 1 || s.scene->stops == 2) {
+            if (s.steps[FIRST] < s.stops[0])
+                others(&s.b);
+            if (s.steps[FIRST] < s.stops[1])
+                others(&s.c);
+        }
         s.role = NOBODY;
         play_acts(&s.after);
         judge_log();

@@ -59,8 +59,8 @@ struct scene {
     const char *b;      /* what others do while it is stopped, or a second thread */
     const char *c;      /* what others do when it is stopped again */
     const char *after;  /* what comes after all */
-    /* 0: nobody is stopped. 1, 2: `a` is. 3: `a` is stopped, `b` begins and is stopped, `a` goes on
-     * and is stopped again, and `b` goes on. */
+    /* 0: nobody is stopped. 1, 2: `a` is; in the last play `b` and `c` come behind it. 3: `a` is
+     * stopped, `b` begins and is stopped, `a` goes on and is stopped again, and `b` goes on. */
     unsigned stops;
     bool dies; /* instead, `a` is killed before each of its steps; it does not take the lock */
     enum stint_on_full on_full;

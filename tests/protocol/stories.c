@@ -93,6 +93,15 @@ const struct story stories[] = {
      .before = "take two key", .a = "take two key", .b = "take two key x2",
      .after = "change two 2/100ms reserve=2; turn 10; take two key look cost 0 = used 0"}},
 
+    /* The refused one's token is cut off again, or it would take room when the limit is raised; or
+     * it is counted, once, where refused requests are. */
+    {WITHOUT(COUNT_GRANTED), {"overshoot under a limit that is raised", .stops = 1,
+     .before = "take two key", .a = "take two key", .b = "take two key",
+     .after = "change two 4/100ms; take two key x2 = yes; take two key = no"}},
+    {WITHOUT(ADDED_ONCE), {"refused request that counts", .stops = 1,
+     .before = "add p 2/100ms count-refused; take p key", .a = "take p key", .b = "take p key",
+     .after = "take p key look = used 3"}},
+
     /* ---- Fetch-adds that come too late: room was seen ---- */
 
     /* Then the slot goes to another key, which has one token left; or which has used all that a
@@ -211,7 +220,7 @@ const struct story stories[] = {
 
     /* A stray token comes to a claim between a thread's load of it and its commit. */
     {PATCHED("commit-used"), {"commit that waits for used = 0", .stops = 1,
-     .before = FALLS_FREE, .a = "take two key long", .b = "stray two key"}},
+     .before = FALLS_FREE, .a = "take two key long quiet", .b = "stray two key"}},
 
     /* ---- Windows that are over: the key has spent one and lost its slot ---- */
 
@@ -416,6 +425,13 @@ const struct story stories[] = {
     {WITHOUT(STRIPES_BACK), {"stripes keep what they gave", .stops = 1,
      .a = "take striped key cost 4", .b = "take striped key"}},
 
+    /* A part of a charge has no slot: it is not told as whole. A drain takes no more than its own
+     * limit. */
+    {WITHOUT(CHARGE_WHOLE), {"charge of which a part has no slot", .on_full = STINT_FULL_ADMIT,
+     .before = "hold 3", .a = "take striped key cost 3 charge = untracked"}},
+    {PATCHED("drain-own"), {"drain by a limit of its own",
+     .a = "take striped key cost 3 limit 2 drain; take striped key look = used 2"}},
+
     /* ---- Overrides ---- */
 
     /* What is set holds for whoever comes after. */
@@ -433,6 +449,21 @@ const struct story stories[] = {
     {WITHOUT(OVERRIDE_STATE), {"another key's override, late", .stops = 1,
      .before = "take ruled key; hold 2; override ruled key 2 5", .a = "take ruled key long = yes",
      .b = "turn 6; override ruled other 0 900"}},
+
+    /* An override is set while its policy is replaced. One that is set and lifted again and again
+     * leaves no tombstones: others find a slot. */
+    {PATCHED("override-traits"), {"override of a policy that is replaced", .stops = 1,
+     .of_policies = true, .before = "add r 2/100ms overrides", .a = "override r key 1 20",
+     .b = "apply 2/250ms name=r overrides"}},
+    {PATCHED("lifted-tombstone"), {"override that is set and lifted",
+     .a = "override ruled key 1 9; clear ruled key; override ruled key 1 9; clear ruled key;"
+          "override ruled key 1 9; clear ruled key; override ruled key 1 9; clear ruled key;"
+          "take two other = placed"}},
+
+    /* What would have been banned in the shadow is not when the policy is no shadow any more. */
+    {WITHOUT(OVERRIDE_SHADOW), {"ban of what was a shadow",
+     .before = "add p 1/100ms shadow ban=1s; take p key x2 quiet; change p 1/100ms ban=1s; turn 10",
+     .a = "take p key quiet = yes"}},
 };
 /* clang-format on */
 const unsigned story_count = sizeof(stories) / sizeof(stories[0]);
