@@ -720,18 +720,9 @@ TEST_WITH(test_cut, set_up, tear_down) {
             char *text = whole(writers[i], policies, verdicts, n);
             size_t length = strlen(text);
             for (size_t size = 0; size <= length + 3; size++) {
-                char *buffer = malloc(size + 1);
-                assert_non_null(buffer);
-                memset(buffer, 0x5a, size + 1);
+                char *buffer = cut_buffer(size);
                 assert_int_equal(writers[i](limiter, policies, verdicts, n, buffer, size), length);
-                assert_int_equal(buffer[size], 0x5a);
-                if (size > 0) {
-                    size_t fits = length < size ? length : size - 1;
-                    assert_memory_equal(buffer, text, fits);
-                    assert_int_equal(buffer[fits], '\0');
-                    for (size_t j = fits + 1; j < size; j++)
-                        assert_int_equal(buffer[j], 0x5a);
-                }
+                assert_cut(buffer, size, text, length);
                 free(buffer);
             }
             free(text);
