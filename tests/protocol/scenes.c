@@ -219,7 +219,6 @@ TEST(test_scenes) {
 /* Whoever comes after a death is granted what is left and never more, and finds at most what the
  * dead was about to take gone (A, B). With the next window all of it is over. */
 /* clang-format off */
-#define USED_LINE "take one h10; take one h11; take one h12; take one h13; turn 10"
 #define THEN_TWO \
     "take two key rest x8; turn 40; take two key x2 = yes; take two key = no"
 #define THEN_STRIPED \

@@ -27,9 +27,6 @@
 /* Room was seen in KEY's slot, the fourth. */
 #define SLOT_HAS_ROOM "hold 3; take two key; tell two"
 
-/* All slots of the line were used by others, whose windows are over. */
-#define USED_LINE "take one h10; take one h11; take one h12; take one h13; turn 10"
-
 /* Four keys have the slots of the line. */
 #define FOUR_KEYS "take two f0; take two f1; take two f2; take two f3"
 
