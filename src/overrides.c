@@ -25,11 +25,11 @@
 /* What is to be written in a key's slot. */
 struct wish {
     tick_t end;
-    uint64_t
-        rest;     /* of the state; 0: it is a strike, and `end` that of a ban: rounded down, so that
-                    * nobody is told to wait for longer than `ban` */
-    tick_t span;  /* ends with that tick, of the first strike: rounded up */
-    uint64_t now; /* of the strike */
+    /* The rest of the state. 0: it is a strike, and `end` that of a ban. That is rounded down, so
+     * that nobody is told to wait for longer than `ban`. */
+    uint64_t rest;
+    tick_t span;    /* ends with that tick, of the first strike: rounded up */
+    uint64_t now;   /* of the strike */
     uint64_t after; /* strikes that are a ban */
 };
 
