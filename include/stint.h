@@ -121,7 +121,7 @@
  *    stint_attach takes the table's shape, whatever it is. Anything
  *    that is not a whole table for these options, of this version's layout and this machine's byte
  *    order, is refused with -EPROTO, and stint_reason() says what is wrong and what to do. It is
- *    never written to. stint_resize gives a table another shape, also one of 0.1.
+ *    never written to. stint_resize gives a table another shape.
  *  - Policies belong to the table, and are found by name. Adding one that is there gives its id;
  *    with other numbers it is -EEXIST, and stint_policy_change or stint_policies_apply changes it
  *    for all. They stay when nobody uses them, until they are removed.
@@ -366,10 +366,10 @@ STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, v
  * Threads: nobody may use the limiter any more. */
 STINT_API void stint_close(struct stint_limiter *limiter);
 
-/* Makes a table in a file larger or smaller, or one of stint 0.1 a table of this version. Nobody
- * may have it open. Every live key moves with its count and its refused mark; so do all policies
- * with their ids, the statistics, the labels, the secret, and the owner and mode of the file.
- * Windows that are over, and leave no debt, are left behind.
+/* Makes a table in a file larger or smaller. Nobody may have it open. Every live key moves with its
+ * count and its refused mark; so do all policies with their ids, the statistics, the labels, the
+ * secret, and the owner and mode of the file. Windows that are over, and leave no debt, are left
+ * behind.
  *
  * The new table is made beside the old one, so the file system must have room for both. It takes
  * the old one's place by a rename. So whoever opens the path, and whoever is killed in this call,
@@ -387,9 +387,8 @@ STINT_API void stint_close(struct stint_limiter *limiter);
  * -ENOSPC: its live keys do not find slots in a table of that size, or the file system has no room.
  * -EINVAL, which includes fewer max_policies than the table has, and a clock so far behind that it
  * cannot be told what is over. -EOPNOTSUPP: the file has an access control list, and options.mode
- * is 0. -EPROTO, which includes tables of
- * 0.1 that are too small to know whole hashes (I). -EPERM: the owner cannot be kept. -ENOMEM,
- * -ELOOP, and what the system says.
+ * is 0. -EPROTO: it is no whole table of this version's layout. -EPERM: the owner cannot be kept.
+ * -ENOMEM, -ELOOP, and what the system says.
  * Threads: not while the process has the table open itself (-EBUSY).
  * Cost: the old table is read and the new one written: 0.2 s for a million keys. */
 STINT_API STINT_CHECKED int stint_resize(const char *path, const struct stint_options *options);

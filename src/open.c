@@ -7,7 +7,6 @@
 #include <sys/random.h>
 
 #include "labels.h"
-#include "layout2.h"
 #include "memory.h"
 #include "message.h"
 #include "names.h"
@@ -246,10 +245,9 @@ static int header_known(const struct header *header) {
     if (header->layout != HEADER_LAYOUT)
         return stint_failed_with(
             EPROTO,
-            "the table has layout %u, and this version of stint reads layout %u: %s" BEGIN_ANEW,
-            (unsigned)header->layout, (unsigned)HEADER_LAYOUT,
-            header->layout == LAYOUT_2 ? "stint_resize, or `stint resize`, makes that of it, "
-                                       : "use the version that made it, ");
+            "the table has another version's layout, %u, and this version of stint reads layout "
+            "%u: use the version that made it, " BEGIN_ANEW,
+            (unsigned)header->layout, (unsigned)HEADER_LAYOUT);
     if (header->features != 0)
         return stint_failed(EPROTO, "the table has features: " LATER_TABLE);
     return 0;
@@ -764,29 +762,20 @@ int stint_table_copy(struct memory *memory, size_t size, struct stint_options *m
     struct header header;
     struct shape shape;
     struct stint_limiter *limiter = NULL;
-    void *front = NULL;
     int error = stint_memory_file_read(memory, size, &header, sizeof(header));
-    bool layout2 = error == 0 && stint_layout2_header(&header);
 
-    if (layout2)
-        made->path = NULL; /* it may be smaller than a file is */
     if (error == 0)
         error = options_made(&header, size, made, &shape);
     if (error == 0)
         error = stint_memory_copy(memory, shape.size);
-    if (error == 0 && layout2)
-        error = stint_layout2_begin(memory->start, shape.counters, &header, &front);
     if (error == 0)
         error = handle_make(made, &shape, memory, &limiter);
-    if (error == 0 && layout2) /* before slots are looked at, which are theirs */
-        error = stint_layout2_policies(limiter, front);
     if (error == 0 && stint_limiter_clock_behind(limiter)) /* before it lowers latest_begin */
         error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
                                      "and then resize; or if it is right, open the table once and "
                                      "close it before");
     if (error == 0)
         error = table_attach(limiter, memory->alone);
-    free(front);
     if (error == 0)
         *opened = limiter;
     else if (limiter != NULL)

@@ -138,14 +138,8 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
 /* In the order of the lines, which is that of the hashes: so both tables are gone through from one
  * end to the other. */
 static int slots_move(struct move *move) {
-    const struct table *from = &move->from->table;
+    const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 
-    if (!table_hashes_whole(from))
-        return stint_failed_with(
-            EPROTO,
-            "the table is too small to be resized: it does not hold whole hashes of its keys. That "
-            "takes options.max_keys %llu with its options.max_policies",
-            (unsigned long long)(from->tag_unit * PROBE_LINES * (LINE_SLOTS / 2)));
     for (uint64_t line = 0; line < from->line_count; line++) {
         for (uint32_t i = 0; i < LINE_SLOTS; i++) {
             int error = slot_move(move, line, &from->lines[line].slots[i]);

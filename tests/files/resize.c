@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * stint_resize: whatever the shapes are, the new table answers as the old one would have; also one
- * of 0.1. Whoever is killed in it leaves one of the two whole. What cannot be done is refused, and
- * changes nothing. */
+ * stint_resize: whatever the shapes are, the new table answers as the old one would have. Whoever
+ * is killed in it leaves one of the two whole. What cannot be done is refused, and changes
+ * nothing. */
 #include "labels.h" /* before cmocka, which defines fail() as well */
 
 #include "kinds.h"
@@ -640,7 +640,7 @@ TEST_IN_DIRECTORY(test_wrong_arguments) {
     assert_refused(&given, EPROTO, "no table of stint");
     ((struct header *)(void *)before.start)->layout = 99;
     file_write(path, before);
-    assert_refused(&given, EPROTO, "layout 99");
+    assert_refused(&given, EPROTO, "layout, 99");
     ((struct header *)(void *)before.start)->layout = HEADER_LAYOUT;
     ((struct header *)(void *)before.start)->shards = 3;
     file_write(path, before);
@@ -772,26 +772,6 @@ TEST_IN_DIRECTORY(test_other_users) {
         assert_int_equal(entries_of_directory(), 1);
     }
     free(before.start);
-}
-
-/* Tables of 0.1 may not know whole hashes. */
-TEST_IN_DIRECTORY(test_small_table) {
-    struct stint_options options = sized(100, 1, 0), given = sized(10000, 0, 0);
-    size_t size = stint_memory_size(&options);
-    struct bytes small = {aligned_alloc(64, size), size};
-    struct stint_limiter *limiter;
-    assert_non_null(small.start);
-    memset(small.start, 0, size);
-    assert_int_equal(stint_open_in(&options, small.start, size, &limiter), 0);
-    stint_close(limiter);
-    const uint32_t layout = 2;
-    memcpy(small.start + offsetof(struct header, layout), &layout, sizeof layout);
-    memmove(small.start + 40, small.start + offsetof(struct header, secret), STINT_SECRET_SIZE);
-    file_write(path, small);
-    assert_refused(&given, EPROTO, "too small to be resized");
-    assert_reason("6144");
-    assert_file(small);
-    free(small.start);
 }
 
 /* ---- A file system without room -------------------------------------------------------------- */
@@ -945,155 +925,6 @@ TEST_IN_DIRECTORY(test_opener_waits) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* ---- Layout 2 -------------------------------------------------------------------------------- */
-
-/* What the library of 0.1 said of its table (tests/data/table_0_1.c). */
-static void assert_told(struct stint_limiter *limiter, const char *told) {
-    FILE *file = fopen(told, "r");
-    unsigned lines = 0;
-    char line[512];
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        uint64_t time, number, a[5];
-        uint32_t id;
-        int allowed, at = 0;
-        lines++;
-        line[strcspn(line, "\n")] = '\0';
-        if (sscanf(line,
-                   "verdict %" SCNu64 " %" SCNu64 " %" SCNu32 " %d %" SCNu64 " %" SCNu64 " %" SCNu64
-                   " %" SCNu64 " %" SCNu64,
-                   &time, &number, &id, &allowed, &a[0], &a[1], &a[2], &a[3], &a[4]) == 9) {
-            test_time = time;
-            struct stint_verdict got = ask(limiter, id, number_key(limiter, number), 1, STINT_PEEK);
-            if (got.allowed != (allowed != 0) || got.capacity != a[0] || got.used != a[1] ||
-                got.remaining != a[2] || got.window != a[3] || got.retry_after != a[4]) {
-                print_verdict(line, &got);
-                fail_msg("key %" PRIu64 ", policy %" PRIu32, number, id);
-            }
-        } else if (sscanf(line,
-                          "policy %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %n",
-                          &id, &a[0], &a[1], &a[2], &a[3], &at) == 5) {
-            struct stint_policy policy = STINT_POLICY_INIT;
-            char text[512];
-            struct stint_policy_stats stats = get_policy_stats(limiter, id);
-            assert_int_equal(stats.allowed, a[0]);
-            assert_int_equal(stats.refused, a[1]);
-            assert_int_equal(stats.shadowed, a[2]);
-            assert_int_equal(stats.first_refusals, a[3]);
-            assert_int_equal(stint_policy_get(limiter, id, &policy), 0);
-            assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
-            assert_string_equal(text, line + at);
-        } else {
-            assert_int_equal(sscanf(line, "table %" SCNu64 " %" SCNu64, &a[0], &a[1]), 2);
-            struct stint_stats stats = get_stats(limiter);
-            assert_int_equal(stats.placed, a[0]);
-            assert_int_equal(stats.live, a[1]);
-        }
-    }
-    fclose(file);
-    assert_int_equal(lines, 1211);
-}
-
-static char *fixture_file(const char *ending) {
-    static char name[PATH_MAX];
-    const char *folder = getenv("STINT_TEST_DATA");
-    snprintf(name, sizeof name, "%s/table-0.1%s", folder == NULL ? "." : folder, ending);
-    return name;
-}
-
-/* A table of 0.1 is refused by stint_open, which says what to do; and then it is one of this
- * version, of the same size or of another. */
-TEST_IN_DIRECTORY(test_layout_2) {
-    struct bytes old = file_read(fixture_file(""));
-    for (unsigned other = 0; other < 2; other++) {
-        test_time = T0 + 20 * SECOND;
-        file_write(path, old);
-        struct stint_options options = shaped(2000, 0, 12), given = sized(0, 0, 0);
-        struct stint_limiter *limiter = NULL;
-        assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-        assert_reason("stint resize");
-        assert_file(old);
-        if (other == 1)
-            given = sized(7000, 8, 200);
-        resize(&given);
-        if (other == 1) {
-            options = given;
-            options.path = path;
-        }
-        limiter = open_with(&options);
-        assert_in_range(limiter->header->latest_begin, tick_of(T0), tick_of(T0 + HOUR)); /* I7 */
-        assert_told(limiter, fixture_file(".txt"));
-        /* It is one like any other: policies are added and changed, counts go on. */
-        test_time = T0 + 70 * SECOND;
-        assert_int_equal(add_policy(limiter, "more", 3, MINUTE, 0, 0), 10);
-        assert_int_equal(add_policy(limiter, "", 500, HOUR, 0, 0), 8);
-        change_limit(limiter, 7, 20);
-        struct stint_policy carrying = kind_policy(COUNTING);
-        carrying.flags = 0;
-        carrying.capacity = 50;
-        assert_int_equal(stint_policy_change(limiter, 7, &carrying), -EINVAL); /* it has counted */
-        stint_close(limiter);
-        assert_int_equal(unlink(path), 0);
-    }
-    free(old.start);
-}
-
-/* A policy of 0.1 whose windows begin elsewhere keeps them. */
-TEST_IN_DIRECTORY(test_start_of_layout_2) {
-    const int64_t start = -1234567;
-    const size_t at = sizeof(struct header) + 6 * 8; /* in layout 2: the seventh word of policy 0 */
-    struct bytes old = file_read(fixture_file(""));
-    struct stint_options given = sized(0, 0, 0), options = shaped(2000, 0, 12);
-    struct stint_policy policy = {.size = sizeof policy};
-
-    test_time = T0 + 20 * SECOND;
-    assert_int_equal(*(int64_t *)(void *)(old.start + at), 0);
-    memcpy(old.start + at, &start, sizeof start);
-    file_write(path, old);
-    resize(&given);
-    struct stint_limiter *limiter = open_with(&options);
-    assert_int_equal(stint_policy_get(limiter, 0, &policy), 0);
-    assert_int_equal(policy.start, start * (int64_t)STINT_TICK_NS);
-    stint_close(limiter);
-    assert_int_equal(unlink(path), 0);
-    free(old.start);
-}
-
-/* What 0.1 writes of no policy is found before anything is changed. */
-TEST_IN_DIRECTORY(test_damage_of_layout_2) {
-    const size_t words = sizeof(struct header), max_policies = 12;
-    const size_t record = words + max_policies * sizeof(struct policy);
-    const struct {
-        size_t at;
-        uint64_t word;
-    } rows[] = {
-        {words + 5 * 8, 0}, /* length */
-        {words + 5 * 8, STINT_WINDOW_MAX / STINT_TICK_NS + 1},
-        {words + 6 * 8, (uint64_t)INT64_MAX / STINT_TICK_NS + 1}, /* start */
-        {words + 6 * 8, (uint64_t)(INT64_MIN / (int64_t)STINT_TICK_NS - 1)},
-        {words + 7 * 8, 0}, /* version */
-        {record, 0},        /* name */
-        {record + STINT_NAME_SIZE + 8, LARGEST_MAX + 1},
-    };
-    struct bytes old = file_read(fixture_file(""));
-    struct stint_options given = sized(0, 0, 0);
-
-    test_time = T0 + 20 * SECOND;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        uint64_t was;
-        memcpy(&was, old.start + rows[i].at, sizeof was);
-        memcpy(old.start + rows[i].at, &rows[i].word, sizeof was);
-        file_write(path, old);
-        assert_refused(&given, EPROTO, "policy 0");
-        assert_file(old);
-        memcpy(old.start + rows[i].at, &was, sizeof was);
-    }
-    file_write(path, old);
-    resize(&given);
-    assert_int_equal(unlink(path), 0);
-    free(old.start);
-}
-
 /* ---- Damaged files --------------------------------------------------------------------------- */
 
 /* A few bytes or words anywhere, mostly where they are looked at. */
@@ -1121,10 +952,16 @@ static void damage(struct bytes bytes) {
 }
 
 /* What somebody has written over is refused and stays as it is, or becomes a table that opens. */
-static void resize_damaged(struct bytes whole, uint64_t rounds) {
+TEST_IN_DIRECTORY(test_damaged_tables) {
+    draws.state = test_seed();
+    const uint64_t rounds = test_rounds(800);
     unsigned refused = 0, done = 0;
-    struct bytes bytes = {malloc(whole.size), whole.size};
-    assert_non_null(bytes.start);
+    struct stint_options options = shaped(2000, 0, POLICIES);
+    options.labels = 64;
+    struct stint_limiter *limiter = open_with(&options);
+    fill_table(limiter, POLICIES);
+    stint_close(limiter);
+    struct bytes whole = file_read(path), bytes = file_read(path);
     for (uint64_t round = 0; round < rounds; round++) {
         memcpy(bytes.start, whole.start, whole.size);
         damage(bytes);
@@ -1139,30 +976,15 @@ static void resize_damaged(struct bytes whole, uint64_t rounds) {
             continue;
         }
         done++;
-        given.path = path;
-        struct stint_limiter *limiter = open_with(&given);
+        limiter = NULL;
+        options = shared_options(0);
+        assert_int_equal(stint_attach(&options, &limiter), 0);
         for (uint64_t i = 0; i < 50; i++)
             (void)ask(limiter, below(12), number_key(limiter, below(60)), 1 + below(3), 0);
         (void)get_stats(limiter);
         stint_close(limiter);
     }
     assert_true(rounds < 100 || (refused > 0 && done > 0));
-    assert_int_equal(unlink(path), 0);
+    free(whole.start);
     free(bytes.start);
-}
-
-TEST_IN_DIRECTORY(test_damaged_tables) {
-    draws.state = test_seed();
-    uint64_t rounds = test_rounds(400);
-    struct bytes old = file_read(fixture_file(""));
-    test_time = T0 + 20 * SECOND;
-    resize_damaged(old, rounds);
-    /* The same of this layout. */
-    file_write(path, old);
-    free(old.start);
-    struct stint_options given = sized(0, 0, 0);
-    resize(&given);
-    struct bytes now = file_read(path);
-    resize_damaged(now, rounds);
-    free(now.start);
 }

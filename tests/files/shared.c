@@ -339,7 +339,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     const struct damage damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
-         "has layout 67, and this version of stint reads layout 3"},
+         "has another version's layout, 67, and this version of stint reads layout 3"},
         {offsetof(struct header, shards), 0x02, "shards"},
         {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
         {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A table that is resized, of this layout or of stint 0.1's, damaged wherever and however the input
- * says, and cut off perhaps. It is refused and left as it is, or it becomes a table that opens, and
- * all that can be done with it is safe. */
+ * A table that is resized, damaged wherever and however the input says, and cut off perhaps. It is
+ * refused and left as it is, or it becomes a table that opens, and all that can be done with it is
+ * safe. */
 #include "fuzz.h"
 
 #include <errno.h>
@@ -26,16 +26,14 @@ static uint64_t clock_of_test(void) {
     return now;
 }
 
-/* ---- The whole tables ------------------------------------------------------------------------ */
+/* ---- The whole table ------------------------------------------------------------------------- */
 
 /* Where the parts of a table begin; and where it ends. */
 enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, LABELS, PARTS };
 
-enum { LAYOUTS = 2 };
-
 static struct {
-    char *bytes[LAYOUTS]; /* of this layout; of 0.1's, which is cut off before the labels */
-    size_t sizes[LAYOUTS];
+    char *bytes;
+    size_t size;
     size_t parts[PARTS + 1];
 } whole;
 
@@ -73,35 +71,7 @@ static char *file_read(size_t *size) {
     return bytes;
 }
 
-static void put(char *table, size_t at, const void *bytes, size_t size) {
-    memcpy(table + at, bytes, size);
-}
-
-/* The same table as 0.1 would have it: where its words were is said in layout2.c. */
-static void make_layout2(const struct stint_limiter *limiter, char *table) {
-    const uint32_t layout = 2, policies = limiter_policy_count(limiter);
-    put(table, offsetof(struct header, layout), &layout, sizeof layout);
-    put(table, offsetof(struct header, size), &whole.parts[LABELS], sizeof(uint64_t));
-    put(table, 40, limiter->header->secret, STINT_SECRET_SIZE);
-    for (uint32_t id = 0; id < policies; id++) {
-        const struct policy *policy = &limiter->policies[id];
-        const struct rule rule = policy_rule(policy);
-        const uint64_t words[] = {0, 0, 0, 0, 0, (uint64_t)policy->length, (uint64_t)policy->start,
-                                  2};
-        const uint32_t numbers[] = {rule.limit,   rule.capacity,      rule.max_reserved,
-                                    rule.stripes, rule.flags,         rule.near_limit,
-                                    rule.jitter,  rule.capacity_given};
-        const uint64_t counts[] = {limiter->records[id].refusals_count, policy->largest};
-        char *at = table + whole.parts[POLICIES] + id * sizeof *policy;
-        put(at, 0, words, sizeof words);
-        memset(at + 64, 0, 64);
-        put(at, 64, numbers, sizeof numbers);
-        put(table + whole.parts[RECORDS] + id * sizeof(struct policy_record), STINT_NAME_SIZE,
-            counts, sizeof counts);
-    }
-}
-
-/* Makes both once, with a policy of each kind and keys that have used them. */
+/* Makes it once, with a policy of each kind and keys that have used them. */
 static void make_whole(void) {
     static const char *const texts[] = {"3/minute name=a",
                                         "5/s name=b capacity=9 reserve=4",
@@ -111,7 +81,6 @@ static void make_whole(void) {
                                         "3/h name=f count-refused"};
     struct stint_options options = options_of(16);
     struct stint_limiter *limiter;
-    size_t size;
 
     snprintf(path, sizeof path, "/dev/shm/stint-fuzz-%ld", (long)getpid());
     unlink(path);
@@ -139,11 +108,7 @@ static void make_whole(void) {
     for (enum part part = HEADER; part < PARTS; part++)
         whole.parts[part] = (size_t)((const char *)parts[part] - (const char *)limiter->header);
     whole.parts[PARTS] = limiter->memory.size;
-    whole.bytes[0] = file_read(&size);
-    whole.bytes[1] = file_read(&size);
-    whole.sizes[0] = size;
-    whole.sizes[1] = whole.parts[LABELS];
-    make_layout2(limiter, whole.bytes[1]);
+    whole.bytes = file_read(&whole.size);
     stint_close(limiter);
 }
 
@@ -204,11 +169,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct stint_limiter *limiter;
 
-    if (whole.bytes[0] == NULL)
+    if (whole.bytes == NULL)
         make_whole();
     uint8_t form = (uint8_t)input_number(&input, 1);
-    const unsigned layout = form & 1;
-    const size_t most = whole.sizes[layout];
+    const size_t most = whole.size;
     const size_t table_size = (form & 6) == 6 ? (size_t)input_below(&input, most + 1) : most;
     struct stint_options given = options_of((form & 8) != 0 ? input_below(&input, 4000) : 0);
     given.shards = (form & 16) != 0 ? 1u << input_below(&input, 9) : 0;
@@ -217,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     given.secret = (form & 128) != 0 ? fuzz_secret() : NULL;
     now = T0 + input_number(&input, 2) * UINT64_C(1000000);
 
-    char *table = exact_copy(whole.bytes[layout], most);
+    char *table = exact_copy(whole.bytes, most);
     for (size_t patches = (size_t)input_below(&input, PATCHES); patches > 0; patches--)
         patch(&input, table, most);
     file_write(table, table_size);

@@ -46,7 +46,6 @@ LONG = {"instructions": 2, "deaths": 6, "ledger": 12, "kills": 6, "time": 4, "sy
 ENVIRONMENT = {"STINT_TEST_DIVISOR": "20", "STINT_TEST_ROUNDS": "150", "STINT_TEST_SEED": "1"}
 SETUP = ["--buildtype=plain", "-Doptimization=1", "-Dbench=false", "-Dtool=disabled"]
 LIBRARY = "tests/libstint-testing.a.p/.._src_"
-OLD_TABLES = ["tests/table-0.1", "tests/table-0.1.txt"]
 
 SWAPS = [
     (r"(?<![<-])<(?![<=])", "<="), (r"<=(?!=)", "<"), (r"(?<![>-])>(?![>=])", ">="), (r"(?<!>)>=", ">"),
@@ -197,8 +196,7 @@ class Tree:
                   and LONG.get(test["name"], 0) <= longest]
         inside = str(self.build) + "/"
         programs = sorted({test["cmd"][0].replace(inside, "") for test in listed})
-        self.said("ninja", "-C", self.build, *programs,
-                   *{name for test in listed if test["env"] for name in OLD_TABLES})
+        self.said("ninja", "-C", self.build, *programs)
         self.out.mkdir(exist_ok=True)
         # How each object is compiled, without its output, and what links each program.
         self.commands = {}

@@ -231,7 +231,7 @@ impl Options {
         self.by(sys::stint_attach)
     }
 
-    /// Makes the table of a file larger or smaller, or one of stint 0.1 a table of this version.
+    /// Makes the table of a file larger or smaller.
     /// Nobody may have it open. What is 0 stays as it was; [`Options::new`]`(0)` changes nothing
     /// else.
     pub fn resize(&self, path: impl AsRef<Path>) -> Result<()> {
