@@ -112,7 +112,8 @@ enum progress stint_decide_full(struct decision *decision) {
         if (found == OWN)
             return STALE;
         if (found == LEAST) {
-            limiter_end_falls(decision->limiter, end_of(state_id(snapshot.state), now), now);
+            shard_end_falls(table_shard_of(&decision->limiter->table, decision->hash),
+                            end_of(state_id(snapshot.state), now), now);
             if (!stint_claim_slot(decision, &snapshot))
                 return STALE;
             limiter_count_table(decision->limiter, COUNT_REPLACED);

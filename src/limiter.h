@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -64,9 +65,15 @@ struct policy_record {
                          * id + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
-    uint32_t reserved[3];
+    /* From here on reserved: 0. Each by the policy's version, as bans. */
+    uint32_t reserved;
+    uint32_t burst[2];                          /* tokens that a token bucket holds */
+    _Alignas(CACHE_LINE) uint64_t bucket[2][3]; /* its rate, normalised, and its span */
+    uint64_t ban_within[2];                     /* ns in which a policy's strikes count */
 };
-static_assert(sizeof(struct policy_record) == (size_t)2 * CACHE_LINE, "a record is two lines");
+static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
+static_assert(offsetof(struct policy_record, bucket) == (size_t)2 * CACHE_LINE,
+              "a bucket reads one line of it");
 
 enum record_flags {
     RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
@@ -131,7 +138,8 @@ struct header {
      * takes it. Robust: if its holder dies, the next one repairs what he may have left half
      * done. */
     pthread_mutex_t lock;
-    uint64_t fallen_end; /* a tick: no slot whose end fell had a later one (limiter_end_falls) */
+    uint64_t notes; /* reserved, 0: notes to overrides, as labels are: their offset, bytes */
+    uint64_t notes_count;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
     uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
@@ -159,8 +167,9 @@ struct header {
     "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
 
 /* Changes with anything that two processes must see alike: the parts of the mapping and their
- * sizes, the meaning of tags and states, the protocol, the hash. */
-#define HEADER_LAYOUT 3
+ * sizes, the meaning of tags and states, the protocol, the hash. From 4 on each version reads the
+ * layout of the one before. */
+#define HEADER_LAYOUT 4
 
 /* Numbers of threads in a process: 1 .. LANES_MAX - 1. 0: the thread has none yet. THREAD_NUMBERS -
  * 1: all were taken at its first decision, or the thread is at its end. */
@@ -244,13 +253,18 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
-/* Before the end of a slot falls, but for steps of the clock (I1): of a policy that is gone, of a
- * companion, or that is replaced. The slot may have this end again, for another key. Until that is
- * over, nobody takes what he added to some window for an addition to his own key's next one
- * (slot.c, stint_slot_added_ours). */
-static inline void limiter_end_falls(const struct stint_limiter *limiter, tick_t end, tick_t to) {
+/* Before the end of a slot of a shard falls, but for steps of the clock (I1): of a policy that is
+ * gone, of a companion, or that is replaced. The slot may have this end again, for another key of
+ * the shard. Until that is over, nobody takes what he added to some window for an addition to his
+ * own key's next one (slot.c, stint_slot_added_ours). */
+static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
-        atomic_raise(&limiter->header->fallen_end, (uint64_t)end); /* M7: then it falls */
+        atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
+}
+
+/* Whether this end, or a later one, may have fallen in a shard. */
+static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
+    return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
 }
 
 /* ---- Hints (policy.current_end) -------------------------------------------------------------- */

@@ -280,7 +280,7 @@ static int header_check(const struct header *header, size_t size,
             "the table was made with options.labels %llu, not %llu: use that number, " BEGIN_ANEW,
             (unsigned long long)header->labels_count, (unsigned long long)shape->labels_count);
     if (header->size != shape->size || header->lanes != shape->lanes ||
-        header->labels != shape->labels)
+        header->labels != shape->labels || header->notes != 0 || header->notes_count != 0)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
     if (size < shape->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,

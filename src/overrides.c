@@ -133,7 +133,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             if (*state == 0)
                 return KEPT;
             const tick_t now = tick_of(decision.now), end = end_of(state_id(*state), now);
-            limiter_end_falls(limiter, end_of(state_id(snapshot.state), now), end);
+            shard_end_falls(table_shard_of(table, key), end_of(state_id(snapshot.state), now), end);
             limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
             if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
                 return WRITTEN;
@@ -174,7 +174,7 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, s
         if (!there)
             return false;
         const tick_t next = tick_of(decision.now) + 1;
-        limiter_end_falls(limiter, end_of(state_id(state), next), next);
+        shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
         /* What is over may have counted for a late caller alone. */
         if (slot_swap(snapshot.slot, decision.tag, state, state_of(next, 0)))
             return end_of(state_id(state), next) >= next;

@@ -586,9 +586,10 @@ static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
                        (record->calendar > STINT_CALENDAR_YEAR);
+    const uint32_t *words = (const void *)record;
 
-    for (size_t i = 0; i < sizeof(record->reserved) / sizeof(record->reserved[0]); i++)
-        unknown |= record->reserved[i];
+    for (size_t i = offsetof(struct policy_record, reserved) / 4; i < sizeof(*record) / 4; i++)
+        unknown |= words[i];
     return unknown == 0;
 }
 

@@ -176,8 +176,8 @@ bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, u
     if (!GUARD(ADDED_TAG, atomic_load_acquire(&slot->tag) != decision->tag) &&
         !GUARD(ADDED_STATE, !state_same_window(atomic_load_acquire(&slot->state), added)) &&
         !GUARD(ADDED_FALLEN,
-               end_of(state_id(added), tick_of(decision->now)) <=
-                   (tick_t)atomic_load_relaxed(&decision->limiter->header->fallen_end))) /* M8 */
+               shard_end_fell(table_shard_of(&decision->limiter->table, decision->hash),
+                              end_of(state_id(added), tick_of(decision->now)))))
         return true;
     limiter_count_table(decision->limiter, COUNT_STRAY);
     return false;

@@ -63,7 +63,7 @@
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
  *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
  *       (Of companions it may fall, to the clock's next tick at the least: overrides.c. Before an
- *       end falls, the table's fallen_end is raised to it: limiter_end_falls.)
+ *       end falls, the shard's fallen_end is raised to it: shard_end_falls.)
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund or a reset; or by tokens that were
@@ -856,7 +856,7 @@ static inline bool added_had_room(const struct added *added, uint64_t capacity) 
  * each thread, and never reaches the refused bit (2^28 threads). If what it returns has another
  * end, or is pending, the slot changed in between. If then the tag, and after it the state, show
  * the key, committed, with the end that was returned, the add was into the key's next window (I1):
- * decide by it, unless that end may have fallen and come again (limiter_end_falls). Else the token
+ * decide by it, unless that end may have fallen and come again (shard_end_falls). Else the token
  * is another's by now, and is left to it until its window ends: the exception of promise B. It is
  * never taken back: that could take another's token. */
 bool stint_slot_added_ours(const struct decision *decision, struct slot *slot, uint64_t seen,

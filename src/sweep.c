@@ -16,7 +16,7 @@
  *     that it expects, if the slot has gone to that key since the thread has seen room: then a
  *     token of that key is granted in its stead (B).
  *   - Another key's late fetch-add may have met the slot as it was, which may then have that end
- *     again, for that key: so it is told that the end fell (limiter_end_falls).
+ *     again, for that key: so it is told that the end fell (shard_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
  * Overrides come last, when all else of the policies that were gone before is swept: who misses an
@@ -49,7 +49,7 @@ static bool is_swept(const struct swept *swept, const struct policy *policy) {
 }
 
 /* Makes a slot free if it is of a policy that is swept. */
-static void slot_sweep(const struct swept *swept, const uint64_t *watermark, struct slot *slot) {
+static void slot_sweep(const struct swept *swept, struct shard *shard, struct slot *slot) {
     const struct stint_limiter *limiter = swept->limiter;
     const tick_t clock = swept->clock;
 
@@ -60,11 +60,11 @@ static void slot_sweep(const struct swept *swept, const uint64_t *watermark, str
             return;
         const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
         /* After the tag, whose claim raised it (M7). */
-        const tick_t over = (tick_t)atomic_load_relaxed(watermark);
+        const tick_t over = (tick_t)atomic_load_relaxed(&shard->watermark);
         const tick_t next = (over > clock ? over : clock) + 1;
         tick_t end = end_of(state_id(state), clock);
         if (!state_pending(state) && end > next) {
-            limiter_end_falls(limiter, end, next);
+            shard_end_falls(shard, end, next);
             end = next;
         }
         const uint64_t expected[2] = {tag, state};
@@ -85,7 +85,7 @@ static void table_sweep(const struct swept *swept) {
 
     for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
         for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
-            slot_sweep(swept, &table->shards[shard].watermark, slot++);
+            slot_sweep(swept, &table->shards[shard], slot++);
 }
 
 bool stint_sweep(struct stint_limiter *limiter) {

@@ -33,6 +33,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "line_scan.h"
@@ -66,8 +67,13 @@ struct shard {
     uint64_t reach;
     /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
     uint64_t filter[6];
+    /* Second line: what no search reads. */
+    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: no slot of the shard whose end fell had a
+                                               * later one (shard_end_falls) */
+    uint64_t reserved[7];                     /* 0: what a line has left */
 };
-static_assert(sizeof(struct shard) == CACHE_LINE, "a shard's filter fills its line");
+static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
+static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
 
 /* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
 struct table {

@@ -339,7 +339,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     const struct damage damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
-         "has another version's layout, 67, and this version of stint reads layout 3"},
+         "has another version's layout, 68, and this version of stint reads layout 4"},
         {offsetof(struct header, shards), 0x02, "shards"},
         {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
         {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},
@@ -368,6 +368,8 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {offsetof(struct header, features) + 7, 0x80, "features"},
         {offsetof(struct header, labels), 0x40, "sizes"},
         {offsetof(struct header, labels_count), 0x01, "labels"},
+        {offsetof(struct header, notes), 0x40, "sizes"},
+        {offsetof(struct header, notes_count), 0x01, "sizes"},
     };
     assert_damages(table, size, damages, sizeof damages / sizeof *damages);
     /* Whatever this version does not know, in the words for it; and in the word of known flags. */
@@ -1058,11 +1060,11 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
         uint64_t *reach = &limiter->table.shards[0].reach, whole = *reach;
         struct stint_policy policy = make_policy("week", 70, 7 * DAY, 0, 0);
         *reach = damage == 0 ? limiter->table.probe_lines : whole;
-        limiter->records[minute].reserved[0] = damage;
+        limiter->records[minute].reserved = damage;
         for (unsigned again = 0; again < 2; again++) {
             assert_int_equal(stint_policy_add(limiter, &policy, NULL), -EPROTO);
             *reach = whole;
-            limiter->records[minute].reserved[0] = 0;
+            limiter->records[minute].reserved = 0;
         }
         stint_close(limiter);
     }

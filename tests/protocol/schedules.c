@@ -566,8 +566,7 @@ static enum whose whose_word(const char *word) {
         return NOBODYS;
     return word >= (const char *)line() ||
                    (word >= parts[1].begin && word < (const char *)(s.limiter->table.shards + 1)) ||
-                   word == (const char *)&header->latest_begin ||
-                   word == (const char *)&header->fallen_end
+                   word == (const char *)&header->latest_begin
                ? DECIDED
                : SET_UP;
 }
