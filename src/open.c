@@ -259,26 +259,22 @@ static int header_check(const struct header *header, size_t size,
     int error = header_known(header);
     if (error != 0)
         return error;
-    if (header->max_keys != options->max_keys)
-        return stint_failed_with(
-            EPROTO,
-            "the table was made with options.max_keys %llu, not %llu: use that number, " BEGIN_ANEW,
-            (unsigned long long)header->max_keys, (unsigned long long)options->max_keys);
-    if (header->max_policies != shape->max_policies)
-        return stint_failed_with(
-            EPROTO,
-            "the table was made with options.max_policies %u, not %u: use that number, " BEGIN_ANEW,
-            (unsigned)header->max_policies, (unsigned)shape->max_policies);
-    if (header->shards != UINT32_C(1) << shape->shard_bits)
-        return stint_failed_with(EPROTO,
-                                 "the table was made with %u shards, not %u: use that number in "
-                                 "options.shards, " BEGIN_ANEW,
-                                 (unsigned)header->shards, 1u << shape->shard_bits);
-    if (header->labels_count != shape->labels_count)
-        return stint_failed_with(
-            EPROTO,
-            "the table was made with options.labels %llu, not %llu: use that number, " BEGIN_ANEW,
-            (unsigned long long)header->labels_count, (unsigned long long)shape->labels_count);
+    const struct {
+        const char *option;
+        uint64_t made, asked;
+    } numbers[] = {
+        {"max_keys", header->max_keys, options->max_keys},
+        {"max_policies", header->max_policies, shape->max_policies},
+        {"shards", header->shards, UINT64_C(1) << shape->shard_bits},
+        {"labels", header->labels_count, shape->labels_count},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].made != numbers[i].asked)
+            return stint_failed_with(
+                EPROTO,
+                "the table was made with options.%s %llu, not %llu: use that number, " BEGIN_ANEW,
+                numbers[i].option, (unsigned long long)numbers[i].made,
+                (unsigned long long)numbers[i].asked);
     if (header->size != shape->size || header->lanes != shape->lanes ||
         header->labels != shape->labels || header->notes != 0 || header->notes_count != 0)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
@@ -542,17 +538,25 @@ static int prefault(const struct memory *memory, const struct stint_options *opt
                         "no memory to prefault the table: 32 bytes for each of options.max_keys");
 }
 
-/* Makes a table in memory that is nobody else's yet. */
-static int make(const struct memory *memory, const struct stint_options *options,
-                const struct shape *shape) {
-    int error = prefault(memory, options);
+/* Makes a table in private memory, or in a file that was made. */
+static int make(const struct stint_options *options, const struct shape *shape,
+                struct memory *memory) {
+    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    if (error == 0)
+        error = prefault(memory, options);
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-static int open_private(const struct stint_options *options, const struct shape *shape,
-                        struct memory *memory) {
-    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-    return error != 0 ? error : make(memory, options, shape);
+/* Maps the file that was opened, whose first bytes are `header`, if it is a table for these
+ * options. */
+static int map_file(const struct stint_options *options, const struct header *header, size_t size,
+                    const struct shape *shape, struct memory *memory) {
+    int error = header_check(header, size, options, shape);
+    if (error == 0 && !memory->read_only)
+        error = stint_memory_file_reserve(memory, shape->size);
+    if (error == 0)
+        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    return error != 0 ? error : prefault(memory, options);
 }
 
 /* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process
@@ -565,22 +569,14 @@ static int open_file(const struct stint_options *options, const struct shape *sh
         int error = stint_memory_file_open(memory, options->path, false, &size);
         if (error == 0) {
             error = stint_memory_file_read(memory, size, &header, sizeof(header));
-            if (error == 0)
-                error = header_check(&header, size, options, shape);
-            if (error == 0)
-                error = stint_memory_file_reserve(memory, shape->size);
-            if (error == 0)
-                error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-            return error != 0 ? error : prefault(memory, options);
+            return error != 0 ? error : map_file(options, &header, size, shape, memory);
         }
         if (error != -ENOENT)
             return error;
         error = stint_memory_file_make(memory, options->path,
                                        options->mode == 0 ? FILE_MODE : options->mode, shape->size);
         if (error == 0)
-            error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-        if (error == 0)
-            error = make(memory, options, shape);
+            error = make(options, shape, memory);
         if (error == 0)
             error = stint_memory_file_publish(memory, options->path, sizeof(struct header));
         if (error != -EEXIST)
@@ -622,12 +618,7 @@ static int attach_file(struct stint_options *options, bool any, struct shape *sh
     if (error != 0)
         return error;
     *shape = shape_of(options);
-    error = header_check(&header, size, options, shape);
-    if (error == 0 && !read_only)
-        error = stint_memory_file_reserve(memory, shape->size);
-    if (error == 0)
-        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-    return error != 0 ? error : prefault(memory, options);
+    return map_file(options, &header, size, shape, memory);
 }
 
 int stint_open(const struct stint_options *given, struct stint_limiter **opened) {
@@ -644,7 +635,7 @@ int stint_open(const struct stint_options *given, struct stint_limiter **opened)
     struct memory memory = {.file = -1, .alone = true};
     struct stint_limiter *limiter = NULL;
 
-    error = options.path == NULL                     ? open_private(&options, &shape, &memory)
+    error = options.path == NULL                     ? make(&options, &shape, &memory)
             : (options.flags & STINT_READ_ONLY) != 0 ? attach_file(&options, false, &shape, &memory)
                                                      : open_file(&options, &shape, &memory);
     if (error == 0)
@@ -792,9 +783,7 @@ int stint_table_make(const struct stint_options *options, struct stint_limiter *
 
     error = stint_memory_file_make(&memory, options->path, FILE_MODE, shape.size);
     if (error == 0)
-        error = stint_memory_map(&memory, shape.size, shape.lines, options->flags);
-    if (error == 0)
-        error = make(&memory, options, &shape);
+        error = make(options, &shape, &memory);
     if (error == 0)
         error = handle_attach(options, &shape, &memory, made);
     if (error != 0)

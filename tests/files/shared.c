@@ -490,7 +490,7 @@ TEST_IN_DIRECTORY(test_other_options) {
         assert_refused(&other, EPROTO, "max_policies 64, not 65");
         other = options;
         other.shards = 4;
-        assert_refused(&other, EPROTO, "made with 1 shards, not 4");
+        assert_refused(&other, EPROTO, "options.shards 1, not 4");
         unsigned char secret[STINT_SECRET_SIZE];
         memcpy(secret, options.secret, sizeof secret);
         secret[191] ^= 1;
