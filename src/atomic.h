@@ -2,9 +2,10 @@
  * The atomic operations that stint uses, with the memory order in the name.
  *
  * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit. Its
- * operations are inline assembly, which the sanitizers cannot see through: ThreadSanitizer reports
- * races that are none and misses real ones. So sanitizer builds (STINT_BUILTIN_ATOMICS) use the
- * compiler's builtins, with the same names and the same orders.
+ * operations are inline assembly, which ThreadSanitizer cannot see through: it would report races
+ * that are none and miss real ones. So its builds (STINT_THREAD_SANITIZER) use the compiler's
+ * builtins, with the same names and the same orders. Other sanitizers check what users run; they do
+ * not see whether an operation's word is within its memory, which guard pages show (attacks.c).
  *
  * The contract, on which ordering.md builds:
  *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
@@ -45,7 +46,7 @@
 /* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
  * so. */
 
-#ifdef STINT_BUILTIN_ATOMICS
+#ifdef STINT_THREAD_SANITIZER
 
 static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
     return __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -160,7 +161,7 @@ static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
 
 /* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one
  * instruction, which needs no integer register. */
-#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 static inline int atomic_differs(const uint64_t *word, uint64_t value) {
     int differs;
     __asm__ volatile("cmpq %2, %1" : "=@ccne"(differs) : "m"(*word), "r"(value) : "memory");
@@ -187,7 +188,7 @@ static inline bool atomic_less(const uint64_t *word, uint64_t value) {
  * same word, nor by a move of the thread to another core, and nobody else writes. Elsewhere an
  * atomic add is what keeps the signal handler apart. */
 static inline void atomic_add_own(uint64_t *word, uint64_t value) {
-#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
     __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc");
 #else
     atomic_add_relaxed(word, value);
@@ -201,11 +202,6 @@ static inline void atomic_add_own(uint64_t *word, uint64_t value) {
  * a failure says. */
 static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
                                    const uint64_t desired[2]) {
-#if defined(STINT_BUILTIN_ATOMICS) && !defined(STINT_THREAD_SANITIZER) && defined(__x86_64__)
-    __extension__ typedef unsigned __int128 pair;
-    return __sync_bool_compare_and_swap((pair *)words, (pair)expected[1] << 64 | (pair)expected[0],
-                                        (pair)desired[1] << 64 | (pair)desired[0]);
-#else
 #ifdef STINT_THREAD_SANITIZER
     /* ThreadSanitizer's own 16-byte compare-and-swap is a lock that its 8-byte operations do not
      * take, so it is not atomic with them. The instruction is; these calls tell what it orders. */
@@ -232,7 +228,6 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
     __tsan_acquire(words);
 #endif
     return swapped;
-#endif
 }
 
 /* Test builds may stop a thread before each of these (testing.h). */

@@ -19,7 +19,7 @@
  *
  * On x86-64 all but the mask stays in vector registers: out of cache it is the integer registers
  * that run out first while the processor works ahead of a miss. */
-#if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
+#if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
 static inline uint32_t atomic_match4(const uint64_t *line, uint64_t value) {
     const __m128i *pair = (const __m128i *)(const void *)line;
     __m128i wanted = _mm_set1_epi64x((long long)value);
@@ -84,7 +84,7 @@ struct slot_pattern {
 /* Whether all four pairs of words of a cache line are as asked. No order, but that the second word
  * of a pair is not loaded before its first (every x86-64 with AVX loads the two at once; others in
  * effect do). Each word is whole in itself. */
-#if defined(__SSE2__) && !defined(STINT_BUILTIN_ATOMICS)
+#if defined(__SSE2__) && !defined(STINT_THREAD_SANITIZER)
 static inline __m128i pattern_lanes(const uint32_t value[2]) {
     return _mm_set_epi32((int)value[1], (int)value[0], (int)value[1], (int)value[0]);
 }
@@ -149,7 +149,7 @@ static inline bool atomic_all_match_stepped(const uint64_t *line,
 
 /* ---- Runs of lines: eight words each, from `line` on to before `end` ------------------------- */
 
-#if defined(__x86_64__) && !defined(STINT_BUILTIN_ATOMICS)
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
 /* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole,

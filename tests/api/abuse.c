@@ -539,7 +539,7 @@ static int open_under_limits(uint64_t max_keys, uint32_t flags) {
 /* `ulimit -v`: stint_open says -ENOMEM, and why, where the table does not fit, and gives back
  * all that it had got; where it fits, it opens. */
 TEST(test_address_space_limits) {
-#if defined(STINT_BUILTIN_ATOMICS)
+#if defined(STINT_SANITIZERS)
     print_message("skipped: the sanitizers need more address space than there would be\n");
     skip();
 #endif
@@ -670,7 +670,7 @@ TEST_IN_DIRECTORY(test_truncated_in_use) {
         int status;
         assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
         assert_int_equal(waitpid(child, &status, 0), child);
-#if !defined(STINT_BUILTIN_ATOMICS) /* the sanitizers catch it, and abort */
+#if !defined(STINT_SANITIZERS) /* the sanitizers catch it, and abort */
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 #endif
     }

@@ -416,7 +416,7 @@ static void write_on(uint64_t *words, const uint64_t *good, const struct layout 
         size_t at = any_word(random, layout);
         if (at >= lock && at < lock + sizeof(pthread_mutex_t))
             continue;
-#if defined(STINT_BUILTIN_ATOMICS)
+#if defined(STINT_SANITIZERS)
         /* A sanitizer would not have it that sums of times overflow. */
         if (at < layout->at[COUNTERS])
             continue;

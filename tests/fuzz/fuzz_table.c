@@ -193,6 +193,28 @@ static void check_refused(int error, bool file) {
     assert(stint_reason()[0] != '\0');
 }
 
+/* Memory of just that size between pages that nobody may touch: a sanitizer does not see where
+ * atomic operations go. */
+static size_t guarded_size(size_t size) {
+    return (size + SMALL_PAGE - 1) / SMALL_PAGE * SMALL_PAGE + 2 * SMALL_PAGE;
+}
+
+static size_t guarded_begin(size_t size) {
+    return (guarded_size(size) - SMALL_PAGE - size) / CACHE_LINE * CACHE_LINE;
+}
+
+static char *guarded_memory(size_t size) {
+    char *start = mmap(NULL, guarded_size(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED || mprotect(start + SMALL_PAGE, guarded_size(size) - 2 * SMALL_PAGE,
+                                        PROT_READ | PROT_WRITE) != 0)
+        abort();
+    return start + guarded_begin(size);
+}
+
+static void guarded_free(char *memory, size_t size) {
+    (void)munmap(memory - guarded_begin(size), guarded_size(size));
+}
+
 static struct stint_limiter *open_memory(const struct stint_options *options, char *table,
                                          size_t size) {
     struct stint_limiter *limiter = NULL;
@@ -517,10 +539,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (file) {
         limiter = open_file(&options, (form & 64) != 0, damaged, table_size, &fd);
     } else {
-        void *memory; /* of just that size */
-        if (posix_memalign(&memory, 64, table_size) != 0)
-            abort();
-        table = memory;
+        table = guarded_memory(table_size);
         memcpy(table, damaged, table_size);
         limiter = open_memory(&options, table, table_size);
     }
@@ -537,6 +556,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (fd >= 0)
         close(fd);
     free(damaged);
-    free(table);
+    if (table != NULL)
+        guarded_free(table, table_size);
     return 0;
 }
