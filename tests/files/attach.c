@@ -94,45 +94,31 @@ TEST_IN_DIRECTORY(test_attach_options) {
     assert_int_equal(stint_attach(&options, NULL), -EINVAL);
     assert_int_equal(stint_attach(NULL, &limiter), -EINVAL);
     assert_refused(&none, EINVAL, "options.path is NULL");
-    options.size = offsetof(struct stint_options, mode) - 1;
-    assert_refused(&options, EINVAL, "options.size");
-    options = attach_options(1 << 4);
-    assert_refused(&options, EINVAL, "options.flags");
-    options = attach_options(0);
-    options.on_full = 3;
-    assert_refused(&options, EINVAL, "options.on_full");
-    options = attach_options(0);
-    options.path = "";
-    assert_refused(&options, EINVAL, "options.path is empty");
-    options = attach_options(0);
-    options.max_keys = 100;
-    assert_refused(&options, EINVAL, "must be 0");
-    options = attach_options(0);
-    options.shards = 1;
-    assert_refused(&options, EINVAL, "must be 0");
-    options = attach_options(0);
-    options.max_policies = 64;
-    assert_refused(&options, EINVAL, "must be 0");
-    options = attach_options(0);
-    options.labels = 4;
-    assert_refused(&options, EINVAL, "must be 0");
-    options = attach_options(0);
-    options.secret = test_secret();
-    assert_refused(&options, EPROTO, "secret");
-
+#define ROW(field, value, error, reason)                                                           \
+    options = attach_options(0);                                                                   \
+    options.field = value;                                                                         \
+    assert_refused(&options, error, reason)
+    ROW(size, offsetof(struct stint_options, mode) - 1, EINVAL, "options.size");
+    ROW(flags, 1 << 4, EINVAL, "options.flags");
+    ROW(on_full, 3, EINVAL, "options.on_full");
+    ROW(path, "", EINVAL, "options.path is empty");
+    ROW(max_keys, 100, EINVAL, "must be 0");
+    ROW(shards, 1, EINVAL, "must be 0");
+    ROW(max_policies, 64, EINVAL, "must be 0");
+    ROW(labels, 4, EINVAL, "must be 0");
+    ROW(secret, test_secret(), EPROTO, "secret");
+#undef ROW
+#define ROW(field, value, reason)                                                                  \
+    options.field = value;                                                                         \
+    assert_int_equal(stint_open(&options, &limiter), -EINVAL);                                     \
+    assert_reason(reason);                                                                         \
+    options = shared_options(100)
     options = shared_options(100);
+    ROW(mode, 01000, "options.mode");
+    ROW(labels, STINT_LABELS_MAX + 1, "options.labels");
     options.path = NULL;
-    options.flags = STINT_READ_ONLY;
-    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "for a table in a file"));
-    options = shared_options(100);
-    options.mode = 01000;
-    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "options.mode"));
-    options = shared_options(100);
-    options.labels = STINT_LABELS_MAX + 1;
-    assert_int_equal(stint_open(&options, &limiter), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "options.labels"));
+    ROW(flags, STINT_READ_ONLY, "for a table in a file");
+#undef ROW
 }
 
 /* ---- Entries --------------------------------------------------------------------------------- */
@@ -650,9 +636,7 @@ TEST_IN_DIRECTORY(test_read_only_file) {
         (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
         _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_child_good(child);
     stint_close(reader);
     assert_memory_equal(before, copy, size);
     assert_int_equal(fstat(file, &later), 0);
@@ -719,9 +703,7 @@ TEST_IN_DIRECTORY(test_read_only_rights) {
             _exit(4);
         _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_child_good(child);
     stint_close(writer);
 }
 
@@ -822,11 +804,9 @@ TEST_IN_DIRECTORY(test_mode) {
     }
 }
 
-/* The clock of a limiter is asked by whoever opens a table alone, so it comes while he has it. */
-static char another[sizeof path + 8];
-
 /* Who waits for the lock of a file that is renamed over meanwhile has the new one. */
 TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
+    char another[sizeof path + 8];
     struct stint_limiter *new = make_table(2000, 0, 0);
     (void)add_policy(new, "new", 10, MINUTE, 0, 0);
     stint_close(new);
@@ -851,9 +831,7 @@ TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     usleep(20000); /* it most likely waits by now; if not, there is nothing to see */
     assert_int_equal(rename(another, path), 0);
     close(file);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_child_good(child);
     close(tell_parent[0]);
     close(tell_parent[1]);
 }
@@ -873,9 +851,7 @@ TEST_IN_DIRECTORY(test_processes) {
         take_times(one, minute, 1, 1);
         _exit(get_stats(reader).processes == 2 ? 0 : 1);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_child_good(child);
     stint_close(reader);
     stint_close(two);
     stint_close(one);

@@ -6,17 +6,15 @@
  * nothing. */
 #include "labels.h" /* before cmocka, which defines fail() as well */
 
+#include "directory.h"
 #include "kinds.h"
 #include "limiter.h"
 #include "random.h"
-#include "small_file_system.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 
@@ -619,19 +617,16 @@ TEST_IN_DIRECTORY(test_wrong_arguments) {
     }
     stint_close(limiter);
     struct bytes before = file_read(path);
-    given = sized(0, 3, 0);
-    assert_refused(&given, EINVAL, "options.shards");
-    given = sized(0, 0, 2);
-    assert_refused(&given, EINVAL, "at least 3");
-    given = sized(0, 0, 0);
-    given.flags = 1u << 30;
-    assert_refused(&given, EINVAL, "options.flags");
-    given = sized(0, 0, 0);
-    given.mode = 01000;
-    assert_refused(&given, EINVAL, "options.mode");
-    given = sized(0, 0, 0);
-    given.secret = shared_memory(STINT_SECRET_SIZE);
-    assert_refused(&given, EPROTO, "another secret");
+#define ROW(field, value, error, reason)                                                           \
+    given = sized(0, 0, 0);                                                                        \
+    given.field = value;                                                                           \
+    assert_refused(&given, error, reason)
+    ROW(shards, 3, EINVAL, "options.shards");
+    ROW(max_policies, 2, EINVAL, "at least 3");
+    ROW(flags, 1u << 30, EINVAL, "options.flags");
+    ROW(mode, 01000, EINVAL, "options.mode");
+    ROW(secret, shared_memory(STINT_SECRET_SIZE), EPROTO, "another secret");
+#undef ROW
     assert_file(before);
     /* No table, and one of a later version. */
     given = sized(0, 0, 0);
@@ -774,36 +769,6 @@ TEST_IN_DIRECTORY(test_other_users) {
     free(before.start);
 }
 
-/* ---- A file system without room -------------------------------------------------------------- */
-
-static int use_small_file_system(void) {
-    struct stint_options options = shaped(10000, 0, 0), given = sized(30000, 0, 0);
-    struct stint_limiter *limiter = NULL;
-    struct statvfs before, after;
-
-    if (!small_file_system_mount("size=1536k,mode=700"))
-        return NO_MOUNT;
-    CHECK(stint_open(&options, &limiter) == 0);
-    struct stint_policy policy = make_policy("p", 5, DAY, 0, 0);
-    CHECK(policy_added(limiter, &policy) == 0);
-    CHECK(stint_take(limiter, 0, 1, 3, STINT_NOW, NULL));
-    stint_close(limiter);
-    CHECK(statvfs(directory, &before) == 0);
-    CHECK(stint_resize(path, &given) == -ENOSPC);
-    CHECK(strstr(stint_reason(), path) != NULL);
-    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
-    CHECK(entries_of_directory() == 1);
-    CHECK(stint_open(&options, &limiter) == 0);
-    CHECK(!stint_take(limiter, 0, 1, 3, STINT_NOW, NULL));
-    stint_close(limiter);
-    return 0;
-}
-
-TEST_IN_DIRECTORY(test_full_file_system) {
-    test_time = T0;
-    small_file_system_test(use_small_file_system);
-}
-
 /* ---- Killed ---------------------------------------------------------------------------------- */
 
 enum { TRACED_KEYS = 40, STOPS_MAX = 2000 };
@@ -884,45 +849,6 @@ TEST_IN_DIRECTORY(test_killed) {
     }
     assert_true(olds > 10 && news > 0 && left > 0); /* they were all met */
     free(before.start);
-}
-
-/* ---- An opener waits ------------------------------------------------------------------------- */
-
-/* Whoever waits for the file while another takes its place opens that one. */
-TEST_IN_DIRECTORY(test_opener_waits) {
-    test_time = T0;
-    struct stint_options old = shaped(800, 0, 4), resized = shaped(2000, 0, 4),
-                         given = sized(2000, 0, 0);
-    struct stint_limiter *limiter = open_with(&old);
-    (void)add_policy(limiter, "p", 5, DAY, 0, 0);
-    (void)ask(limiter, 0, 1, 3, 0);
-    stint_close(limiter);
-
-    /* The child waits for the old file, which is locked here; then resizes the new one by turns. */
-    char other[PATH_MAX + 32];
-    snprintf(other, sizeof other, "%s/other", directory);
-    struct bytes bytes = file_read(path);
-    file_write(other, bytes);
-    free(bytes.start);
-    int file = open(path, O_RDWR);
-    assert_true(file >= 0 && flock(file, LOCK_EX) == 0);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        close(file);
-        struct stint_limiter *opened = NULL;
-        if (stint_open(&resized, &opened) != 0)
-            _exit(1);
-        _exit(used_of(opened, 0, 1) == 3 ? 0 : 2);
-    }
-    usleep(50000);
-    assert_int_equal(stint_resize(other, &given), 0);
-    assert_int_equal(rename(other, path), 0);
-    close(file);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* ---- Damaged files --------------------------------------------------------------------------- */

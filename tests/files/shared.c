@@ -64,13 +64,6 @@ static uint32_t used(struct stint_limiter *limiter, uint32_t policy, stint_key k
     return verdict.used;
 }
 
-static void assert_child_good(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the child ended with status %#x", (unsigned)status);
-}
-
 /* ---- Sharing --------------------------------------------------------------------------------- */
 
 /* Two handles are two processes as far as the table can see. */
