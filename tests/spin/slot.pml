@@ -16,8 +16,7 @@
  * state in which a thread waits (spin's invalid end states).
  *
  * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
- * THREADS, CALLS0 CALLS1
- * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
+ * THREADS, CALLS0 CALLS1 CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
  * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
  * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
  * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
@@ -44,9 +43,6 @@
  *
  * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
 
-#ifndef SLOTS
-#define SLOTS 2
-#endif
 #ifndef HOME
 #define HOME SLOTS
 #endif
@@ -54,128 +50,22 @@
 #define LINE_OF(i)      ((i) < HOME -> 0 : 1)
 #define BEGIN_OF(i)     ((i) < HOME -> 0 : HOME)
 #define END_OF_LINES(n) ((n) > 1 -> SLOTS : HOME)
-#ifndef THREADS
-#define THREADS 2
-#endif
-#ifndef CALLS0
-#define CALLS0 1
-#endif
-#ifndef CALLS1
-#define CALLS1 1
-#endif
-#ifndef CALLS2
-#define CALLS2 1
-#endif
-#ifndef LIMIT
-#define LIMIT 1
-#endif
-#ifndef LAST
-#define LAST 3
-#endif
-#ifndef LENGTH0
-#define LENGTH0 2
-#endif
-#ifndef START0
-#define START0 0
-#endif
-#ifndef FIRST
-#define FIRST 0
-#endif
-#ifndef LENGTH1
-#define LENGTH1 1
-#endif
-#ifndef START1
-#define START1 0
-#endif
-#ifndef KEYS0
-#define KEYS0 3
-#endif
-#ifndef KEYS1
-#define KEYS1 3
-#endif
-#ifndef KEYS2
-#define KEYS2 3
-#endif
-#ifndef USED
-#define USED 0
-#endif
-#ifndef HELD
-#define HELD 0
-#endif
-#ifndef REFUND
-#define REFUND 0 /* tokens given back by a refund; 0: none */
-#endif
-#ifndef RESET
-#define RESET 0
-#endif
-#ifndef PEEK
-#define PEEK 0
-#endif
-#ifndef REPLACE
-#define REPLACE 0
-#endif
-#ifndef OVERRIDES
-#define OVERRIDES 0
-#endif
-#ifndef HAND0
-#define HAND0 0
-#endif
-#ifndef HAND1
-#define HAND1 1
-#endif
-#ifndef SETS0
-#define SETS0 1
-#endif
-#ifndef SETS1
-#define SETS1 1
-#endif
-#ifndef ASKS
-#define ASKS 1
-#endif
-#ifndef UNTIL
-#define UNTIL 6
-#endif
-#ifndef SHORT
-#define SHORT 0
-#endif
-#ifndef AFTER
-#define AFTER 0
-#endif
-#ifndef STRIKES
-#define STRIKES 1
-#endif
-#ifndef BAN
-#define BAN 2
-#endif
-#ifndef VOID
-#define VOID 0
-#endif
-#ifndef GONE
-#define GONE 0
-#endif
-#ifndef ALIAS
-#define ALIAS 0
-#endif
 #ifndef FALLS
 #define FALLS (GONE || REPLACE)
 #endif
-#ifndef CHANGE
-#define CHANGE 0
+
+/* Something of each slot, or of each thread. */
+#if SLOTS == 1
+#define EACH_SLOT(what, t, and) what(t, 0)
+#elif SLOTS == 2
+#define EACH_SLOT(what, t, and) what(t, 0) and what(t, 1)
+#else
+#define EACH_SLOT(what, t, and) what(t, 0) and what(t, 1) and what(t, 2)
 #endif
-#ifndef OWN
-#define OWN 0
-#endif
-#ifndef CHARGE
-#define CHARGE 0
-#endif
-#ifndef CARRY
-#define CARRY 0
-#endif
-#ifndef BACK
-#define BACK 0
-#endif
-#ifndef ALLOWANCE
-#define ALLOWANCE 0
+#if THREADS == 2
+#define EACH_THREAD(what, i, and) what(0, i) and what(1, i)
+#else
+#define EACH_THREAD(what, i, and) what(0, i) and what(1, i) and what(2, i)
 #endif
 
 /* Threads that make the same calls begin in their order: every other order is this one with other numbers. So
@@ -346,11 +236,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
 /* Tokens that are on their way back, of a slot. */
 #define BACK_FROM(t, i) (call[t].mine == (i) + 1 && !call[t].token)
-#if THREADS == 2
-#define ON_THEIR_WAY(i) (BACK_FROM(0, i) + BACK_FROM(1, i))
-#else
-#define ON_THEIR_WAY(i) (BACK_FROM(0, i) + BACK_FROM(1, i) + BACK_FROM(2, i))
-#endif
+#define ON_THEIR_WAY(i) (EACH_THREAD(BACK_FROM, i, +))
 
 /* For tokens on their way back nobody is refused, but where a limit or a count falls meanwhile. */
 #ifndef STRICT
@@ -371,24 +257,12 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #endif
 #define NO_ROOM(t, i)                                                                              \
     (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) && FULL_FOR(t, i))
-#if SLOTS == 1
-#define NO_ROOM_ANYWHERE(t) NO_ROOM(t, 0)
-#elif SLOTS == 2
-#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1))
-#else
-#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1) || NO_ROOM(t, 2))
-#endif
+#define NO_ROOM_ANYWHERE(t) (EACH_SLOT(NO_ROOM, t, ||))
 #define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
 #define NOT_FOR(t, i)                                                                              \
     (slot[i].tag != NEVER && !COMMITTED_TO(i, KEY + call[t].key) &&                                \
      END_OF(slot[i].tag, slot[i].state) > call[t].now)
-#if SLOTS == 1
-#define NONE_FOR(t) NOT_FOR(t, 0)
-#elif SLOTS == 2
-#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1))
-#else
-#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1) && NOT_FOR(t, 2))
-#endif
+#define NONE_FOR(t) (EACH_SLOT(NOT_FOR, t, &&))
 #define NOTE_FULL_OF(t)                                                                            \
     call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t));                      \
     call[t].crowded = call[t].crowded || (call[t].busy && NONE_FOR(t))
@@ -416,22 +290,22 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || STEPPED || (l))
-/* Who takes a token back takes his own: that of another only after a reset, or an exception of I1. */
-#define PROMISE_A_takes_back_own                                                                   \
-    (replaced[call[me].key] || STEPPED || FORGIVES_RESET || call[me].mine != 0)
-#ifdef WITHOUT_I4
-#define I4_all_are_counted(i)    true
-#define PROMISE_A_takes_own      true
-#else
-#define PROMISE_A_takes_own      PROMISE_A_takes_back_own
-#define I4_all_are_counted(i)                                                                      \
-    (REPLACE || STEPPED || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
-     STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
-#endif
 #ifdef UNFORGIVEN
 #define FORGIVES_RESET false
 #else
 #define FORGIVES_RESET RESET
+#endif
+#ifdef WITHOUT_I4
+#define I4_takes_back_own     true
+#define I4_all_are_counted(i) true
+#else
+/* Who takes a token back takes his own: that of another only after a reset, or an exception of I1. */
+#define I4_takes_back_own                                                                          \
+    (replaced[call[me].key] || STEPPED || FORGIVES_RESET || call[me].mine != 0)
+/* What is used was counted, or is on its way back. */
+#define I4_all_are_counted(i)                                                                      \
+    (REPLACE || STEPPED || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
+     STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
 #endif
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || STEPPED || call[t].lacked)
 #ifdef UNFORGIVEN /* a token on its way back may be carried */
@@ -444,13 +318,8 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || STEPPED || !(told[k] >> (end) & 1))
 /* Who called after the clock was stepped back waits for a window and the allowance at most. */
 #define PROMISE_H_soon_over(end) (!call[me].after || (end) <= NOW + LENGTH(call[me].key) + ALLOWANCE)
-#if SLOTS == 1
-#define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
-#elif SLOTS == 2
-#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t))
-#else
-#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t) + COMMITTED_TO(2, t))
-#endif
+#define COMMITTED_IN(t, i)  COMMITTED_TO(i, t)
+#define COMMITTED_COUNT(t) (EACH_SLOT(COMMITTED_IN, t, +))
 
 #define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
 #define I3_one_override (COMMITTED_COUNT(OVERRIDE) <= 1 && COMMITTED_COUNT(OVERRIDE + 1) <= 1)
@@ -563,11 +432,7 @@ hidden byte before_none[SLOTS];
 
 /* What was added before another window, or a reset, is there no more. */
 #define GONE_FROM(t, i) call[t].mine = (call[t].mine == (i) + 1 -> 0 : call[t].mine)
-#if THREADS == 2
-#define ALL_GONE_FROM(i) GONE_FROM(0, i); GONE_FROM(1, i)
-#else
-#define ALL_GONE_FROM(i) GONE_FROM(0, i); GONE_FROM(1, i); GONE_FROM(2, i)
-#endif
+#define ALL_GONE_FROM(i) EACH_THREAD(GONE_FROM, i, ;)
 
 #define WRITE(i, new_tag, new_state, how, by)                                                      \
     d_step {                                                                                       \
@@ -1076,7 +941,7 @@ back_swap:
         :: slot[i].tag != tag || slot[i].state != state -> goto back_state
         :: else
         fi;
-        assert(PROMISE_A_takes_own);
+        assert(I4_takes_back_own);
         if
         :: call[me].mine == 0 && FORGIVES_RESET -> /* another's, which may be granted once more */
             charged[i]--; GRANT_LESS(call[me].key, STATE_ID(added))
@@ -1095,9 +960,6 @@ back_swap:
 added_anew: /* by swaps only */
     atomic {
         call[me].mine = 0; call[me].token = 0;
-#ifdef WRONG_ADD_AGAIN
-        hot = 1;
-#endif
 #if VARIES
         FORGET; goto decision_begin
 #else
@@ -1290,9 +1152,7 @@ commit_clock:
         fi
     }
 commit_lower: /* not over what somebody has raised since */
-#ifndef WRONG_WATERMARK_STAYS
     atomic { watermark = (watermark == tick -> lines : watermark); tick = lines; goto commit_tick_end }
-#endif
 commit_tick_end:
     atomic {
         count = STATE_ID(held) - 1;

@@ -26,54 +26,6 @@
  * requests of them one by one or of both as one (decide_all.c). How many windows of the clock one of the
  * second key is long: LENGTH. */
 
-#ifndef STRIPES
-#define STRIPES 2
-#endif
-#ifndef LIMIT
-#define LIMIT 2
-#endif
-#ifndef THREADS
-#define THREADS 2
-#endif
-#ifndef CALLS0
-#define CALLS0 2
-#endif
-#ifndef CALLS1
-#define CALLS1 2
-#endif
-#ifndef CALLS2
-#define CALLS2 1
-#endif
-#ifndef LAST
-#define LAST 2
-#endif
-#ifndef CHARGED
-#define CHARGED 2
-#endif
-#ifndef OWN_LIMIT
-#define OWN_LIMIT 1
-#endif
-#ifndef SAME
-#define SAME 0
-#endif
-#ifndef LOSES
-#define LOSES 0
-#endif
-#ifndef CHANGED
-#define CHANGED 0
-#endif
-#ifndef GROUP
-#define GROUP 0
-#endif
-#ifndef LENGTH
-#define LENGTH 1
-#endif
-#ifndef USED0
-#define USED0 0
-#endif
-#ifndef USED1
-#define USED1 0
-#endif
 
 /* Calls: for one token, two, three; for three or what is left; a charge; for two, or all that is left goes;
  * what the thread's last call took is given back; for one, by a limit of its own. */
@@ -91,15 +43,6 @@
 #define SECOND 2
 #define BOTH   4
 #define MORE   8
-#ifndef KINDS0
-#define KINDS0 (ONE + TWO)
-#endif
-#ifndef KINDS1
-#define KINDS1 (ONE + TWO)
-#endif
-#ifndef KINDS2
-#define KINDS2 (ONE + TWO)
-#endif
 #define CHARGES (!GROUP && (KINDS0 | KINDS1 | (THREADS > 2 ? KINDS2 : 0)) & 16)
 
 /* The state of a stripe is one word: window | refused | used. */
