@@ -16,8 +16,7 @@
  * state in which a thread waits (spin's invalid end states).
  *
  * Parameters (-D): SLOTS of the keys' sequence, HOME of them in the home line and the others in the next,
- * THREADS, CALLS0 CALLS1
- * CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
+ * THREADS, CALLS0 CALLS1 CALLS2 of each, KEYS0 KEYS1 KEYS2 (bit set of the keys that it calls for), LIMIT of both
  * policies, LENGTH0 START0 LENGTH1 START1 of their windows, FIRST (bit set of the keys whose windows
  * begin with their first request: START does not count), LAST tick of the clock, USED (slots that
  * other keys had before), HELD (the last of these is the first key's), REFUND, RESET, PEEK (calls
@@ -35,15 +34,15 @@
  * GONE: the policy of key GONE - 1 is removed, and its slots are swept; ALIAS: the other key's takes its
  * place.
  *
- * Of the first key's policy: CHANGE: its limit becomes that;
- * OWN: requests may have this limit of their own, or by an override; CHARGE: there are charges, which bring a
- * count up to that.
+ * Of the first key's policy: CHANGE: its limit becomes that; OWN: requests may have this limit of their own,
+ * or by an override; CHARGE: there are charges, which bring a count up to that; CARRY: it comes to carry what
+ * is above its limit, and so much may be reserved.
+ *
+ * What the header calls exceptions is found with UNFORGIVEN (a reset, or a window that carries, before a token
+ * is back), STRICT (who is refused for one on its way back) and DEBTS_PAID.
  *
  * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
 
-#ifndef SLOTS
-#define SLOTS 2
-#endif
 #ifndef HOME
 #define HOME SLOTS
 #endif
@@ -51,125 +50,22 @@
 #define LINE_OF(i)      ((i) < HOME -> 0 : 1)
 #define BEGIN_OF(i)     ((i) < HOME -> 0 : HOME)
 #define END_OF_LINES(n) ((n) > 1 -> SLOTS : HOME)
-#ifndef THREADS
-#define THREADS 2
-#endif
-#ifndef CALLS0
-#define CALLS0 1
-#endif
-#ifndef CALLS1
-#define CALLS1 1
-#endif
-#ifndef CALLS2
-#define CALLS2 1
-#endif
-#ifndef LIMIT
-#define LIMIT 1
-#endif
-#ifndef LAST
-#define LAST 3
-#endif
-#ifndef LENGTH0
-#define LENGTH0 2
-#endif
-#ifndef START0
-#define START0 0
-#endif
-#ifndef FIRST
-#define FIRST 0
-#endif
-#ifndef LENGTH1
-#define LENGTH1 1
-#endif
-#ifndef START1
-#define START1 0
-#endif
-#ifndef KEYS0
-#define KEYS0 3
-#endif
-#ifndef KEYS1
-#define KEYS1 3
-#endif
-#ifndef KEYS2
-#define KEYS2 3
-#endif
-#ifndef USED
-#define USED 0
-#endif
-#ifndef HELD
-#define HELD 0
-#endif
-#ifndef REFUND
-#define REFUND 0 /* tokens given back by a refund; 0: none */
-#endif
-#ifndef RESET
-#define RESET 0
-#endif
-#ifndef PEEK
-#define PEEK 0
-#endif
-#ifndef REPLACE
-#define REPLACE 0
-#endif
-#ifndef OVERRIDES
-#define OVERRIDES 0
-#endif
-#ifndef HAND0
-#define HAND0 0
-#endif
-#ifndef HAND1
-#define HAND1 1
-#endif
-#ifndef SETS0
-#define SETS0 1
-#endif
-#ifndef SETS1
-#define SETS1 1
-#endif
-#ifndef ASKS
-#define ASKS 1
-#endif
-#ifndef UNTIL
-#define UNTIL 6
-#endif
-#ifndef SHORT
-#define SHORT 0
-#endif
-#ifndef AFTER
-#define AFTER 0
-#endif
-#ifndef STRIKES
-#define STRIKES 1
-#endif
-#ifndef BAN
-#define BAN 2
-#endif
-#ifndef VOID
-#define VOID 0
-#endif
-#ifndef GONE
-#define GONE 0
-#endif
-#ifndef ALIAS
-#define ALIAS 0
-#endif
 #ifndef FALLS
 #define FALLS (GONE || REPLACE)
 #endif
-#ifndef CHANGE
-#define CHANGE 0
+
+/* Something of each slot, or of each thread. */
+#if SLOTS == 1
+#define EACH_SLOT(what, t, and) what(t, 0)
+#elif SLOTS == 2
+#define EACH_SLOT(what, t, and) what(t, 0) and what(t, 1)
+#else
+#define EACH_SLOT(what, t, and) what(t, 0) and what(t, 1) and what(t, 2)
 #endif
-#ifndef OWN
-#define OWN 0
-#endif
-#ifndef CHARGE
-#define CHARGE 0
-#endif
-#ifndef BACK
-#define BACK 0
-#endif
-#ifndef ALLOWANCE
-#define ALLOWANCE 0
+#if THREADS == 2
+#define EACH_THREAD(what, i, and) what(0, i) and what(1, i)
+#else
+#define EACH_THREAD(what, i, and) what(0, i) and what(1, i) and what(2, i)
 #endif
 
 /* Threads that make the same calls begin in their order: every other order is this one with other numbers. So
@@ -225,19 +121,20 @@
 #define END_OF(holder, state) STATE_ID(state)
 #endif
 
-#define VARIES (CHANGE || OWN || CHARGE)
-#if VARIES
-#define LARGEST(key) ((key) == 0 -> most : LIMIT)
-#else
-#define LARGEST(key) LIMIT
-#endif
+#define VARIES (CHANGE || OWN || CHARGE || CARRY)
 #if VARIES
 #define CAPACITY(t) call[t].capacity
-byte limit = LIMIT, hot_limit = LIMIT, largest = LIMIT; /* of the first key's policy */
+byte limit = LIMIT, hot_limit = LIMIT; /* of the first key's policy */
 #else
 #define CAPACITY(t) LIMIT
 #endif
 #define HAS_ROOM(state) (STATE_USED(state) < CAPACITY(me))
+#if CARRY /* of the first key's policy: count_carry */
+bit carries;
+#define OVER(used, windows)  ((used) > LIMIT * (windows) -> (used) - LIMIT * (windows) : 0)
+#define CARRIED(state, used, now)                                                                  \
+    (carries -> OVER(used, (WINDOW_END(0, now) - STATE_ID(state)) / LENGTH(0)) : 0)
+#endif
 
 typedef slot_t {
     byte tag;
@@ -300,7 +197,7 @@ bit gone; /* the policy's version says so */
 #define LOOKED      claim_gone
 #else
 #if VARIES
-#define BEGIN call[me].capacity = 15; goto decision_begin
+#define BEGIN goto decision_begin
 #else
 #define BEGIN goto find
 #endif
@@ -311,15 +208,17 @@ bit gone; /* the policy's version says so */
 
 /* Tokens of a key in force in each window: granted, less given back. So many bits for each end. */
 int granted[2];
-#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2))
+#define GRANT_BITS           (2 + (CHANGE > 2 || OWN > 2 || CARRY > 0))
 #define GRANTS               ((1 << GRANT_BITS) - 1)
 #define GRANTED_IN(key, end) (granted[key] >> GRANT_BITS * (end) & GRANTS)
 #define GRANT_MORE(key, end) granted[key] = granted[key] + (1 << GRANT_BITS * (end))
 #define GRANT_LESS(key, end) granted[key] = granted[key] - (1 << GRANT_BITS * (end))
 hidden byte count;
 short told[2]; /* bit of each end: somebody has been told that he is the first refused */
-byte charged[SLOTS]; /* tokens in a slot: `used` without those of refused requests */
+byte charged[SLOTS]; /* tokens in a slot that stay: granted, charged, or strays */
 typedef call_t {
+    byte mine; /* slot + 1: there its fetch-add has put a token into the key's own window, and ... */
+    bit token; /* ... it fitted; else it is on its way back. 0: none, or it is there no more */
     bit busy;
     bit lacked; /* the key had no room at some instant of this call */
     bit crowded; /* at some instant it had no slot and, by its now, could have had none */
@@ -335,34 +234,35 @@ typedef call_t {
 call_t call[THREADS];
 bit replaced[2]; /* the key has lost a live slot: A and B are off */
 
-#if VARIES /* where a limit changes, overshoot may be found counted */
+/* Tokens that are on their way back, of a slot. */
+#define BACK_FROM(t, i) (call[t].mine == (i) + 1 && !call[t].token)
+#define ON_THEIR_WAY(i) (EACH_THREAD(BACK_FROM, i, +))
+
+/* For tokens on their way back nobody is refused, but where a limit or a count falls meanwhile. */
+#ifndef STRICT
+#define STRICT !(VARIES || REFUND)
+#endif
+#if STRICT
+#define COUNTED(i) charged[i]
+#else
+#define COUNTED(i) (charged[i] + ON_THEIR_WAY(i)) /* used (I4) */
+#endif
+#if CARRY
 #define FULL_FOR(t, i)                                                                             \
-    (STATE_ID(slot[i].state) > call[t].now &&                                                      \
-     (call[t].key == 0 -> STATE_USED(slot[i].state) : charged[i]) >= CAPACITY(t))
+    ((STATE_ID(slot[i].state) > call[t].now                                                        \
+          -> COUNTED(i) : CARRIED(slot[i].state, COUNTED(i), call[t].now)) >= CAPACITY(t))
 #else
 #define FULL_FOR(t, i)                                                                             \
-    (END_OF(slot[i].tag, slot[i].state) > call[t].now && charged[i] >= LIMIT)
+    (END_OF(slot[i].tag, slot[i].state) > call[t].now && COUNTED(i) >= CAPACITY(t))
 #endif
 #define NO_ROOM(t, i)                                                                              \
     (slot[i].tag == KEY + call[t].key && !STATE_PENDING(slot[i].state) && FULL_FOR(t, i))
-#if SLOTS == 1
-#define NO_ROOM_ANYWHERE(t) NO_ROOM(t, 0)
-#elif SLOTS == 2
-#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1))
-#else
-#define NO_ROOM_ANYWHERE(t) (NO_ROOM(t, 0) || NO_ROOM(t, 1) || NO_ROOM(t, 2))
-#endif
+#define NO_ROOM_ANYWHERE(t) (EACH_SLOT(NO_ROOM, t, ||))
 #define COMMITTED_TO(i, t)               (slot[i].tag == (t) && !STATE_PENDING(slot[i].state))
 #define NOT_FOR(t, i)                                                                              \
     (slot[i].tag != NEVER && !COMMITTED_TO(i, KEY + call[t].key) &&                                \
      END_OF(slot[i].tag, slot[i].state) > call[t].now)
-#if SLOTS == 1
-#define NONE_FOR(t) NOT_FOR(t, 0)
-#elif SLOTS == 2
-#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1))
-#else
-#define NONE_FOR(t) (NOT_FOR(t, 0) && NOT_FOR(t, 1) && NOT_FOR(t, 2))
-#endif
+#define NONE_FOR(t) (EACH_SLOT(NOT_FOR, t, &&))
 #define NOTE_FULL_OF(t)                                                                            \
     call[t].lacked = call[t].lacked || (call[t].busy && NO_ROOM_ANYWHERE(t));                      \
     call[t].crowded = call[t].crowded || (call[t].busy && NONE_FOR(t))
@@ -376,6 +276,10 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #if   BACK /* after a step that counts, in windows that begin after what the clock was before it */
 #define PROMISE_A_within_limit(k, end)                                                             \
     (GRANTED_IN(k, end) <= LIMIT || (STEPPED && (end) <= high + LENGTH(k)))
+#elif defined(DEBTS_PAID) /* what one window had of the next is not had there */
+#define PROMISE_A_within_limit(k, end)                                                             \
+    (GRANTED_IN(k, end) <= CAPACITY(me) &&                                                         \
+     GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <= LIMIT + CAPACITY(me))
 #else
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
 #endif
@@ -386,19 +290,36 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
 #define PROMISE_A_token_is_counted(k, l) (replaced[k] || STEPPED || (l))
+#ifdef UNFORGIVEN
+#define FORGIVES_RESET false
+#else
+#define FORGIVES_RESET RESET
+#endif
+#ifdef WITHOUT_I4
+#define I4_takes_back_own     true
+#define I4_all_are_counted(i) true
+#else
+/* Who takes a token back takes his own: that of another only after a reset, or an exception of I1. */
+#define I4_takes_back_own                                                                          \
+    (replaced[call[me].key] || STEPPED || FORGIVES_RESET || call[me].mine != 0)
+/* What is used was counted, or is on its way back. */
+#define I4_all_are_counted(i)                                                                      \
+    (REPLACE || STEPPED || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
+     STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
+#endif
 #define PROMISE_B_was_full(t)            (replaced[call[t].key] || STEPPED || call[t].lacked)
+#ifdef UNFORGIVEN /* a token on its way back may be carried */
+#define PROMISE_B_no_debt(i) (slot[i].state != state || held == CARRIED(state, charged[i], NOW))
+#else
+#define PROMISE_B_no_debt(i) true
+#endif
 #define PROMISE_G_was_crowded(t)                                                                   \
     (OVERRIDES || GONE || BACK || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
 #define PROMISE_C_first_refusal_once(k, end) (replaced[k] || STEPPED || !(told[k] >> (end) & 1))
 /* Who called after the clock was stepped back waits for a window and the allowance at most. */
 #define PROMISE_H_soon_over(end) (!call[me].after || (end) <= NOW + LENGTH(call[me].key) + ALLOWANCE)
-#if SLOTS == 1
-#define COMMITTED_COUNT(t) COMMITTED_TO(0, t)
-#elif SLOTS == 2
-#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t))
-#else
-#define COMMITTED_COUNT(t) (COMMITTED_TO(0, t) + COMMITTED_TO(1, t) + COMMITTED_TO(2, t))
-#endif
+#define COMMITTED_IN(t, i)  COMMITTED_TO(i, t)
+#define COMMITTED_COUNT(t) (EACH_SLOT(COMMITTED_IN, t, +))
 
 #define I3_one_slot_of_a_key (COMMITTED_COUNT(KEY) <= 1 && COMMITTED_COUNT(KEY + 1) <= 1)
 #define I3_one_override (COMMITTED_COUNT(OVERRIDE) <= 1 && COMMITTED_COUNT(OVERRIDE + 1) <= 1)
@@ -509,6 +430,10 @@ hidden byte before_none[SLOTS];
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
 #endif
 
+/* What was added before another window, or a reset, is there no more. */
+#define GONE_FROM(t, i) call[t].mine = (call[t].mine == (i) + 1 -> 0 : call[t].mine)
+#define ALL_GONE_FROM(i) EACH_THREAD(GONE_FROM, i, ;)
+
 #define WRITE(i, new_tag, new_state, how, by)                                                      \
     d_step {                                                                                       \
         from = KIND(i);                                                                            \
@@ -516,7 +441,13 @@ hidden byte before_none[SLOTS];
         before = slot[i].state;                                                                    \
         slot[i].state = new_state;                                                                 \
         assert(I1_end_grows(i, new_tag, by));                                                      \
+        if                                                                                         \
+        :: slot[i].tag != (new_tag) || !SAME_WINDOW(slot[i].state, before) || (by) == BY_RESET ->  \
+            ALL_GONE_FROM(i)                                                                       \
+        :: else                                                                                    \
+        fi;                                                                                        \
         slot[i].tag = new_tag;                                                                     \
+        assert(I4_all_are_counted(i));                                                             \
         to = KIND(i);                                                                              \
         c_code { happened[from][to][how][by] = 1; };                                               \
         printf("slot %d: tag %d, end %d, pending %d, refused %d, used %d\n", i, slot[i].tag,       \
@@ -534,7 +465,7 @@ hidden byte before_none[SLOTS];
 
 #define FORGET                                                                                     \
     i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;             \
-    token = 0; lines = 1; match = 0; sure = 0 FORGET_AHEAD
+    lines = 1; match = 0; sure = 0 FORGET_AHEAD
 #if BACK
 #define FORGET_AHEAD ; joined = 0; anew = 0
 #else
@@ -588,9 +519,8 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     byte lines; /* that may hold the key */
     bit sure;   /* none may be claimed; the tag is looked for once more */
     byte match; /* slots of a line that have the tag: a bit of each */
-    bit token;                  /* ghost: the fetch-add has put a token into the key's own window */
 #if GONE
-    bit instead;                /* ghost: likewise, another key's token */
+    bit instead;                /* ghost: the fetch-add has put a token into another key's window */
 #else
 #define instead false
 #endif
@@ -598,7 +528,6 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
     bit near;                   /* the first two lines, with the short claim, are still to be tried */
     byte granted_key, granted_end; /* what may be given back; 0: nothing */
 #if VARIES
-    byte most; /* the largest limit that there ever was: count_granted */
     bit charge;
 #endif
 #if BACK
@@ -611,10 +540,10 @@ next:
         MAY_BEGIN; HAS_BEGUN
         FORGET;
 #if VARIES
-        charge = 0; most = 0; call[me].capacity = 0;
+        charge = 0; call[me].capacity = 15;
 #endif
-        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0;
-        call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
+        call[me].busy = 0; call[me].lacked = 0; call[me].crowded = 0; call[me].mine = 0;
+        call[me].token = 0; call[me].key = 0; call[me].now = 0; hot = 0; near = 0;
         if
         ::  calls == 0 -> granted_key = 0; granted_end = 0; goto done
         :: else -> calls--
@@ -674,14 +603,12 @@ decision_begin: /* or what take reads of the policy */
 #if CHARGE
         :: call[me].key == 0 -> hot = 0; charge = 1; call[me].capacity = CHARGE
 #endif
+#if CARRY /* STINT_RESERVE */
+        :: call[me].key == 0 && carries -> hot = 0; call[me].capacity = LIMIT + CARRY
+#endif
         fi;
         NOTE_FULL_OF(me)
     }
-#if OWN || CHARGE
-#ifndef WRONG_OWN_NOT_RAISED
-    atomic { largest = (call[me].key == 0 -> MAX(largest, CAPACITY(me)) : largest) }
-#endif
-#endif
 #endif
 
     /* slot_search: the tag. Likewise slot_near, while `near`. It sees live slots on the way, which the
@@ -771,18 +698,7 @@ reusable_next:
 
     /* slot_look: of take_in, take_settled, decide_as, stint_decide_found */
 found_state:
-#ifdef WRONG_LARGEST_BEFORE /* M11 */
-    atomic { most = largest }
-#endif
     atomic { state = slot[i].state }
-#if VARIES
-#define READ_LARGEST most = largest
-#ifndef WRONG_LARGEST_BEFORE
-    atomic { READ_LARGEST } /* count_granted */
-#endif
-#else
-#define READ_LARGEST skip
-#endif
 found_tag:
     atomic {
         if
@@ -798,7 +714,7 @@ found_tag:
         :: else
         fi;
         if
-        :: END_OF(TAG, state) <= NOW -> goto decide_cas /* a new window in place */
+        :: END_OF(TAG, state) <= NOW -> goto decide_carry /* a new window in place */
         :: else
         fi;
 #if BACK
@@ -814,10 +730,8 @@ found_tag:
 #if VARIES
         :: !HAS_ROOM(state) && hot -> goto take_settled
 #endif
-        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) <= LARGEST(call[me].key) -> goto refuse
+        :: !HAS_ROOM(state) && STATE_REFUSED(state) -> goto refuse
         :: !HAS_ROOM(state) && !STATE_REFUSED(state) -> goto decide_cas
-        :: !HAS_ROOM(state) && STATE_REFUSED(state) && STATE_USED(state) > LARGEST(call[me].key) ->
-            goto decide_cas /* cut, though it is marked */
 #if PEEK
         :: goto refuse
 #endif
@@ -842,15 +756,21 @@ look_ahead: /* and stint_beyond_clock */
         goto found_tag
     }
 #endif
-#ifdef WRONG_CUT /* by a limit of the request's own, not by the largest that there ever was */
-#define CUT(count) (LIMIT - 1)
-#else
-#define CUT(count) ((count) < LARGEST(call[me].key) -> (count) : LARGEST(call[me].key))
-#endif
 #if BACK
 #define IS_ANEW anew
 #else
 #define IS_ANEW false
+#endif
+decide_carry: /* count_carry */
+#if CARRY
+    atomic {
+        held = (call[me].key == 0 -> CARRIED(state, STATE_USED(state), NOW) : 0);
+        assert(PROMISE_B_no_debt(i));
+        goto decide_cas
+    }
+#define BEGINS_WITH held
+#else
+#define BEGINS_WITH 0
 #endif
 decide_cas: /* slot_charge: a swap */
     atomic {
@@ -862,20 +782,22 @@ decide_cas: /* slot_charge: a swap */
         if
         :: END_OF(TAG, state) <= NOW || IS_ANEW ->
             tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
-            charged[i] = 1;
-            WRITE(i, TAG, STATE(tick, 0, 0, 1), HOW_DOUBLE, BY_DECIDE)
-        :: END_OF(TAG, state) > NOW && !IS_ANEW && HAS_ROOM(state) ->
-            tick = STATE_ID(state);
+            state = STATE(tick, 0, 0, BEGINS_WITH);
+            charged[i] = BEGINS_WITH
+        :: else -> tick = STATE_ID(state)
+        fi;
+        if
+        :: HAS_ROOM(state) ->
             charged[i]++;
             WRITE(i, TAG, state + 1, HOW_DOUBLE, BY_DECIDE)
-        :: else -> /* the first refusal, or one that cuts off what refused takes have added */
-            count = CUT(STATE_USED(state));
-            WRITE(i, TAG, STATE(STATE_ID(state), 0, 1, count), HOW_DOUBLE, BY_DECIDE);
-            if
-            :: !STATE_REFUSED(state) -> FIRST_REFUSED(STATE_ID(state))
-            :: else
-            fi;
-            REFUSED_IN(STATE_ID(state))
+        :: else -> /* the first refusal */
+#ifdef WRONG_CUT /* what is above the limit */
+            WRITE(i, TAG, STATE(tick, 0, 1, LIMIT), HOW_DOUBLE, BY_DECIDE);
+#else
+            WRITE(i, TAG, STATE(tick, 0, 1, STATE_USED(state)), HOW_DOUBLE, BY_DECIDE);
+#endif
+            FIRST_REFUSED(tick);
+            REFUSED_IN(tick)
         fi;
         OPENED(i)
     }
@@ -899,37 +821,41 @@ take_add: /* take_in */
     atomic {
         hot = 0;
         added = slot[i].state;
-        token = (slot[i].tag == TAG && !STATE_PENDING(added) && STATE_USED(added) < CAPACITY(me));
 #if GONE /* or it is granted another key's */
         instead = (POLICY_GONE && slot[i].tag == KEY + 1 - GONE_KEY && !STATE_PENDING(added));
 #endif
-        charged[i] = (charged[i] < LIMIT && STATE_USED(added) < LIMIT -> charged[i] + 1
-                                                                       : charged[i]);
+        call[me].token = (slot[i].tag == TAG && !STATE_PENDING(added) && HAS_ROOM(added));
+        call[me].mine = (slot[i].tag == TAG && !STATE_PENDING(added) -> i + 1 : 0);
+        charged[i] = charged[i] + (call[me].token || call[me].mine == 0);
         WRITE(i, slot[i].tag, added + 1, HOW_ADD, BY_TAKE);
         if
-        :: token -> GRANT(STATE_ID(added))
+        :: call[me].token -> GRANT(STATE_ID(added))
         :: else
         fi;
         if
-        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+        :: SAME_WINDOW(added, state) && HAS_ROOM(added) -> goto added_granted
 #if VARIES
         :: else -> goto added_begin
         fi
     }
-added_begin: /* stint_slot_decide_added: the room there was is that of then */
+added_begin: /* stint_slot_decide_added: what there was room for then, and is now */
     atomic {
-        call[me].capacity = (call[me].key != 0                                          -> LIMIT
-#ifdef WRONG_ADDED_BY_NEW_LIMIT
+        call[me].capacity = (call[me].key != 0 -> LIMIT
+#ifdef BY_NEW_LIMIT
                              : limit);
 #else
                              : (limit < CAPACITY(me) -> limit : CAPACITY(me)));
 #endif
         if
-        :: SAME_WINDOW(added, state) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
+        :: SAME_WINDOW(added, state) && HAS_ROOM(added) -> goto added_granted
 #endif
-        :: SAME_WINDOW(added, state) && STATE_USED(added) >= CAPACITY(me) -> goto added_stale
+        :: SAME_WINDOW(added, state) && !HAS_ROOM(added) -> goto added_refused
+#ifndef WRONG_BACK_PENDING
         :: !SAME_WINDOW(added, state) && STATE_PENDING(added) -> goto stray
-        :: else -> goto added_tag
+        :: !SAME_WINDOW(added, state) && !STATE_PENDING(added) -> goto added_tag
+#else
+        :: !SAME_WINDOW(added, state) -> goto added_tag
+#endif
         fi
     }
 added_tag: /* stint_slot_added_ours */
@@ -939,10 +865,15 @@ added_tag: /* stint_slot_added_ours */
         :: else -> goto stray
         fi
     }
+#ifdef WRONG_BACK_PENDING
+#define AT_END_OF(window) (STATE_ID(slot[i].state) == STATE_ID(window))
+#else
+#define AT_END_OF(window) SAME_WINDOW(slot[i].state, window)
+#endif
 added_state:
     atomic {
         if
-        :: !SAME_WINDOW(slot[i].state, added) -> goto stray
+        :: !AT_END_OF(added) -> goto stray
 #if FALLS
         :: else -> goto added_fallen
         fi
@@ -952,23 +883,83 @@ added_fallen:
         if
 #endif
         :: ADDED_HERE && MAY_HAVE_FALLEN(STATE_ID(added)) -> goto stray
-        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && STATE_USED(added) < CAPACITY(me) -> goto added_granted
-        :: else -> goto added_stale
+#ifdef WRONG_BACK_PENDING
+        :: ADDED_HERE && STATE_PENDING(added) -> goto added_refused
+#endif
+        :: ADDED_HERE && !MAY_HAVE_FALLEN(STATE_ID(added)) && HAS_ROOM(added) -> goto added_granted
+        :: else -> goto added_refused
         fi
     }
-stray:
-#ifdef WRONG_TAKE_BACK
-    atomic {
-        slot[i].state = slot[i].state - 1;
-        goto added_stale
-    }
-#endif
-added_stale:
+stray: /* it is left where it is */
     atomic {
         if
-        :: token -> GRANT_LESS(call[me].key, STATE_ID(added))
+        :: call[me].mine != 0 && !call[me].token -> charged[i]++
+        :: call[me].token && GRANTED_IN(call[me].key, STATE_ID(added)) > 0 -> GRANT_LESS(call[me].key, STATE_ID(added))
         :: else
         fi;
+        goto added_anew
+    }
+added_refused: /* it goes back: now everybody may know */
+    atomic {
+        if
+        :: call[me].token ->
+            GRANT_LESS(call[me].key, STATE_ID(added));
+            charged[i] = charged[i] - (call[me].mine != 0);
+            call[me].token = 0
+        :: else
+        fi;
+#ifdef WRONG_BACK_NOT
+        goto added_anew
+#else
+        goto back_state
+#endif
+    }
+
+    /* slot_take_back */
+back_state:
+    atomic { state = slot[i].state; goto back_tag }
+back_tag:
+    atomic {
+        tag = slot[i].tag;
+        if
+#ifndef WRONG_BACK_TAG
+        :: tag != TAG -> goto added_anew
+#endif
+#ifndef WRONG_BACK_END
+        :: STATE_ID(state) != STATE_ID(added) -> goto added_anew
+#endif
+#ifndef WRONG_BACK_PENDING
+        :: STATE_PENDING(state) -> goto added_anew
+#endif
+        :: STATE_USED(state) == 0 -> goto added_anew
+        :: else -> goto back_swap
+        fi
+    }
+back_swap:
+    atomic {
+        if
+        :: slot[i].tag != tag || slot[i].state != state -> goto back_state
+        :: else
+        fi;
+        assert(I4_takes_back_own);
+        if
+        :: call[me].mine == 0 && FORGIVES_RESET -> /* another's, which may be granted once more */
+            charged[i]--; GRANT_LESS(call[me].key, STATE_ID(added))
+        :: else
+        fi;
+        call[me].mine = 0;
+        WRITE(i, tag, state - 1, HOW_DOUBLE, BY_DECIDE);
+#ifdef WRONG_BACK_TWICE
+        if
+        :: match == 0 -> match = 1; goto back_state
+        :: else
+        fi;
+#endif
+        goto added_anew
+    }
+added_anew: /* by swaps only */
+    atomic {
+        call[me].mine = 0; call[me].token = 0;
 #if VARIES
         FORGET; goto decision_begin
 #else
@@ -977,13 +968,16 @@ added_stale:
     }
 added_granted:
     atomic {
-#ifdef WRONG_ADDED_BY_NEW_LIMIT
+#ifdef BY_NEW_LIMIT
         if
-        :: !token -> GRANT(STATE_ID(added))
+        :: !call[me].token ->
+            charged[i] = charged[i] + (call[me].mine != 0);
+            call[me].token = 1;
+            GRANT(STATE_ID(added))
         :: else
         fi;
 #else
-        assert(PROMISE_A_token_is_counted(call[me].key, token || instead));
+        assert(PROMISE_A_token_is_counted(call[me].key, call[me].token || instead));
 #endif
         GRANTED(STATE_ID(added))
     }
@@ -1158,9 +1152,7 @@ commit_clock:
         fi
     }
 commit_lower: /* not over what somebody has raised since */
-#ifndef WRONG_WATERMARK_STAYS
     atomic { watermark = (watermark == tick -> lines : watermark); tick = lines; goto commit_tick_end }
-#endif
 commit_tick_end:
     atomic {
         count = STATE_ID(held) - 1;
@@ -1354,7 +1346,7 @@ committed_state:
 committed_tag_again:
     atomic {
         if
-        :: slot[i].tag == TAG && !STATE_PENDING(state) -> READ_LARGEST; goto give_back
+        :: slot[i].tag == TAG && !STATE_PENDING(state) -> goto give_back
         :: else -> goto committed_next
         fi
     }
@@ -1374,31 +1366,37 @@ give_back:
         :: slot[i].tag != TAG || slot[i].state != state -> i = 0; state = 0; goto committed_tag
         :: else
         fi;
-        /* What there is to give. */
-        tick = (STATE_USED(state) < LARGEST(call[me].key) -> STATE_USED(state) : LARGEST(call[me].key));
-#ifdef WRONG_REFUND_NO_MINIMUM
-        tick = STATE_USED(state);
-#endif
         if
         :: granted_end == 0 ->
-            WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET);
+            charged[i] = 0;
             granted[call[me].key] =
                 granted[call[me].key] & ~(GRANTS << GRANT_BITS * STATE_ID(state));
-            charged[i] = 0
+            WRITE(i, TAG, state - STATE_USED(state), HOW_DOUBLE, BY_RESET)
         :: else ->
 #ifdef WRONG_REFUND_BELOW_ZERO
-            WRITE(i, TAG, state - STATE_USED(state) + tick - REFUND, HOW_DOUBLE, BY_REFUND);
-            tick = (tick < REFUND -> tick : REFUND);
+            tick = REFUND;
 #else
+            tick = (STATE_USED(state) < REFUND -> STATE_USED(state) : REFUND);
+#endif
             if
             :: tick == 0 -> goto given_back
             :: else
             fi;
-            held = (tick < REFUND -> tick : REFUND);
-            WRITE(i, TAG, state - STATE_USED(state) + tick - held, HOW_DOUBLE, BY_REFUND);
-            tick = held;
+#if RESET /* of what was granted before, one on its way back may go, which the adder then finds gone */
+            count = 0;
+            do
+            :: charged[i] < tick && count < THREADS ->
+                if
+                :: BACK_FROM(count, i) -> call[count].mine = 0; charged[i]++
+                :: else
+                fi;
+                count++
+            :: else -> break
+            od;
+            count = 0;
 #endif
-            charged[i] = (charged[i] > tick -> charged[i] - tick : 0);
+            charged[i] = charged[i] - tick;
+            WRITE(i, TAG, state - tick, HOW_DOUBLE, BY_REFUND);
             do
             :: tick > 0 && GRANTED_IN(call[me].key, granted_end) > 0 ->
                 GRANT_LESS(call[me].key, granted_end);
@@ -1468,20 +1466,14 @@ done:
 #endif
 
 
-#if CHANGE
+#if CHANGE || CARRY
 /* policy.c, rule_write */
 proctype changer() {
-#if defined(WRONG_LARGEST_FALLS)
-    atomic { largest = CHANGE }
-#elif !defined(WRONG_RAISED_LATE)
-    atomic { largest = MAX(largest, CHANGE) }
-#endif
     atomic { hot_limit = 0 }
-    atomic { limit = CHANGE }
-#ifdef WRONG_RAISED_LATE
-    atomic { hot_limit = CHANGE }
-    atomic { largest = MAX(largest, CHANGE) }
+#if CARRY
+    atomic { carries = 1 } /* and is hot no more */
 #else
+    atomic { limit = CHANGE }
     atomic { hot_limit = CHANGE }
 #endif
 }
@@ -1858,7 +1850,7 @@ init {
 #if GONE
         run sweeper();
 #endif
-#if CHANGE
+#if CHANGE || CARRY
         run changer();
 #endif
 #if OVERRIDES

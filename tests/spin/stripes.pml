@@ -17,60 +17,15 @@
  * tokens by a charge, OWN_LIMIT of calls that have one, USED0 USED1 tokens that the first two stripes have in
  * the first window, SAME (all threads begin at stripe 0; else each at its own), LOSES (another key takes the
  * slot of a stripe that is over, once; then no window before that instant's opens there), CHANGED (what the
- * limit is changed to, once; 0: never).
+ * limit is changed to, once; 0: never). BY_NEW_LIMIT: what an add found no room for by the limit of then is
+ * granted if it has room by that of now. AT_OTHERS: who finds his token gone from his stripe takes one back at
+ * the others. With STRICT (who is refused for a token on its way back) and UNFORGIVEN (one that a refund left
+ * in another stripe) what the header calls exceptions is found.
  *
  * With GROUP the two words are not stripes but two keys of one slot each, LIMIT is that of each, and calls are
  * requests of them one by one or of both as one (decide_all.c). How many windows of the clock one of the
  * second key is long: LENGTH. */
 
-#ifndef STRIPES
-#define STRIPES 2
-#endif
-#ifndef LIMIT
-#define LIMIT 2
-#endif
-#ifndef THREADS
-#define THREADS 2
-#endif
-#ifndef CALLS0
-#define CALLS0 2
-#endif
-#ifndef CALLS1
-#define CALLS1 2
-#endif
-#ifndef CALLS2
-#define CALLS2 1
-#endif
-#ifndef LAST
-#define LAST 2
-#endif
-#ifndef CHARGED
-#define CHARGED 2
-#endif
-#ifndef OWN_LIMIT
-#define OWN_LIMIT 1
-#endif
-#ifndef SAME
-#define SAME 0
-#endif
-#ifndef LOSES
-#define LOSES 0
-#endif
-#ifndef CHANGED
-#define CHANGED 0
-#endif
-#ifndef GROUP
-#define GROUP 0
-#endif
-#ifndef LENGTH
-#define LENGTH 1
-#endif
-#ifndef USED0
-#define USED0 0
-#endif
-#ifndef USED1
-#define USED1 0
-#endif
 
 /* Calls: for one token, two, three; for three or what is left; a charge; for two, or all that is left goes;
  * what the thread's last call took is given back; for one, by a limit of its own. */
@@ -88,15 +43,6 @@
 #define SECOND 2
 #define BOTH   4
 #define MORE   8
-#ifndef KINDS0
-#define KINDS0 (ONE + TWO)
-#endif
-#ifndef KINDS1
-#define KINDS1 (ONE + TWO)
-#endif
-#ifndef KINDS2
-#define KINDS2 (ONE + TWO)
-#endif
 #define CHARGES (!GROUP && (KINDS0 | KINDS1 | (THREADS > 2 ? KINDS2 : 0)) & 16)
 
 /* The state of a stripe is one word: window | refused | used. */
@@ -135,53 +81,30 @@ byte lost; /* the watermark: the clock's window when a slot was lost */
 #define GHOSTS   (LAST + 1)
 #endif
 
-#define EVERY 15 /* what a charge may bring a count to */
-#if CHARGES || CHANGED
-byte largest = LIMIT; /* of the policy */
-#define KNOWN known
-#else
-#define KNOWN LIMIT
-#endif
 #if CHANGED
 byte limit = LIMIT;
 #define MOST (limit > LIMIT -> limit : LIMIT) /* so far */
 #define CAPACITY capacity
-#define IS_CHANGED (limit != LIMIT)
 #define BEGIN     goto decision_begin
 #define OWN_BEGIN goto own_begin
 #else
 #define MOST LIMIT
 #define CAPACITY LIMIT
-#define IS_CHANGED false
 #define BEGIN     goto settle
 #define OWN_BEGIN goto own_take
 #endif
 
-/* count_granted: without the tokens that refused requests have left */
-#ifdef WRONG_COUNT
-#define GRANTED_OF(i, used) (used)
-#else
-#define GRANTED_OF(i, used) (KNOWN == EVERY -> (used) : MIN(used, SHARE_OF(KNOWN, i)))
-#endif
-
 /* ---- Ghosts ----------------------------------------------------------------------------------- */
 
-/* Of each window: tokens that are granted, less those given back; that are taken in any way. Tokens that are
- * counted though nobody was granted them, since a charge leaves them there. */
+/* Of each window: tokens that are granted, less those given back; that are taken in any way; that adders
+ * take back. */
 byte granted[GHOSTS];
 byte taken[GHOSTS];
-#if CHARGES || CHANGED
-byte overshot[LAST + 1];
-#define OVERSHOT(w, n) overshot[w] = overshot[w] + (n)
-#define OVERSHOT_CUT(w, n)                                                                         \
-    assert(overshot[w] >= (n)); /* A: no token that was granted is cut off */                      \
-    overshot[w] = overshot[w] - (n);                                                               \
-    BACK(w, (largest != LIMIT || IS_CHANGED -> (n) : 0)) /* it may have been seen */
-#define COUNTED_OVERSHOT(w) (largest != LIMIT || IS_CHANGED -> overshot[w] : 0)
+byte returning[GHOSTS];
+#ifdef STRICT
+#define RETURNING(w) 0
 #else
-#define OVERSHOT(w, n)
-#define OVERSHOT_CUT(w, n)
-#define COUNTED_OVERSHOT(w) 0
+#define RETURNING(w) returning[w]
 #endif
 bit told[GHOSTS]; /* somebody has been told that he is the first refused */
 
@@ -212,13 +135,18 @@ hidden byte lacked, kept;
 #define PROMISE_A_within_limit(w) (granted[w] <= MOST)
 #define PROMISE_H_not_before(w)   ((w) >= now)
 #define PROMISE_C_first_refusal_once(w) !told[w]
+#ifdef UNFORGIVEN
+#define PROMISE_back_is_there (WINDOW(stripe[OWN]) != ahead || returning[ahead] == 0)
+#else
+#define PROMISE_back_is_there true
+#endif
 #define PROMISE_I1_end_grows      (before <= WINDOW(stripe[at]))
 
 /* B. The stripes are not seen at one instant. What a request has seen as taken was taken when it
  * ended, or given back by somebody while it looked: so no more than these two together. Where nothing is
  * given back meanwhile, this says that the tokens did not fit. (Its own it has given back by now.) */
 #define NOTE_REFUSED(w, cost)                                                                      \
-    lacked = taken[w] + call[me].back[w] + COUNTED_OVERSHOT(w) + (cost) > ROOM;                    \
+    lacked = taken[w] + call[me].back[w] + RETURNING(w) + (cost) > ROOM;                    \
     assert(lacked)
 
 #define WRITE(i, next)                                                                             \
@@ -255,7 +183,6 @@ proctype thread(byte me; byte kinds; byte calls) {
     byte took[STRIPES]; /* struct gathered */
     byte n, count;
     bit again;          /* the look after all stripes had no token */
-    byte known;         /* the largest limit as it was loaded */
 #if CHANGED
     byte capacity;
     byte then;          /* that by which there was no room */
@@ -265,7 +192,7 @@ proctype thread(byte me; byte kinds; byte calls) {
 next:
     atomic {
         kind = 0; now = 0; cost = 0; window = 0; i = 0; state = 0; sum = 0; ahead = 0; n = 0; count = 0;
-        again = 0; known = 0;
+        again = 0;
 #if CHANGED
         capacity = 0; then = 0;
 #endif
@@ -284,7 +211,7 @@ next:
         :: kinds & DRAIN -> kind = DRAIN; cost = 2; BEGIN
         :: kinds & LIMITED -> kind = LIMITED; cost = 1; BEGIN
 #if CHARGES
-        :: kinds & CHARGE -> kind = CHARGE; cost = CHARGED; goto charge_begin
+        :: kinds & CHARGE -> kind = CHARGE; cost = CHARGED; BEGIN
 #endif
         :: kinds & REFUND && held > 0 ->
             kind = REFUND; sum = held; window = held_window; goto give_back
@@ -339,20 +266,19 @@ own_add:
         :: state == 0 -> BEGIN /* a stray, of another key's slot */
         :: else
         fi;
+        n = (USED(state) < PART(OWN)); /* ghost: taken */
         WRITE(OWN, state + 1);
-        if
-        :: USED(state) >= PART(OWN) -> OVERSHOT(WINDOW(state), 1)
-        :: else -> taken[WINDOW(state)] = taken[WINDOW(state)] + 1
-        fi;
+        taken[WINDOW(state)] = taken[WINDOW(state)] + n;
+        returning[WINDOW(state)] = returning[WINDOW(state)] + 1 - n;
         if
 #ifdef WRONG_STRIPE_ADDED
         :: true -> skip
 #else
         :: WINDOW(state) != window -> goto own_added
 #if CHANGED
-        :: WINDOW(state) == window && USED(state) >= PART(OWN) -> goto own_added
+        :: WINDOW(state) == window && n == 0 -> goto own_added
 #else
-        :: WINDOW(state) == window && USED(state) >= PART(OWN) -> state = 0; window = now; BEGIN
+        :: WINDOW(state) == window && n == 0 -> goto own_refused
 #endif
         :: else -> skip
 #endif
@@ -364,7 +290,7 @@ own_added: /* stint_slot_added_ours: is it still in the window that was added to
 #if CHANGED
     atomic { then = capacity; capacity = limit; goto own_added_ours }
 own_added_ours: /* added_had_room */
-#ifdef WRONG_ADDED_THEN
+#ifdef BY_NEW_LIMIT
 #define HAD_NO_ROOM (USED(state) >= PART(OWN))
 #else
 #define HAD_NO_ROOM (USED(state) >= PART(OWN) || USED(state) >= SHARE_OF(then, OWN))
@@ -374,29 +300,79 @@ own_added_ours: /* added_had_room */
 #endif
     atomic {
         if
-        :: WINDOW(stripe[OWN]) != WINDOW(state) && WINDOW(state) != window ->
-            state = 0; window = now; BEGIN
+        :: WINDOW(stripe[OWN]) != WINDOW(state) && WINDOW(state) != window -> goto own_anew
 #ifndef WRONG_STRIPES_ADDED
         :: (WINDOW(stripe[OWN]) == WINDOW(state) || WINDOW(state) == window) && HAD_NO_ROOM ->
-            state = 0; window = now; BEGIN
+            goto own_refused
 #endif
         :: else -> skip
         fi;
+        taken[WINDOW(state)] = taken[WINDOW(state)] + 1 - n;
+        returning[WINDOW(state)] = returning[WINDOW(state)] + n - 1;
         GRANT(WINDOW(state), 1);
         goto next
     }
-
-#if CHARGES
-charge_begin: /* decision_begin: before it is charged (M10) */
-    atomic { largest = EVERY; BEGIN }
+own_refused: /* slot_take_back */
+    atomic {
+        taken[WINDOW(state)] = taken[WINDOW(state)] - n;
+        returning[WINDOW(state)] = returning[WINDOW(state)] + n;
+        n = 1;
+        ahead = WINDOW(state); i = OWN;
+#ifdef WRONG_BACK_NOT
+        goto own_anew
+#else
+        goto back_state
 #endif
+    }
+back_state:
+    atomic {
+        state = stripe[i];
+        if
+#ifndef WRONG_BACK_END
+        :: WINDOW(state) != ahead -> goto back_left
+#endif
+        :: USED(state) == 0 -> goto back_left
+        :: else -> goto back_swap
+        fi
+    }
+back_left: /* none is there: a refund took it there, and left one elsewhere */
+    atomic {
+#ifdef AT_OTHERS
+        i = (i + 1) % STRIPES;
+        if
+        :: i != OWN -> goto back_state
+        :: else
+        fi;
+#endif
+        assert(PROMISE_back_is_there);
+        goto own_anew
+    }
+back_swap:
+    atomic {
+        if
+        :: stripe[i] != state -> goto back_state
+        :: else
+        fi;
+        WRITE(i, state - 1);
+        BACK(ahead, 1);
+        returning[ahead] = LESS(returning[ahead], 1);
+#ifdef WRONG_BACK_TWICE
+        if
+        :: n == 1 -> n = 2; goto back_state
+        :: else
+        fi;
+#endif
+        goto own_anew
+    }
+own_anew: /* by swaps only */
+    atomic { state = 0; ahead = 0; n = 0; i = 0; window = now; BEGIN }
 
 #if LOSES /* stint_claim_resolve: a window that is not too early for a slot that was lost */
 #define OPEN_LATER(i, retry)                                                                       \
     if                                                                                             \
     :: state == 0 && lost > window ->                                                              \
         if                                                                                         \
-        :: stripe[i] != 0 -> known = 0; goto retry                                                 \
+        :: stripe[i] != 0 -> goto retry                                                            \
         :: else -> state = STATE(lost, 0, 0); WRITE(i, state)                                      \
         fi                                                                                         \
     :: else                                                                                        \
@@ -411,7 +387,7 @@ decision_begin:
 #endif
 settle: /* stripes_settle */
     atomic {
-        i = 0; sum = 0; state = 0; n = 0; count = 0; again = 0; known = 0; ahead = 0;
+        i = 0; sum = 0; state = 0; n = 0; count = 0; again = 0; ahead = 0;
         cost = (kind == ONE || kind == LIMITED -> 1
                 : (kind == TWO || kind == DRAIN -> 2 : (kind == CHARGE -> CHARGED : 3)));
         if
@@ -424,28 +400,21 @@ settle: /* stripes_settle */
 look_first:
     atomic {
         state = stripe[i];
-#if CHARGES || CHANGED
-        goto look_largest
-    }
-look_largest: /* count_granted: after the state (M11) */
-    atomic {
-        known = largest;
-#endif
         goto look_again
     }
 look_again: /* slot_unchanged */
     atomic {
         if
-        :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; known = 0; goto look_first
+        :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; goto look_first
         :: WINDOW(stripe[i]) == WINDOW(state) && WINDOW(state) > window -> /* move_on */
             if
             :: window = WINDOW(state)
             :: window = clock
             fi;
-            sum = 0; i = 0; state = 0; known = 0; goto look_first
-        :: else -> sum = sum + (WINDOW(state) == window -> GRANTED_OF(i, USED(state)) : 0)
+            sum = 0; i = 0; state = 0; goto look_first
+        :: else -> sum = sum + (WINDOW(state) == window -> USED(state) : 0)
         fi;
-        state = 0; known = 0;
+        state = 0;
         i++;
         if
         :: i < STRIPES -> goto look_first
@@ -469,13 +438,6 @@ look_again: /* slot_unchanged */
 gather:
     atomic {
         state = stripe[AT];
-#if CHARGES || CHANGED
-        goto gather_largest
-    }
-gather_largest:
-    atomic {
-        known = largest;
-#endif
         goto gather_charge
     }
 gather_charge: /* slot_charge: a swap, or slot_unchanged */
@@ -484,7 +446,7 @@ gather_charge: /* slot_charge: a swap, or slot_unchanged */
         if
         :: WINDOW(state) > window -> /* PART_SAME_WINDOW: takes nothing */
             if
-            :: WINDOW(stripe[AT]) != WINDOW(state) -> state = 0; known = 0; goto gather
+            :: WINDOW(stripe[AT]) != WINDOW(state) -> state = 0; goto gather
             :: else
             fi;
 #ifdef WRONG_STRIPES_WINDOW
@@ -502,25 +464,21 @@ gather_charge: /* slot_charge: a swap, or slot_unchanged */
             :: ahead = WINDOW(state)
             :: ahead = clock
             fi;
-            sum = 0; i = 0; state = 0; known = 0; goto give_back
+            sum = 0; i = 0; state = 0; goto give_back
 #endif
         :: else ->
-            count = (WINDOW(state) == window -> GRANTED_OF(AT, USED(state)) : 0);
+            count = (WINDOW(state) == window -> USED(state) : 0);
             n = (i == STRIPES -> sum : MIN(sum, LESS(SHARE_OF(ROOM, AT), count)));
             if
-            :: n == 0 && (WINDOW(state) != window || count == USED(state)) ->
+            :: n == 0 ->
                 if
                 :: WINDOW(stripe[AT]) != WINDOW(state) ->
-                    state = 0; known = 0; n = 0; count = 0; goto gather
+                    state = 0; n = 0; count = 0; goto gather
                 :: else
                 fi
             :: else ->
                 if
-                :: stripe[AT] != state -> state = 0; known = 0; n = 0; count = 0; goto gather
-                :: else
-                fi;
-                if
-                :: WINDOW(state) == window -> OVERSHOT_CUT(window, USED(state) - count)
+                :: stripe[AT] != state -> state = 0; n = 0; count = 0; goto gather
                 :: else
                 fi;
                 WRITE(AT, STATE(window, WINDOW(state) == window && REFUSED(state), count + n));
@@ -529,7 +487,7 @@ gather_charge: /* slot_charge: a swap, or slot_unchanged */
                 sum = sum - n
             fi
         fi;
-        state = 0; known = 0; n = 0; count = 0;
+        state = 0; n = 0; count = 0;
         i++;
         if
         :: sum > 0 && i < STRIPES + (kind == CHARGE -> 1 : 0) -> goto gather
@@ -606,27 +564,19 @@ slot_refund: /* stint_find_committed */
         :: WINDOW(state) != window -> n = 0; state = 0; goto slot_refunded
         :: else -> skip
         fi;
-#if CHARGES || CHANGED
-        goto refund_largest
-    }
-refund_largest:
-    atomic {
-        known = largest;
-#endif
-        count = GRANTED_OF(i % STRIPES, USED(state));
+        count = USED(state);
         n = MIN(TOKENS, count);
         if
-        :: n == 0 -> state = 0; count = 0; known = 0; goto slot_refunded
+        :: n == 0 -> state = 0; count = 0; goto slot_refunded
         :: else -> goto slot_give_back
         fi
     }
 slot_give_back:
     atomic {
         if
-        :: stripe[i % STRIPES] != state -> state = 0; count = 0; known = 0; n = 0; goto slot_refund
+        :: stripe[i % STRIPES] != state -> state = 0; count = 0; n = 0; goto slot_refund
         :: else
         fi;
-        OVERSHOT_CUT(window, USED(state) - count);
         WRITE(i % STRIPES, STATE(window, REFUSED(state), count - n));
 #ifdef WRONG_SAME_WINDOW
         n = (kind == ONE -> 0 : n); /* it was nobody's */
@@ -640,7 +590,7 @@ slot_give_back:
         :: kind == REFUND && !held_charge -> granted[window] = granted[window] - n
         :: else
         fi;
-        state = 0; count = 0; known = 0;
+        state = 0; count = 0;
         goto slot_refunded
     }
 slot_refunded:
@@ -682,13 +632,6 @@ given_back:
 refuse:
     atomic {
         state = stripe[i];
-#if CHARGES || CHANGED
-        goto refuse_largest
-    }
-refuse_largest:
-    atomic {
-        known = largest;
-#endif
         goto refuse_charge
     }
 refuse_charge:
@@ -697,7 +640,7 @@ refuse_charge:
         if
         :: WINDOW(state) > window -> /* PART_SAME_WINDOW */
             if
-            :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; known = 0; goto refuse
+            :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; goto refuse
             :: else
             fi;
             if
@@ -710,26 +653,22 @@ refuse_charge:
             :: else
             fi
         :: else ->
-            count = (WINDOW(state) == window -> GRANTED_OF(i, USED(state)) : 0);
+            count = (WINDOW(state) == window -> USED(state) : 0);
             n = (kind == DRAIN -> LESS(PART(i), count) : 0);
             if
-            :: WINDOW(state) == window && REFUSED(state) && n == 0 && count == USED(state) ->
+            :: WINDOW(state) == window && REFUSED(state) && n == 0 ->
                 if
-                :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; known = 0; count = 0; goto refuse
+                :: WINDOW(stripe[i]) != WINDOW(state) -> state = 0; count = 0; goto refuse
                 :: else
                 fi
             :: else ->
                 if
-                :: stripe[i] != state -> state = 0; known = 0; n = 0; count = 0; goto refuse
+                :: stripe[i] != state -> state = 0; n = 0; count = 0; goto refuse
                 :: else
                 fi;
                 if
                 :: i == 0 && (WINDOW(state) != window || !REFUSED(state)) ->
                     assert(PROMISE_C_first_refusal_once(window)); told[window] = 1
-                :: else
-                fi;
-                if
-                :: WINDOW(state) == window -> OVERSHOT_CUT(window, USED(state) - count)
                 :: else
                 fi;
                 WRITE(i, STATE(window, 1, count + n))
@@ -740,7 +679,7 @@ refuse_charge:
             fi;
             taken[window] = taken[window] + n
         fi;
-        state = 0; known = 0; n = 0; count = 0;
+        state = 0; n = 0; count = 0;
         i++;
         if
         :: kind == DRAIN && i < STRIPES -> goto refuse
@@ -845,11 +784,12 @@ part_add:
     atomic {
         state = stripe[i];
         WRITE(i, state + 1);
-        taken[IN(i, WINDOW(state))] = taken[IN(i, WINDOW(state))] + (USED(state) < LIMIT -> 1 : 0);
+        taken[IN(i, WINDOW(state))] = taken[IN(i, WINDOW(state))] + (USED(state) < LIMIT);
+        returning[IN(i, WINDOW(state))] = returning[IN(i, WINDOW(state))] + (USED(state) >= LIMIT);
         if
         :: WINDOW(state) != WINDOW(seen[i]) -> goto part_added
 #ifndef WRONG_PARTS_ADDED
-        :: WINDOW(state) == WINDOW(seen[i]) && USED(state) >= LIMIT -> state = 0; goto part_decide
+        :: WINDOW(state) == WINDOW(seen[i]) && USED(state) >= LIMIT -> goto part_back
 #endif
         :: else -> HAD(WINDOW(state))
         fi
@@ -858,15 +798,31 @@ part_added: /* stint_slot_added_ours */
     atomic {
         if
         :: WINDOW(stripe[i]) == WINDOW(state) && USED(state) < LIMIT -> HAD(WINDOW(state))
+        :: WINDOW(stripe[i]) == WINDOW(state) && USED(state) >= LIMIT -> goto part_back
         :: else -> state = 0; goto part_decide
         fi
+    }
+part_back: /* slot_take_back */
+    atomic { window = WINDOW(state); state = stripe[i]; goto part_back_swap }
+part_back_swap:
+    atomic {
+        if
+        :: WINDOW(state) != window || USED(state) == 0 -> state = 0; window = 0; goto part_decide
+        :: WINDOW(state) == window && USED(state) != 0 && stripe[i] != state -> goto part_back
+        :: else
+        fi;
+        WRITE(i, state - 1);
+        BACK(IN(i, window), 1);
+        returning[IN(i, window)]--;
+        state = 0; window = 0;
+        goto part_decide
     }
 part_swap:
     atomic {
         window = WINDOW_NOW(i);
         if
         :: stripe[i] != seen[i] -> window = 0; goto part_decide
-        :: else -> count = (WINDOW(seen[i]) == window -> MIN(USED(seen[i]), LIMIT) : 0)
+        :: else -> count = (WINDOW(seen[i]) == window -> USED(seen[i]) : 0)
         fi;
         WRITE(i, STATE(window, WINDOW(seen[i]) == window && REFUSED(seen[i]), count + COST(i)));
         taken[IN(i, window)] = taken[IN(i, window)] + COST(i);
@@ -890,7 +846,7 @@ part_decide:
 slot_charge:
     atomic {
         window = MAX(WINDOW(state), WINDOW_NOW(i));
-        count = (WINDOW(state) == window -> MIN(USED(state), LIMIT) : 0);
+        count = (WINDOW(state) == window -> USED(state) : 0);
         if
         :: !refused && count + COST(i) <= LIMIT ->
             if
@@ -903,7 +859,7 @@ slot_charge:
         :: else
         fi;
         if
-        :: WINDOW(state) == window && REFUSED(state) && count == USED(state) ->
+        :: WINDOW(state) == window && REFUSED(state) ->
             if
             :: WINDOW(stripe[i]) != window -> state = 0; window = 0; count = 0; goto part_decide
             :: else
@@ -972,7 +928,7 @@ slot_give_back:
         :: stripe[i] != state -> state = 0; goto slot_refund
         :: else
         fi;
-        count = MIN(USED(state), LIMIT);
+        count = USED(state);
         kept = (count < COST(i)); /* less than it had is there */
 #ifndef WRONG_REFUND_WINDOW
         assert(!kept);
@@ -1012,7 +968,6 @@ done:
 
 #if CHANGED
 active proctype policy_change() {
-    atomic { largest = MAX(largest, CHANGED) }
     atomic { limit = CHANGED }
 }
 #endif

@@ -14,10 +14,6 @@
  *
  * Parameters (-D): the pattern's name; WITHOUT=n: without the order Mn, which must go wrong. */
 
-#ifndef WITHOUT
-#define WITHOUT 0
-#endif
-
 /* These operations come first, by order Mn. */
 #define M(n, operations) (WITHOUT == (n) -> 0 : (operations))
 
