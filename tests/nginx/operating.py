@@ -17,14 +17,13 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
 
 # Where a request must have ended before the next one there is one worker.
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
 from features import policy_status, status
-from module import PER_LONG, Case, Server, location, main, until
+from module import PER_LONG, Case, Server, close, location, main, until
 
 STINT = os.environ.get("STINT", "stint")
 STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
@@ -46,8 +45,7 @@ class Bans(Case):
         with self.banning(f"2{PER_LONG} ban=366d") as server:
             self.assertEqual(server.statuses(2, "/file?user=a"), [200, 200])
             for _ in range(3):  # by the first refusal, and from then on
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "BANNED p 2/2"))
+                response = self.expect((429, "BANNED p 2/2"), server.get("/file?user=a"))
                 # All fields tell the end of the ban, not that of the window.
                 self.assertIn(int(response["Retry-After"]), range(ban - 100, ban + 1))
                 self.assertEqual(response["X-Retry"], response["Retry-After"])
@@ -96,7 +94,7 @@ class Bans(Case):
         """A ban by what responses are charged."""
         with self.banning(f"2{PER_LONG} ban=1h", http="map $arg_code $failed { 401 1; default 0; }",
                           limit="stint_limit z p $arg_user charge=$failed;", workers=1) as server:
-            server.configuration.write_text(server.configuration.read_text().replace(
+            server.edit((
                 STATUS, STATUS + location("/401", "return 401;")))
             server.reload()
             # `return` comes before limits; a missing file does not.
@@ -141,9 +139,7 @@ class Bans(Case):
             server.reload()
             self.assertEqual(outcome("a"), "BANNED")
             for pid in server.worker_pids():
-                os.kill(pid, signal.SIGKILL)
-                until(lambda: pid not in server.worker_pids() and len(server.worker_pids()) == 2,
-                      "another worker")
+                server.kill_worker(pid)
             self.assertEqual(outcome("a"), "BANNED")
             text = server.configuration.read_text()
             # Without bans it is as any key, with them again, banned again.
@@ -165,9 +161,8 @@ class Bans(Case):
             use(server, "")
             with self.subTest(names=names), server:
                 self.assertEqual(server.get().stint, "PASSED a 1/3 2")
-                server.configuration.write_text(server.configuration.read_text().replace(
-                    "stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit"
-                    if room else "stint_limit"))
+                if room:
+                    server.edit(("stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit"))
                 server.reload()
                 use(server, "ban=1h")
                 if room:
@@ -238,8 +233,7 @@ class Overrides(Filed):
             self.assertEqual([count("a", 20), count("b", 20), count("c", 21)], [10, 1, 20])
             self.override("a", 0)
             for _ in range(10):
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "BANNED p 30/0 0"))
+                self.expect((429, "BANNED p 30/0 0"), server.get("/file?user=a"))
             self.override("a", 2**28)
             self.assertEqual(count("a", 30), 30)
             found = status(server)
@@ -384,8 +378,7 @@ class Command(Filed):
             self.assertEqual([(answer.status, answer.body) for answer in answers], [(200, b"done")])
             self.assertIsNone(answers[0]["RateLimit"])
             for path in "/file", "/charged", "/slow":
-                response = server.get(path + "?user=a")
-                self.assertEqual((response.status, response.stint), (429, "REJECTED p /"))
+                response = self.expect((429, "REJECTED p /"), server.get(path + "?user=a"))
                 for field in "RateLimit", "RateLimit-Policy", "Retry-After", "X-RateLimit-Limit":
                     self.assertIsNone(response[field])
             self.assertEqual(server.get("/other?user=a").stint, "PASSED q 2/9 7")
@@ -441,7 +434,7 @@ class InFlight(Case):
         """A server with a location /long, whose answers take minutes, and /look, which tells what is
         held."""
         server = Server(module.MODULE, **more)
-        (server.directory / "www" / "long").write_bytes(b"x" * 1000000)
+        (server.www / "long").write_bytes(b"x" * 1000000)
         server.configure(f"stint_zone z keys=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
                          f"stint_headers both; {http}",
                          f"stint_limit z p $arg_user; {directives}" + STATUS +
@@ -454,10 +447,8 @@ class InFlight(Case):
 
     def begin(self, server, count, path="/long?user=a"):
         """Begins requests whose answers take long. Returns their connections."""
-        connections = [server.connect() for _ in range(count)]
-        for connection in connections:
-            connection.request("GET", path)
-            self.assertEqual(connection.getresponse().status, 200)
+        connections = server.begin(count, path)
+        self.assertEqual({connection.getresponse().status for connection in connections}, {200})
         return connections
 
     def free(self, server, left=0):
@@ -476,8 +467,7 @@ class InFlight(Case):
             self.assertEqual(self.held(server), 0)
             first, *others = self.begin(server, 3)
             for _ in range(3):
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "REJECTED p 3/3 0"))
+                response = self.expect((429, "REJECTED p 3/3 0"), server.get("/file?user=a"))
                 # Nobody knows when one of them ends.
                 self.assertIsNone(response["Retry-After"])
                 self.assertIsNone(response["X-RateLimit-Reset"])
@@ -500,8 +490,7 @@ class InFlight(Case):
             path = str(server.directory / "silent")
             silent.bind(path)
             silent.listen(100)
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(STATUS, STATUS + "".join((
+            server.edit((STATUS, STATUS + "".join((
                 location("/timeout", f"proxy_pass http://unix:{path};", "proxy_read_timeout 200ms;"),
                 location("/gone", f"proxy_pass http://unix:{path};"),
                 location("/nobody", "proxy_pass http://unix:/nowhere;"),
@@ -519,19 +508,15 @@ class InFlight(Case):
                                       ("/mirror", 200), ("/missing", 404), ("/deny", 403)):
                 self.assertEqual(server.statuses(2, path + "?user=a"), [status_code] * 2, path)
                 self.free(server)
-            connections = [server.connect() for _ in range(3)]
-            for connection in connections:
-                connection.request("GET", "/gone?user=a")
+            connections = server.begin(3, "/gone?user=a")
             self.free(server, 3)
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
 
     def test_uploads(self):
         """Also while bodies come, and when they do not."""
         with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 300ms;") as server:
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(STATUS, STATUS + location(
+            server.edit((STATUS, STATUS + location(
                 "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;")))
             server.reload()
             connection = server.connect()
@@ -552,8 +537,7 @@ class InFlight(Case):
             self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
             # What the other refused holds nothing.
             until(lambda: self.held(server, "b") == 0, "nothing to be in flight")
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
 
     def test_beside_limit_conn(self):
@@ -574,8 +558,7 @@ class InFlight(Case):
     def test_http_2(self):
         """Each stream is a request."""
         server = self.flying(f"3/{self.LEASE}")
-        text = server.configuration.read_text()
-        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
+        server.edit(("reuseport", "http2 reuseport"))
 
         def curl(*arguments):
             return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments],
@@ -602,16 +585,13 @@ class InFlight(Case):
             os.kill(pid, signal.SIGKILL)
             until(lambda: server.worker_pids() not in ([], [pid]), "another worker")
             self.free(server)
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_reload_and_stop(self):
         """An old worker has its requests until they end; one that is stopped gives all back at once."""
         with self.flying(f"4/{self.LEASE}", zone="file=table", workers=1) as server:
             connections = self.begin(server, 3)
-            server.process.send_signal(signal.SIGHUP)
-            until(lambda: len(server.worker_pids()) == 2, "a new worker")
-            until(lambda: server.logged("gracefully shutting down"), "the old one to listen no more")
+            server.reload_beside()
             connections += self.begin(server, 1)
             self.assertEqual(self.held(server), 4)
             connections[0].close()
@@ -619,20 +599,16 @@ class InFlight(Case):
             server.stop()  # TERM
             server.start()
             self.assertEqual(self.held(server), 0)
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_waiting(self):
         """Who waits for another limit is in flight, and who leaves meanwhile is not."""
         with self.flying(f"9/{self.LEASE}", http="stint_policy z 1/day reserve=5 name=day;",
                          directives="stint_limit z day $arg_user delay=30d;") as server:
             self.assertEqual(server.get("/file?user=a").status, 200)
-            connections = [server.connect() for _ in range(2)]
-            for connection in connections:
-                connection.request("GET", "/file?user=a")
+            connections = server.begin(2, "/file?user=a")
             self.free(server, 2)
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
             until(lambda: status(server)["held"] == 0, "nobody to wait")
 
@@ -640,16 +616,14 @@ class InFlight(Case):
         """A policy in flight among those that a variable names: it holds, and nothing is charged."""
         with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;",
                          workers=1) as server:
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(
+            server.edit((
                 "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;"))
             server.reload()
             self.assertEqual(server.statuses(3, "/file?plan=p&user=a"), [200] * 3)
             connections = self.begin(server, 2, "/long?plan=p&user=a")
             self.assertEqual(server.get("/file?plan=p&user=a").status, 429)
             self.assertEqual(server.statuses(3, "/file?plan=year&user=b"), [200, 200, 429])
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_never_more_at_once(self):
         """A server behind counts them itself, over workers, reloads and clients that leave."""
@@ -675,8 +649,7 @@ class InFlight(Case):
         self.addCleanup(behind.server_close)
         self.addCleanup(behind.shutdown)
         server = self.flying(f"3/{self.LEASE}", workers=3)
-        text = server.configuration.read_text()
-        server.configuration.write_text(text.replace(STATUS, STATUS + location(
+        server.edit((STATUS, STATUS + location(
             "/behind", "proxy_ignore_client_abort on;",
             f"proxy_pass http://127.0.0.1:{behind.server_port};")))
         with server:
