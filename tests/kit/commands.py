@@ -24,6 +24,14 @@ def run(*command, timeout=150, **options):
                           timeout=timeout, **options)
 
 
+def must(*command, **options):
+    """Runs a command that must succeed. Returns what it printed."""
+    done = run(*command, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{done.args}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
 def call(*arguments, **options):
     return run(*COMMAND, *arguments, **options)
 
