@@ -42,6 +42,9 @@ def location(name, *directives):
     return f"location {name} {{\n" + "\n".join(directives) + "\n}\n"
 
 
+STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
+
+
 class Case(unittest.TestCase):
     def serve(self, http="", server="", **more):
         return Server(MODULE, http, server, **more)
@@ -51,6 +54,13 @@ class Case(unittest.TestCase):
         """A server with one zone, one policy and one limit on /."""
         return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}',
                           location("/", f'stint_limit z p "{key}" {options};', *directives) + locations, **more)
+
+    def check_storm(self, storm, limit):
+        """What a killed worker had granted, but not told, is lost; nobody gets more."""
+        self.assertEqual(storm.other, set())
+        self.assertLessEqual(storm.allowed, limit)
+        self.assertGreaterEqual(storm.allowed, limit - storm.errors)
+        self.assertEqual(storm.server.get().stint, f"REJECTED p {limit}/{limit} 0")
 
     def expect(self, expected, response):
         """A status, or it and what X-Stint says. Returns the response."""
@@ -235,8 +245,7 @@ class Several(Case):
 
 class Cost(Case):
     def costly(self, cost, policy=f"10{PER_LONG}"):
-        return self.serve(f"stint_zone z keys=1k; stint_headers draft; stint_policy z {policy} name=p;",
-                          location("/", f"stint_limit z p $remote_addr cost={cost};"))
+        return self.limited(policy, options=f"cost={cost}", http="stint_headers draft;")
 
     def used(self, response):
         return int(re.search(r" (\d+)/", response.stint)[1])
@@ -250,8 +259,7 @@ class Cost(Case):
         """It takes nothing, and is refused only if more is used than the limit."""
         with self.costly(0) as server:
             self.assertEqual(server.statuses(20), [200] * 20)
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 10{PER_LONG} name=p;",
-                        location("/", "stint_limit z p $remote_addr cost=$arg_n;")) as server:
+        with self.costly("$arg_n") as server:
             self.assertEqual(server.statuses(1, "/file?n=10"), [200])
             self.assertEqual(server.statuses(3, "/file?n=0"), [200] * 3)
             server.edit((f"10{PER_LONG}", f"9{PER_LONG}"))
@@ -321,10 +329,17 @@ class Fields(Case):
 
     NAMES = ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining",
              "X-RateLimit-Reset", "Retry-After"]
-    DRAFT, LEGACY = NAMES[:2], NAMES[2:5]
+
+    def test_which(self):
+        draft, legacy = self.NAMES[:2], self.NAMES[2:5]
+        for mode, expected in (("", []), ("off", []), ("draft", draft), ("legacy", legacy),
+                               ("both", draft + legacy)):
+            with self.subTest(mode=mode):
+                self.check(f"stint_headers {mode};" if mode else "", expected,
+                           expected + ["Retry-After"] * (expected != []))
 
     def check(self, mode, expected, expected_refused):
-        with self.limited(f"2{PER_LONG}", f"stint_headers {mode};" if mode else "") as server:
+        with self.limited(f"2{PER_LONG}", mode) as server:
             for i in range(3):
                 now = time.time()
                 response = self.expect(200 if i < 2 else 429, server.get())
@@ -346,21 +361,6 @@ class Fields(Case):
                         self.assertAlmostEqual(int(response[name]), left, delta=2)
                     else:
                         self.assertEqual(response[name], values[name])
-
-    def test_off(self):
-        self.check("off", [], [])
-
-    def test_default(self):
-        self.check("", [], [])
-
-    def test_draft(self):
-        self.check("draft", self.DRAFT, self.DRAFT + ["Retry-After"])
-
-    def test_legacy(self):
-        self.check("legacy", self.LEGACY, self.LEGACY + ["Retry-After"])
-
-    def test_both(self):
-        self.check("both", self.DRAFT + self.LEGACY, self.NAMES)
 
     def test_several_policies(self):
         with self.serve(f'stint_zone z keys=1k; stint_headers both; stint_policy z 9{PER_LONG} name=a;'
@@ -408,20 +408,12 @@ class Fields(Case):
             self.assertEqual((response.status, response.body), (429, b""))
 
     def test_http_2(self):
-        server = Server(
-            MODULE,
-            f"stint_zone z keys=1k; stint_policy z 1{PER_LONG} name=p; stint_headers both;",
-            location("/", "stint_limit z p $remote_addr;"))
-        server.edit(("reuseport", "http2 reuseport"))
-        with server:
+        with self.limited(f"1{PER_LONG}", "stint_headers both;").with_http_2() as server:
             for status in 200, 429:
-                done = subprocess.run(
-                    ["curl", "--silent", "--http2-prior-knowledge", "--include", server.url()],
-                    capture_output=True, text=True, timeout=PATIENCE)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertTrue(done.stdout.startswith(f"HTTP/2 {status}"), done.stdout)
-                self.assertIn(f'\nratelimit-policy: "p";q=1;w={LONG}\n', done.stdout)
-                self.assertEqual("\nretry-after: " in done.stdout, status == 429)
+                said, _ = server.curl("--include").communicate(timeout=PATIENCE)
+                self.assertTrue(said.startswith(f"HTTP/2 {status}"), said)
+                self.assertIn(f'\nratelimit-policy: "p";q=1;w={LONG}\n', said)
+                self.assertEqual("\nretry-after: " in said, status == 429)
 
 
 class Variables(Case):
@@ -515,8 +507,7 @@ class Full(Case):
     """A table of 4 slots, and 40 keys."""
 
     def flood(self, outcome):
-        with self.serve(f"stint_zone z keys=1 full={outcome}; stint_policy z 2{PER_LONG} name=p;",
-                        location("/", "stint_limit z p $arg_user;"), workers=1) as server:
+        with self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"keys=1 full={outcome}", workers=1) as server:
             statuses = [server.statuses(3, f"/file?user={user}") for user in range(40)]
             self.lines = server.access_log(120)
             logged = server.logged(r'\[error\] .*stint zone "z" is full: (.*?); it needs more keys')
@@ -579,9 +570,7 @@ class Storm:
             try:
                 connection.request("GET", self.path, headers=self.headers)
                 status = Response(connection.getresponse()).status
-            except OSError:
-                status = None
-            except Exception:  # http.client has many names for a connection that broke
+            except Exception:  # OSError, and http.client has many names for a connection that broke
                 status = None
             if status is None:
                 connection.close()
@@ -645,10 +634,7 @@ class Reloads(Case):
             storm.run(reload)
             self.assertGreater(reloads[0], 0)
             self.assertLess(reloads[0], limit, "not in the middle")
-            self.assertEqual(storm.other, set())
-            self.assertLessEqual(storm.allowed, limit)
-            self.assertGreaterEqual(storm.allowed, limit - storm.errors)
-            self.assertEqual(server.get().stint, f"REJECTED p {limit}/{limit} 0")
+            self.check_storm(storm, limit)
 
     def test_a_policy_changes_live(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
@@ -843,12 +829,8 @@ class Killed(Case):
                     storm.over.wait(0.05)
             storm.run(kill)
             self.assertGreater(in_the_middle, 2)
-            self.assertEqual(storm.other, set())
-            # What a killed worker had granted, but not told, is lost; nobody gets more.
-            self.assertLessEqual(storm.allowed, limit)
-            self.assertGreaterEqual(storm.allowed, limit - storm.errors)
             until(lambda: len(server.worker_pids()) == 3, "three workers")
-            self.assertEqual(server.get().stint, f"REJECTED p {limit}/{limit} 0")
+            self.check_storm(storm, limit)
             self.assertEqual(len(server.logged("exited on signal 9")), len(killed))
 
 

@@ -23,10 +23,9 @@ import time
 sys.dont_write_bytecode = True  # of what is beside it
 import module
 from features import policy_status, status
-from module import PER_LONG, Case, Server, close, location, main, until
+from module import PER_LONG, STATUS, Case, Server, close, location, main, until
 
 STINT = os.environ.get("STINT", "stint")
-STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
 
 
 class Bans(Case):
@@ -192,7 +191,27 @@ class Bans(Case):
             self.assertEqual(server.statuses(4), [200] * 3 + [429])
             self.assertEqual(server.get().stint, "REJECTED a 3/3 0")
 
-class Filed(Case):
+class Upstream(Case):
+    def upstream(self, answer):
+        """A server behind, which calls this before it answers each request. Returns its address."""
+        class Behind(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                answer()
+                self.send_response(200)
+                self.send_header("Content-Length", "4")
+                self.end_headers()
+                self.wfile.write(b"done")
+
+            def log_message(self, *_):
+                pass
+        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+        threading.Thread(target=behind.serve_forever, daemon=True).start()
+        self.addCleanup(behind.server_close)
+        self.addCleanup(behind.shutdown)
+        return f"http://127.0.0.1:{behind.server_port}"
+
+
+class Filed(Upstream):
     """A zone in a file, and the command on it."""
 
     def filed(self, policies, *locations, **more):
@@ -328,28 +347,6 @@ class Command(Filed):
             self.stint("take", "--quiet", "--cost", "4", "--address=24", table, "p", "127.0.0.77")
             self.assertEqual(server.get("/net/x").stint, "PASSED p 5/5 0")
 
-    def behind(self):
-        """A server that says when it is asked, and answers when it is told to. Returns its address,
-        and the two events."""
-        asked, told = threading.Event(), threading.Event()
-
-        class Behind(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.set()
-                told.wait(module.PATIENCE)
-                self.send_response(200)
-                self.send_header("Content-Length", "4")
-                self.end_headers()
-                self.wfile.write(b"done")
-
-            def log_message(self, *_):
-                pass
-        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
-        threading.Thread(target=behind.serve_forever, daemon=True).start()
-        self.addCleanup(behind.server_close)
-        self.addCleanup(behind.shutdown)
-        return f"http://127.0.0.1:{behind.server_port}", asked, told
-
     def apply(self, *policies):
         """Makes these the policies of the table."""
         text = self.table.parent / "policies"
@@ -358,7 +355,8 @@ class Command(Filed):
 
     def test_a_policy_is_removed(self):
         """Nothing is lost, and nothing told that is not so."""
-        address, asked, told = self.behind()
+        asked, told = threading.Event(), threading.Event()
+        address = self.upstream(lambda: (asked.set(), told.wait(module.PATIENCE)))
         with self.filed(f"stint_policy z 5{PER_LONG} name=p; stint_policy z 5{PER_LONG} name=q;"
                         "stint_headers both;",
                         location("/file", "stint_limit z p $arg_user;", "stint_limit z q $arg_user;"),
@@ -425,7 +423,7 @@ class Command(Filed):
                 done.set()
                 worker.join()
 
-class InFlight(Case):
+class InFlight(Upstream):
     """So many requests at once; whatever ends one makes room."""
 
     LEASE = "30m"  # longer than any test
@@ -558,21 +556,15 @@ class InFlight(Case):
     def test_http_2(self):
         """Each stream is a request."""
         server = self.flying(f"3/{self.LEASE}")
-        server.edit(("reuseport", "http2 reuseport"))
-
-        def curl(*arguments):
-            return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments],
-                                    stdout=subprocess.PIPE)
-
-        with server:
-            client = curl("--parallel", "--parallel-immediate",
-                          "--no-progress-meter", "--max-time", "3", "--output", os.devnull,
-                          "--write-out", "%{http_code} ", server.url("/long?user=a&[1-5]"))
-            said = client.communicate(timeout=20)[0].decode().split()
+        with server.with_http_2():
+            client = server.curl("--parallel", "--parallel-immediate", "--no-progress-meter", "--max-time", "3",
+                                 "--output", os.devnull, "--write-out", "%{http_code} ",
+                                 path="/long?user=a&[1-5]")
+            said = client.communicate(timeout=20)[0].split()
             self.assertEqual(sorted(said), ["200"] * 3 + ["429"] * 2)
 
             def used():
-                said = curl("--head", server.url("/look?user=a")).communicate(timeout=20)[0].decode()
+                said, _ = server.curl("--head", path="/look?user=a").communicate(timeout=20)
                 return re.search(r"x-stint: \w+ p (\d+)/3", said, re.IGNORECASE)[1]
             until(lambda: used() == "0", "the end of all streams")
 
@@ -630,28 +622,18 @@ class InFlight(Case):
         counts = {"now": 0, "most": 0}
         lock = threading.Lock()
 
-        class Behind(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                with lock:
-                    counts["now"] += 1
-                    counts["most"] = max(counts["most"], counts["now"])
-                time.sleep(0.01)
-                with lock:
-                    counts["now"] -= 1
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
-        threading.Thread(target=behind.serve_forever, daemon=True).start()
-        self.addCleanup(behind.server_close)
-        self.addCleanup(behind.shutdown)
+        def answer():
+            with lock:
+                counts["now"] += 1
+                counts["most"] = max(counts["most"], counts["now"])
+            time.sleep(0.01)
+            with lock:
+                counts["now"] -= 1
+        behind = self.upstream(answer)
         server = self.flying(f"3/{self.LEASE}", workers=3)
         server.edit((STATUS, STATUS + location(
             "/behind", "proxy_ignore_client_abort on;",
-            f"proxy_pass http://127.0.0.1:{behind.server_port};")))
+            f"proxy_pass {behind};")))
         with server:
             storm = module.Storm(server, "/behind?user=a", threads=8,
                                  enough=lambda storm: storm.allowed >= 100 and storm.refused >= 20)

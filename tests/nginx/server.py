@@ -84,6 +84,10 @@ class Server(Nginx):
         """The number of the first line that has these words."""
         return self.configuration.read_text().split(words)[0].count("\n") + 1
 
+    def with_http_2(self):
+        self.edit(("reuseport", "http2 reuseport"))
+        return self
+
     def test(self):
         """nginx -t. Returns its exit status and what it said."""
         done = subprocess.run([*self.command(), "-t"], capture_output=True, text=True, timeout=PATIENCE)
@@ -155,6 +159,11 @@ class Server(Nginx):
 
     def statuses(self, count, path="/file", **more):
         return [self.get(path, **more).status for _ in range(count)]
+
+    def curl(self, *arguments, path="/file"):
+        """Begins requests by HTTP/2."""
+        return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments, self.url(path)],
+                                stdout=subprocess.PIPE, text=True)
 
     def url(self, path="/file"):
         return f"http://127.0.0.1:{self.port}{path}"
