@@ -152,14 +152,6 @@ class Fleet(Servers):
             self.assertGreaterEqual((key, self.total[key]), (key, LIMIT))
             self.assertLessEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
 
-    def report(self, what, moved):
-        """What came out, for people."""
-        self.assertTrue(moved)
-        limits = [self.total[key] / LIMIT for key in moved]
-        print(f"{type(self).__name__}: {what}: {len(moved)} of {len(KEYS)} keys moved and got "
-              f"{sum(limits) / len(limits):.2f} limits in the mean, {max(limits):.2f} at most",
-              file=sys.stderr)
-
 
 class Sticky:
     def test_with_stable_nodes_each_key_gets_exactly_its_limit(self):
@@ -191,7 +183,6 @@ class Sticky:
         self.assert_totals(moved, 3)
         for key in KEYS:
             self.assertEqual((key, nodes[key]), (key, {homes[key]}))
-        self.report("a node died and returned", moved)
 
     def test_a_node_dies_and_returns_under_load(self):
         """Whatever happens to the requests that are under way: no key of another node gets more than
@@ -207,7 +198,6 @@ class Sticky:
         self.assert_bounds(moved, 3)
         for key in set(KEYS) - set(moved):
             self.assertEqual((key, traffic.nodes[key]), (key, {homes[key]}))
-        self.report("a node died and returned under load", moved)
 
     def test_a_node_that_crashes_again_and_again(self):
         """One limit at the other node, and one for each time that it returns and has forgotten."""
@@ -223,7 +213,6 @@ class Sticky:
             self.back(crashing, moved[0])
             self.spend()
             self.assert_totals(moved, 3 + flap)
-        self.report(f"a node crashed {flaps} times", moved)
 
     def test_a_reload_of_the_nodes_moves_and_forgets_nothing(self):
         traffic = Traffic(self.balancer.port, KEYS, 2 * LIMIT)
@@ -315,7 +304,6 @@ class BehindHaproxy(Sticky, Fleet):
                 for key in moved:
                     self.assertEqual((key, nodes[key] == {node.port}), (key, up))
                 self.assert_totals(moved, 2)
-        self.report(f"checks flapped {flaps} times", moved)
 
     def test_a_node_leaves_by_request_and_returns(self):
         """No request fails; its keys get at most one more limit, and none when it returns."""
@@ -331,7 +319,6 @@ class BehindHaproxy(Sticky, Fleet):
         self.total += traffic.end().admitted
         self.assertEqual(traffic.failed, {})
         self.assert_bounds(moved, 2)
-        self.report("a node was asked to leave and returned", moved)
 
     def test_with_redispatch_no_request_waits_for_the_checks(self):
         """But a key may count on a third node, for one more limit (haproxy.cfg says so)."""
@@ -346,7 +333,6 @@ class BehindHaproxy(Sticky, Fleet):
         # A request that was under way when the node died fails as it would without (502).
         self.assertEqual(traffic.failed[503], 0)
         self.assert_bounds(moved, 3)
-        self.report("a node died, with redispatch", moved)
 
 
 class BehindNginx(Sticky, Fleet):
