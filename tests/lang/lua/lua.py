@@ -28,6 +28,7 @@ TESTS = Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True  # of what it imports
 sys.path[:0] = [f"{TESTS}/nginx", f"{TESTS}/kit"]
 import commands  # noqa: E402
+from commands import must  # noqa: E402
 from server import CONFIGURATION, Server  # noqa: E402
 from servers import PATIENCE, free_port, replaced, until, wrk  # noqa: E402
 
@@ -49,11 +50,6 @@ def blocks(language):
 
 class Case(commands.Case):
     PARENT = "/dev/shm"
-
-    def call(self, *command):
-        done = commands.run(*command)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
 
 class Declarations(Case):
@@ -104,7 +100,7 @@ end
             for name, names in fields.items())
         (self.directory / "layout.lua").write_text(self.LUA)
         constants = 0
-        for line in self.call("luajit", self.directory / "layout.lua", layout).splitlines():
+        for line in must("luajit", self.directory / "layout.lua", layout).splitlines():
             name, field, size, offset = line.split("\t")
             if name == "constant":
                 constants += 1
@@ -116,7 +112,7 @@ end
                 lines.append(f'_Static_assert(sizeof(struct {name}) == {size}, "{name}");')
         self.assertGreater(constants, 10)
         (self.directory / "declarations.c").write_text("\n".join(lines) + "\n")
-        self.call(*shlex.split(CC), "-std=gnu11", "-Wall", "-Werror", "-Wno-redundant-decls",
+        must(*shlex.split(CC), "-std=gnu11", "-Wall", "-Werror", "-Wno-redundant-decls",
                   "-I", SOURCE / "include", "-fsyntax-only", self.directory / "declarations.c")
 
     def test_name_the_library(self):
@@ -127,13 +123,13 @@ end
 class Methods(Case):
     def test_each(self):
         self.need("luajit")
-        self.call("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
+        must("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
 
     def test_readme(self):
         """The first program of the README prints what stands under it."""
         self.need("luajit")
         (self.directory / "first.lua").write_text(blocks("lua")[0])
-        printed = self.call("luajit", self.directory / "first.lua")
+        printed = must("luajit", self.directory / "first.lua")
         self.assertEqual(re.sub(r"\d+ s", "N s", printed), re.sub(r"\d+ s", "N s", blocks("text")[0]))
 
 
