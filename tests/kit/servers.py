@@ -165,6 +165,7 @@ class Nginx(Process):
     def edit(self, *pairs):
         """Replaces words of the configuration, which must be there."""
         self.configuration.write_text(replaced(self.configuration.read_text(), *pairs))
+        return self
 
     def worker_pids(self, ending=True):
         """The processes of the master; without those that are on their way out if not `ending`."""

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 import unittest
@@ -55,6 +54,13 @@ class Case(unittest.TestCase):
         return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}',
                           location("/", f'stint_limit z p "{key}" {options};', *directives) + locations, **more)
 
+    def told(self, server, code=0):
+        """What nginx -t says of its configuration; and it ends so."""
+        self.addCleanup(server.close)
+        status, said = server.test()
+        self.assertEqual(status, code, said)
+        return said
+
     def check_storm(self, storm, limit):
         """What a killed worker had granted, but not told, is lost; nobody gets more."""
         self.assertEqual(storm.other, set())
@@ -92,11 +98,6 @@ class Counting(Case):
             requests, refused = wrk(server.url())()
             self.assertEqual(requests - refused, self.LIMIT)
             self.check_workers(server.access_log(requests))
-
-    def test_keys_count_apart(self):
-        with self.limited(f"3{PER_LONG}", key="$arg_user") as server:
-            for user in "a", "b", "c":
-                self.assertEqual(server.statuses(5, f"/file?user={user}"), [200] * 3 + [429] * 2)
 
     def test_windows_turn(self):
         with self.limited("2/s") as server:
@@ -144,9 +145,7 @@ class Counting(Case):
             server = self.serve("stint_zone z keys=1k; stint_policy z 100/m;"
                                 "stint_policy z 5/m name=login;",
                                 location("/", f'stint_limit z "{used}" $remote_addr;'))
-            self.addCleanup(server.close)
-            code, said = server.test()
-            self.assertEqual(code, 1, used)
+            said = self.told(server, 1)
             self.assertIn(f'unknown stint policy "{used}" of zone "z" (it has "100/minute", "login") '
                           f"in {server.configuration}:", said)
 
@@ -262,8 +261,7 @@ class Cost(Case):
         with self.costly("$arg_n") as server:
             self.assertEqual(server.statuses(1, "/file?n=10"), [200])
             self.assertEqual(server.statuses(3, "/file?n=0"), [200] * 3)
-            server.edit((f"10{PER_LONG}", f"9{PER_LONG}"))
-            server.reload()
+            server.edit((f"10{PER_LONG}", f"9{PER_LONG}")).reload()
             self.assertEqual(server.get("/file?n=0").stint, "REJECTED p 10/9 0")
 
     def test_variable(self):
@@ -317,9 +315,7 @@ class Cost(Case):
             with self.subTest(policy=http, limit=limit):
                 configuration = Server(MODULE, f"stint_zone z keys=1k; stint_policy z {http} name=p;",
                                        f"stint_limit z p $uri {limit};")
-                self.addCleanup(configuration.close)
-                status, said = configuration.test()
-                self.assertEqual(status, 0, said)
+                said = self.told(configuration, 0)
                 self.assertEqual("[warn]" in said, warned is not None, said)
                 self.assertIn(f"{warned or ''}", said)
 
@@ -609,18 +605,6 @@ class Reloads(Case):
     def policy(self, text):
         return self.ZONE + f"stint_policy z {text} name=p;\n"
 
-    def test_no_count_is_lost(self):
-        with self.serve(self.policy(f"10{PER_LONG}"), self.LIMIT) as server:
-            self.assertEqual(server.statuses(6), [200] * 6)
-            server.reload()
-            self.assertEqual(server.get().stint, "PASSED p 7/10 3")
-            server.reload()
-            self.assertEqual(server.statuses(4), [200] * 3 + [429])
-            server.reload()
-            self.assertEqual(server.get().status, 429)
-            # Nothing changed, so nothing is said to have.
-            self.assertEqual(server.logged("changed from"), [])
-
     def test_in_the_middle_of_a_storm(self):
         limit = 6000
         with self.serve(self.policy(f"{limit}{PER_LONG}"), self.LIMIT, workers=3) as server:
@@ -634,6 +618,8 @@ class Reloads(Case):
             storm.run(reload)
             self.assertGreater(reloads[0], 0)
             self.assertLess(reloads[0], limit, "not in the middle")
+            # Nothing changed, so nothing is said to have.
+            self.assertEqual(server.logged("changed from"), [])
             self.check_storm(storm, limit)
 
     def test_a_policy_changes_live(self):
@@ -649,12 +635,10 @@ class Reloads(Case):
             response = server.get()
             self.assertEqual((response.status, response["X-RateLimit-Limit"]), (200, "5"))
             self.assertEqual(server.statuses(2), [200, 429])
-            server.configure(self.policy(f"2{PER_LONG}"), self.LIMIT)
-            server.reload()
+            server.configure(self.policy(f"2{PER_LONG}"), self.LIMIT).reload()
             response = server.get()
             self.assertEqual((response.status, response["X-RateLimit-Limit"]), (429, "2"))
-            server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT)
-            server.reload()
+            server.configure(self.policy(f"2{PER_LONG} shadow"), self.LIMIT).reload()
             self.assertEqual(server.get().status, 200)
 
     def test_what_cannot_change_is_refused(self):
@@ -682,8 +666,7 @@ class Reloads(Case):
                     # Under another name it may.
                     server.configure(
                         self.ZONE + f"stint_policy z {new} name=q;",
-                        location("/", "stint_limit z q $remote_addr;"))
-                    server.reload()
+                        location("/", "stint_limit z q $remote_addr;")).reload()
                     self.assertEqual(server.get().stint.split()[:2], ["PASSED", "q"])
 
     def test_what_a_policy_once_did_is_known(self):
@@ -705,9 +688,8 @@ class Reloads(Case):
             server.get()
             for zone in "stint_zone z keys=2k;", "stint_zone z keys=1025;", \
                         "stint_zone z keys=1k policies=65;", "stint_zone z keys=6k labels=9;":
-                server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
-                                 self.LIMIT)
-                [line] = server.reload_refused()
+                [line] = server.configure(self.policy(f"3{PER_LONG}").replace(self.ZONE, zone + "\n"),
+                                 self.LIMIT).reload_refused()
                 number = server.line_of(zone)
                 self.assertIn('stint zone "z" cannot change its size while nginx runs, and has '
                               "keys=1024 policies=64 labels=0: restart nginx, or give it another name in "
@@ -715,8 +697,7 @@ class Reloads(Case):
             self.assertEqual(server.get().stint, "PASSED p 2/3 1")
             # What a full table does may change.
             server.configure(self.policy(f"3{PER_LONG}").replace("keys=1k", "keys=1024 full=refuse"),
-                             self.LIMIT)
-            server.reload()
+                             self.LIMIT).reload()
             self.assertEqual(server.get().stint, "PASSED p 3/3 0")
 
     def test_a_reload_that_fails_later_changes_nothing(self):
@@ -741,13 +722,11 @@ class Reloads(Case):
                 os.kill(killed, signal.SIGKILL)
                 until(lambda: killed not in server.worker_pids() and
                       len(server.worker_pids()) == 2, "another worker")
-                server.configure(good, self.LIMIT)
-                server.reload()
+                server.configure(good, self.LIMIT).reload()
             self.assertEqual(server.logged("exited on signal 11"), [])
             self.assertEqual(server.get().stint, "PASSED p 1/9 8")
             # Once it is accepted, the zone works.
-            server.configure(new + good, self.LIMIT.replace("z p", "new q"))
-            server.reload()
+            server.configure(new + good, self.LIMIT.replace("z p", "new q")).reload()
             self.assertEqual(server.statuses(2), [200, 429])
             server.reload()
             self.assertEqual(server.get().stint, "REJECTED q 1/1 0")
@@ -760,25 +739,20 @@ class Reloads(Case):
                     location("/", *(f"stint_limit z {name} $remote_addr;" for name in names)))
         with self.serve(*use("a", "b")) as server:
             self.assertEqual(server.get().stint, "PASSED a 1/3 2")
-            server.configure(*use("b"))
-            server.reload()
+            server.configure(*use("b")).reload()
             self.assertEqual(server.get().stint, "PASSED b 2/3 1")
-            server.configure(*use("a"))
-            server.reload()
+            server.configure(*use("a")).reload()
             self.assertEqual(server.get().stint, "PASSED a 2/3 1")
-            server.configure(*use("a", "c"))
-            [line] = server.reload_refused()
+            [line] = server.configure(*use("a", "c")).reload_refused()
             self.assertIn('stint zone "z" has no room for the policy "c" in', line)
             self.assertEqual(server.get().stint, "PASSED a 3/3 0")
 
     def test_zones_come_and_go(self):
         with self.serve(self.policy(f"3{PER_LONG}"), self.LIMIT) as server:
             server.get()
-            server.configure("", "")
-            server.reload()
+            server.configure("", "").reload()
             self.assertEqual(server.get().stint, "/")
-            server.configure(self.policy("4/26w"), self.LIMIT)
-            server.reload()
+            server.configure(self.policy("4/26w"), self.LIMIT).reload()
             self.assertEqual(server.get().stint, "PASSED p 1/4 3")
 
     def test_the_module_comes_and_goes(self):
@@ -876,20 +850,20 @@ class Metrics(Case):
             counts = self.decisions(samples, "p")
             self.assertEqual(counts, {**counts, "allowed": 15, "refused": 5})
 
-    def test_methods(self):
-        with self.serve("stint_zone z keys=1k;", location("/metrics", "stint_metrics z;")) as server:
-            response = server.get("/metrics", method="HEAD")
-            self.assertEqual((response.status, response.body), (200, b""))
-            self.assertGreater(int(response["Content-Length"]), 0)
-            self.assertEqual(server.get("/metrics", method="POST").status, 405)
-
-    def test_more_than_one_buffer(self):
-        policies = "".join(f"stint_policy z 3{PER_LONG} name=p{i};\n" for i in range(300))
+    def test_methods_and_many_policies(self):
+        """Of the metrics and of the status page; more than one buffer."""
+        policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
         with self.serve("stint_zone z keys=1k policies=300;\n" + policies,
-                        location("/metrics", "stint_metrics z;")) as server:
+                        location("/metrics", "stint_metrics z;") + STATUS) as server:
+            for page in "/metrics", "/status":
+                response = server.get(page, method="HEAD")
+                self.assertEqual((response.status, response.body), (200, b""))
+                self.assertGreater(int(response["Content-Length"]), 0)
+                self.assertEqual(server.get(page, method="POST").status, 405)
+            self.assertEqual(len(json.loads(server.get("/status").body)["policies"]), 300)
             response = server.get("/metrics")
             self.assertTrue(response.body.endswith(b"# EOF\n"))
-            self.assertIn(("stint_policy_limit", (("policy", "p299"), ("zone", "z"))),
+            self.assertIn(("stint_policy_limit", (("policy", "n" * 60 + "299"), ("zone", "z"))),
                           self.parse(response))
 
     def test_zones_are_told_apart(self):
@@ -906,12 +880,10 @@ class Mistakes(Case):
     """Each is an error of `nginx -t`, with file and line. The wrong line ends in #!."""
 
     def refuse(self, http, server, message):
-        configuration = Server(MODULE, textwrap.dedent(http), textwrap.dedent(server))
-        self.addCleanup(configuration.close)
-        status, said = configuration.test()
+        configuration = Server(MODULE, http, server)
+        said = self.told(configuration, 1)
         lines = configuration.configuration.read_text().splitlines()
         [number] = [i for i, line in enumerate(lines, 1) if line.endswith("#!")]
-        self.assertEqual(status, 1, said)
         self.assertIn("[emerg] ", said)
         self.assertRegex(said, message + f" in {re.escape(str(configuration.configuration))}:{number}\n")
 
@@ -1036,9 +1008,7 @@ class Mistakes(Case):
     def test_an_unknown_variable_is_told(self):
         configuration = Server(MODULE, "stint_zone z keys=1k; stint_policy z 1/s name=p;",
                                "stint_limit z p $nothing;")
-        self.addCleanup(configuration.close)
-        status, said = configuration.test()
-        self.assertEqual(status, 1)
+        said = self.told(configuration, 1)
         self.assertIn('unknown "nothing" variable', said)
 
     def test_no_mistake(self):
@@ -1047,11 +1017,10 @@ class Mistakes(Case):
             MODULE, f"server {{ listen 127.0.0.1:{free_port()}; stint_limit y p $uri; }}"
             "stint_policy z 1/s name=p; stint_limit z p $uri cost=$arg_n; stint_zone z keys=1;"
             "stint_zone y keys=1m policies=1 full=replace; stint_policy y 1/s name=p;")
-        self.addCleanup(configuration.close)
-        self.assertEqual(configuration.test()[0], 0, configuration.test()[1])
+        self.told(configuration)
         configuration.configuration.write_text(
             f"load_module {MODULE};\npid nginx.pid;\nevents {{}}\n")
-        self.assertEqual(configuration.test()[0], 0, configuration.test()[1])
+        self.told(configuration)
 
 
 class Benchmark(unittest.TestCase):
@@ -1101,15 +1070,14 @@ class Documentation(Case):
         listen = f"server {{ listen 127.0.0.1:{free_port()}; server_name"
         parts = [part.replace("server {", f"{listen} {i};") for i, part in enumerate(parts)]
         server = Server(MODULE, "".join(parts))
-        self.addCleanup(server.close)
-        self.assertEqual(server.test()[0], 0, server.test()[1])
+        self.told(server)
         whole, count = re.subn(r"modules/ngx_http_stint_module\.so", MODULE, whole)
         self.assertEqual(count, 1)
         whole, count = re.subn("listen 80;", f"listen 127.0.0.1:{server.port}; access_log off;",
                                whole)
         self.assertEqual(count, 1)
         server.configuration.write_text("pid nginx.pid;\n" + whole)
-        self.assertEqual(server.test()[0], 0, server.test()[1])
+        self.told(server)
 
     def test_the_installation(self):
         """The file that is linked from modules-enabled loads the module from where it is installed."""
@@ -1120,7 +1088,7 @@ class Documentation(Case):
         enabled.symlink_to(self.SOURCE / "mod-http-stint.conf")
         server.edit((f"load_module {MODULE};", f"include {enabled};"))
         self.assertIn("include", server.configuration.read_text())
-        self.assertEqual(server.test()[0], 0, server.test()[1])
+        self.told(server)
         self.assertIn("ln -s /usr/share/nginx/modules-available/mod-http-stint.conf "
                       "/etc/nginx/modules-enabled/", self.text)
 

@@ -94,8 +94,7 @@ class Bans(Case):
         with self.banning(f"2{PER_LONG} ban=1h", http="map $arg_code $failed { 401 1; default 0; }",
                           limit="stint_limit z p $arg_user charge=$failed;", workers=1) as server:
             server.edit((
-                STATUS, STATUS + location("/401", "return 401;")))
-            server.reload()
+                STATUS, STATUS + location("/401", "return 401;"))).reload()
             # `return` comes before limits; a missing file does not.
             self.assertEqual(server.statuses(3, "/missing?user=a&code=401"), [404, 404, 429])
             self.assertEqual(server.get("/file?user=a").stint.split()[0], "BANNED")
@@ -161,8 +160,7 @@ class Bans(Case):
             with self.subTest(names=names), server:
                 self.assertEqual(server.get().stint, "PASSED a 1/3 2")
                 if room:
-                    server.edit(("stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit"))
-                server.reload()
+                    server.edit(("stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit")).reload()
                 use(server, "ban=1h")
                 if room:
                     server.reload()
@@ -499,8 +497,7 @@ class InFlight(Upstream):
                 location("/refused", "auth_request /forbid;"),
                 location("= /ask", "empty_gif;"), location("= /forbid", "return 403;"),
                 location("/mirror", "mirror /ask;", "empty_gif;"),
-                location("/deny", "deny all;"), location("/close", "return 444;")))))
-            server.reload()
+                location("/deny", "deny all;"), location("/close", "return 444;"))))).reload()
             for path, status_code in (("/timeout", 200), ("/nobody", 200), ("/redirect", 200),
                                       ("/named", 204), ("/auth", 200), ("/refused", 403),
                                       ("/mirror", 200), ("/missing", 404), ("/deny", 403)):
@@ -515,8 +512,7 @@ class InFlight(Upstream):
         """Also while bodies come, and when they do not."""
         with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 300ms;") as server:
             server.edit((STATUS, STATUS + location(
-                "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;")))
-            server.reload()
+                "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;"))).reload()
             connection = server.connect()
             connection.putrequest("POST", "/up?user=a")
             connection.putheader("Content-Length", "1000")
@@ -609,8 +605,7 @@ class InFlight(Upstream):
         with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;",
                          workers=1) as server:
             server.edit((
-                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;"))
-            server.reload()
+                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;")).reload()
             self.assertEqual(server.statuses(3, "/file?plan=p&user=a"), [200] * 3)
             connections = self.begin(server, 2, "/long?plan=p&user=a")
             self.assertEqual(server.get("/file?plan=p&user=a").status, 429)

@@ -85,8 +85,7 @@ class Server(Nginx):
         return self.configuration.read_text().split(words)[0].count("\n") + 1
 
     def with_http_2(self):
-        self.edit(("reuseport", "http2 reuseport"))
-        return self
+        return self.edit(("reuseport", "http2 reuseport"))
 
     def test(self):
         """nginx -t. Returns its exit status and what it said."""

@@ -940,11 +940,6 @@ class Changing(Tool):
         self.assertEqual(self.policies(), {"login": "30/minute", "api": "9/366 days"})
         self.assertIn("1 of 9 used", self.good("take", self.table, "api", "k"))
 
-    def test_apply_from_standard_input(self):
-        self.make()
-        self.good("apply", self.table, "-", stdin=self.TEXT)
-        self.assertEqual(len(self.policies()), 3)
-
     def test_a_wrong_text_changes_nothing(self):
         self.make("9/d name=p")
         before = Path(self.table).read_bytes()
