@@ -107,15 +107,6 @@ class Growth(commands.Case):
 
 
 class Latency(commands.Case):
-    def check_tail(self, tail):
-        self.assertEqual(list(tail), POINTS)
-        values = [tail[point]["ns"] for point in POINTS]
-        self.assertEqual(values, sorted(values))
-        for point in tail.values():
-            self.assertLessEqual(point["min"], point["max"])
-        # The largest of all is the largest of a repeat.
-        self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
-
     def test_calls_beside_empty_sections(self):
         threads = min(2, CORES)
         tails = result("run", "--latency", *SMALL, "--threads", str(threads),

@@ -349,14 +349,7 @@ class Load(commands.Case):
         self.assertEqual(sum(policy["refused"] for policy in result["by_limit"]), result["refused"])
         self.assertEqual(result["untracked"], 0)
         for name in ("call", "empty", "late", "late_without"):
-            tail = result[name]
-            self.assertEqual(list(tail), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
-            values = [point["ns"] for point in tail.values()]
-            self.assertEqual(values, sorted(values))
-            for point in tail.values():
-                self.assertLessEqual(point["min"], point["max"])
-            # The largest of all is the largest of a part.
-            self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
+            self.check_tail(result[name])
         self.assertGreater(result["call"]["p50"]["ns"], 0)
         self.assertLessEqual(result["late_arrivals"], arrivals)
         self.assertEqual(result["late_arrivals"] > 0,

@@ -142,6 +142,11 @@ class Fleet(Servers):
         self.assertEqual(set(homes.values()), {each.port for each in self.nodes})
         return homes, [key for key in KEYS if node and homes[key] == node.port]
 
+    def check_homes(self, traffic):
+        """Each key got its limit, and from one node."""
+        for key in KEYS:
+            self.assertEqual((key, traffic.admitted[key], len(traffic.nodes[key])), (key, LIMIT, 1))
+
     def assert_totals(self, moved, limits):
         """Keys that were moved got so many limits, the others one."""
         self.assertEqual(self.total, {key: (limits if key in moved else 1) * LIMIT for key in KEYS})
@@ -157,9 +162,7 @@ class Sticky:
     def test_with_stable_nodes_each_key_gets_exactly_its_limit(self):
         traffic = self.spend()
         self.assertEqual(traffic.failed, {})
-        for key in KEYS:
-            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
-            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+        self.check_homes(traffic)
         self.assertEqual(set.union(*traffic.nodes.values()), {node.port for node in self.nodes})
 
     def test_a_node_dies_and_returns(self):
@@ -181,8 +184,7 @@ class Sticky:
         self.back(dead, moved[0])
         nodes = self.spend().nodes
         self.assert_totals(moved, 3)
-        for key in KEYS:
-            self.assertEqual((key, nodes[key]), (key, {homes[key]}))
+        self.assertEqual(nodes, {key: {home} for key, home in homes.items()})
 
     def test_a_node_dies_and_returns_under_load(self):
         """Whatever happens to the requests that are under way: no key of another node gets more than
@@ -220,9 +222,7 @@ class Sticky:
             traffic.part_done(part)
             node.reload(ending=False)
         traffic.end()
-        for key in KEYS:
-            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
-            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+        self.check_homes(traffic)
 
     def test_a_second_key_in_the_request_buys_nothing(self):
         """Of two keys the first is hashed and counted, or the request is refused. What has another name
