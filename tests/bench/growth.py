@@ -93,7 +93,8 @@ class Growth(commands.Case):
     def interrupted(self, word, *arguments):
         """Interrupts it after a line with this word, which is returned."""
         process = subprocess.Popen([*commands.COMMAND, "growth", "--keys", "10k", *arguments],
-                                   stdout=subprocess.PIPE, start_new_session=True, cwd=self.directory, text=True)
+                                   stdout=subprocess.PIPE, start_new_session=True,
+                                   cwd=self.directory, text=True)
         while word not in (line := process.stdout.readline()):
             self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
@@ -128,7 +129,8 @@ class Latency(commands.Case):
                     self.assertEqual(row["calls"] % 10000, 0)
 
     def test_table(self):
-        self.table("run", "--latency", *SMALL, words=[*POINTS, "subtracted", "first-seen", "roll-all", "empty"])
+        self.table("run", "--latency", *SMALL, 
+                   words=[*POINTS, "subtracted", "first-seen", "roll-all", "empty"])
 
 
 class Goals(unittest.TestCase):
@@ -301,7 +303,8 @@ class Plot(commands.Case):
 
     def test_where_nothing_can_be_drawn(self):
         """Without gnuplot, or into a file, nothing is measured."""
-        self.refused("growth", "--plot", self.path, env={"PATH": str(self.directory)}, words="gnuplot", code=1)
+        self.refused("growth", "--plot", self.path, words="gnuplot", code=1,
+                     env={"PATH": str(self.directory)})
         file = self.write("file", "")
         self.refused("growth", "--plot", file, words=str(file), help_="")
 

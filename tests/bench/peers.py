@@ -218,8 +218,8 @@ class Rows(Temporary):
 
     def test_the_table_fits_100_columns(self):
         for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):
-            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits, env=self.environment,
-                       words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
+            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
+                       env=self.environment, words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
 
 
 @unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
@@ -228,7 +228,8 @@ class Dying(Temporary):
     @contextlib.contextmanager
     def running(self, count, *arguments):
         """A command at work with so many processes, which it has started."""
-        bench = subprocess.Popen([*commands.COMMAND, *arguments], env=self.environment, stdout=subprocess.DEVNULL)
+        bench = subprocess.Popen([*commands.COMMAND, *arguments], env=self.environment,
+                                 stdout=subprocess.DEVNULL)
         try:
             until(lambda: len(children(bench.pid)) == count)
             yield bench

@@ -71,7 +71,8 @@ class Application(Server):
             listen += "".join(f"listen 127.0.1.{i + 1}:{self.port};\n" for i in range(addresses))
             listen += 'if ($server_addr ~ "([0-9]+)$") { set $number $1; }\n'
             listen += 'add_header X-Node "address:$number";\n'
-        self.configuration.write_text(replaced(APPLICATION, HTTP, ("        listen 127.0.0.1:9000;\n", listen)))
+        self.configuration.write_text(replaced(
+            APPLICATION, HTTP, ("        listen 127.0.0.1:9000;\n", listen)))
 
 
 class Node(Server):

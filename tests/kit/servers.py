@@ -60,8 +60,8 @@ def replaced(text, *pairs):
 def wrk(url, *options, seconds=1, connections=64):
     """Starts it. Returns a function that waits for its end and returns how many requests were answered, and
     how many of them refused."""
-    process = subprocess.Popen(["wrk", "-t2", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", *options,
-                                url], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(["wrk", "-t2", f"-c{connections}", f"-d{seconds}s", "--timeout",
+                                "20s", *options, url], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def counts():
         said, _ = process.communicate(timeout=100)

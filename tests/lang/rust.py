@@ -42,7 +42,8 @@ class Crate(unittest.TestCase):
             cls.environment.pop(name, None)
 
     def cargo(self, *arguments, **more):
-        done = commands.run("cargo", *arguments, cwd=self.crate, env={**self.environment, **more}, timeout=200)
+        done = commands.run("cargo", *arguments, cwd=self.crate, timeout=200,
+                            env={**self.environment, **more})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout + done.stderr
 

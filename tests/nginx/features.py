@@ -93,7 +93,8 @@ class Order(Case):
 
     def test_auth_request(self):
         with self.limited(f"2{PER_LONG}", "auth_request /auth;") as server:
-            server.edit(("location /", location("= /auth", "stint_limit off;", "return 403;") + "location /")).reload()
+            auth = location("= /auth", "stint_limit off;", "return 403;")
+            server.edit(("location /", auth + "location /")).reload()
             self.assertEqual(server.statuses(4), [403, 403, 429, 429])
 
     def test_a_limit_below_auth_request_is_a_500(self):
@@ -229,7 +230,8 @@ class WithUpstream(Case):
         server.configure(
             f"stint_zone z keys=1k;\n{http}\nserver {{ listen unix:{socket}; stint_limit off;"
             f"access_log off; add_header X-Cost $arg_cost always; {answers} }}",
-            STATUS + location("/", *directives, "proxy_hide_header X-Cost;", f"proxy_pass http://unix:{socket};"))
+            STATUS + location("/", *directives, "proxy_hide_header X-Cost;",
+                              f"proxy_pass http://unix:{socket};"))
         return server
 
 
@@ -817,7 +819,8 @@ class Files(Case):
                                   timeout=20)
             self.assertEqual(done.returncode, 1)
             [line] = [line for line in server.log().splitlines() if "[emerg]" in line]
-            self.assertIn(f'stint zone "z" in {server.configuration}:{server.line_of("keys=2k")}: {self.file}: ', line)
+            place = f'{server.configuration}:{server.line_of("keys=2k")}'
+            self.assertIn(f'stint zone "z" in {place}: {self.file}: ', line)
             self.assertNotIn("options.", line)
             server.edit(("keys=2k", "keys=1k"))
             server.start()

@@ -52,7 +52,8 @@ class Case(unittest.TestCase):
                 locations="", **more):
         """A server with one zone, one policy and one limit on /."""
         return self.serve(f'stint_zone z {zone};\nstint_policy z "{policy} name=p";\n{http}',
-                          location("/", f'stint_limit z p "{key}" {options};', *directives) + locations, **more)
+                          location("/", f'stint_limit z p "{key}" {options};', *directives) +
+                          locations, **more)
 
     def told(self, server, code=0):
         """What nginx -t says of its configuration; and it ends so."""
@@ -503,7 +504,8 @@ class Full(Case):
     """A table of 4 slots, and 40 keys."""
 
     def flood(self, outcome):
-        with self.limited(f"2{PER_LONG}", key="$arg_user", zone=f"keys=1 full={outcome}", workers=1) as server:
+        with self.limited(f"2{PER_LONG}", key="$arg_user", 
+                          zone=f"keys=1 full={outcome}", workers=1) as server:
             statuses = [server.statuses(3, f"/file?user={user}") for user in range(40)]
             self.lines = server.access_log(120)
             logged = server.logged(r'\[error\] .*stint zone "z" is full: (.*?); it needs more keys')
@@ -896,7 +898,8 @@ class Mistakes(Case):
     def test_zone(self):
         number = 'invalid number of arguments in "stint_zone" directive'
         name = "the name of a stint zone must be of printable ASCII characters"
-        self.check("stint_zone %s; #!", "", ("", number), ("z", number), ('"" keys=1k', name), ("zé keys=1k", name),
+        self.check("stint_zone %s; #!", "", ("", number), ("z", number),
+                   ('"" keys=1k', name), ("zé keys=1k", name),
                    ("z full=admit", '"stint_zone" must have "keys" parameter'))
         self.check(
             "stint_zone z %s; #!", "",
@@ -916,9 +919,10 @@ class Mistakes(Case):
             ("keys=1k full=admit full=admit", 'invalid parameter "full=admit"'),
             *((f"keys={wrong}", f'invalid number of keys "keys={wrong}": it must be 1 to 2.40, with an '
                "optional k, m or g") for wrong in ("0", "-1", "x", "", "1x", "1kk", "2000g", "9" * 20)),
-            *((f"keys=1k labels={wrong}", f'invalid number of labels "labels={wrong}": it must be 1 to 16777216, '
-               "with an optional k or m") for wrong in ("0", "-1", "17m", "x", "")),
-            *((f"keys=1k policies={wrong}", f'invalid number of policies "policies={wrong}": it must be 1 to 65535')
+            *((f"keys=1k labels={wrong}", f'invalid number of labels "labels={wrong}": '
+               "it must be 1 to 16777216, with an optional k or m") for wrong in ("0", "-1", "17m", "x", "")),
+            *((f"keys=1k policies={wrong}", f'invalid number of policies "policies={wrong}": '
+               "it must be 1 to 65535")
               for wrong in ("0", "-1", "65536", "1k", "")))
         self.check("limit_req_zone $uri zone=z:1m rate=1r/s;\nstint_zone z keys=1k; #!", "",
                    ("", 'the shared memory zone "z" is already declared for a different use'))
@@ -964,7 +968,8 @@ class Mistakes(Case):
             ("off;\nstint_limit off", duplicate), ("z p $uri;\nstint_limit z p $uri", duplicate),
             ("off;\nstint_limit z p $uri", both), ("z p $uri;\nstint_limit off", both),
             ("z $uri $uri default=q", r'unknown stint policy "q" of zone "z" \(it has "p"\)'),
-            ("".join(f"z p {i};\nstint_limit " for i in range(64)) + "z p x", "more than 64 limits at one level"))
+            ("".join(f"z p {i};\nstint_limit " for i in range(64)) + "z p x",
+             "more than 64 limits at one level"))
         self.check(
             http, "stint_limit z p $uri %s; #!",
             *((f"{first}{wrong}", f'invalid parameter "{wrong}"') for first, wrong in (
@@ -978,8 +983,8 @@ class Mistakes(Case):
               for wrong in ("0", "x", "-1", "", "268435457", "1k")),
             *((f"cost={wrong}", f'invalid cost "cost={wrong}": it must be 0 to 268435456, or have variables')
               for wrong in ("x", "-1", "", "268435457", "1k")),
-            *((f"prefix={wrong}", f'invalid prefix "prefix={wrong}": it must be 1 to 32 bits of an IPv4 address, '
-               "then a comma and 1 to 128 bits of an IPv6 address")
+            *((f"prefix={wrong}", f'invalid prefix "prefix={wrong}": it must be 1 to 32 bits '
+               "of an IPv4 address, then a comma and 1 to 128 bits of an IPv6 address")
               for wrong in ("0", "33", "", "x", "24,0", "24,129", "24,", ",64", "24,64,1", "24/64")))
         self.check(http + "stint_policy z 9/s in-flight name=f;", "stint_limit z f $uri %s; #!",
                    ("charge=$uri", '"charge=" does not go with a policy that is in-flight, as "f" is,'),

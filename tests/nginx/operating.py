@@ -160,7 +160,8 @@ class Bans(Case):
             with self.subTest(names=names), server:
                 self.assertEqual(server.get().stint, "PASSED a 1/3 2")
                 if room:
-                    server.edit(("stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit")).reload()
+                    server.edit(("stint_limit",
+                                 f"stint_policy z 9{PER_LONG} name=gone; stint_limit")).reload()
                 use(server, "ban=1h")
                 if room:
                     server.reload()
@@ -553,8 +554,8 @@ class InFlight(Upstream):
         """Each stream is a request."""
         server = self.flying(f"3/{self.LEASE}")
         with server.with_http_2():
-            client = server.curl("--parallel", "--parallel-immediate", "--no-progress-meter", "--max-time", "3",
-                                 "--output", os.devnull, "--write-out", "%{http_code} ",
+            client = server.curl("--parallel", "--parallel-immediate", "--no-progress-meter",
+                                 "--max-time", "3", "--output", os.devnull, "--write-out", "%{http_code} ",
                                  path="/long?user=a&[1-5]")
             said = client.communicate(timeout=20)[0].split()
             self.assertEqual(sorted(said), ["200"] * 3 + ["429"] * 2)

@@ -213,7 +213,8 @@ class Case(commands.Case):
         program = self.directory / Path(name).stem
         if "-lstint" not in options:
             options += "-I", SOURCE / "include", BUILD / "src" / "libstint.a"
-        must(*shlex.split(compiler or CC), *STRICT, self.write(name, text), "-o", program, *options, "-pthread")
+        must(*shlex.split(compiler or CC), *STRICT, self.write(name, text), "-o", program, *options,
+             "-pthread")
         return program
 
     def cxx(self):
@@ -295,7 +296,8 @@ class Header(Case):
             text += '    std::printf("%d\\n", function != nullptr);\n'
         text += "    return 0;\n}\n"
         for standard in "c++11", "c++17", "c++20":
-            program = self.compiled("all.cc", text, f"-std={standard}", "-Wold-style-cast", compiler=self.cxx())
+            program = self.compiled("all.cc", text, f"-std={standard}", "-Wold-style-cast",
+                                    compiler=self.cxx())
             self.assertEqual(must(program), "STINT_NEVER is the largest\n" + "1\n" * len(names))
 
 

@@ -160,7 +160,8 @@ class Nginx(Case):
         http, server = re.fullmatch(r"http \{\n(.*?)    server \{\n(.*)    \}\n\}\n", whole, re.DOTALL).groups()
         worker = ('header_filter_by_lua_block { ngx.header["X-Worker"] = ngx.worker.pid() }\n')
         return LuaServer(None, http, worker + server, ndk=module("ndk_http_module.so"),
-                         lua=module("ngx_http_lua_module.so"), package=SOURCE / "src" / "lua" / "?.lua", **more)
+                         lua=module("ngx_http_lua_module.so"), 
+                         package=SOURCE / "src" / "lua" / "?.lua", **more)
 
     def test_exact_counts(self):
         """wrk's requests get through as often as the limit says, whichever worker has them."""
