@@ -8,12 +8,16 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 import unittest
+from pathlib import Path
 
-BENCH = []  # the script, and the program that it asks
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+import commands  # noqa: E402
+from commands import call, result  # noqa: E402
+
 CORES = len(os.sched_getaffinity(0))
+THREADS = sorted({1, min(2, CORES)})
 
 DRAWN = ["take", "take-at", "batch", "refuse"]
 EACH_ONCE = ["first-seen", "roll", "churn"]
@@ -44,15 +48,8 @@ ROW_FIELDS = {
 }
 
 
-def call(*arguments):
-    return subprocess.run([*BENCH, "run", *arguments], capture_output=True, text=True, timeout=240)
-
-
 def measure(*arguments):
-    """The JSON object of a run that must succeed."""
-    done = call("--format", "json", "--seconds", "0.01", *arguments)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return result("run", "--seconds", "0.01", *arguments)
 
 
 class Rows(unittest.TestCase):
@@ -75,12 +72,11 @@ class Rows(unittest.TestCase):
         self.assertEqual(row["refused" if row["workload"] != "refuse" else "allowed"], 0)
 
     def test_every_workload_in_every_distribution_and_with_threads(self):
-        threads = sorted({1, min(2, CORES)})
-        wanted = list(itertools.product(DRAWN, DISTRIBUTIONS, threads, [1, 20, 3000]))
-        wanted += list(itertools.product(EACH_ONCE, ["uniform"], threads, [1, 20, 3000]))
+        wanted = list(itertools.product(DRAWN, DISTRIBUTIONS, THREADS, [1, 20, 3000]))
+        wanted += list(itertools.product(EACH_ONCE, ["uniform"], THREADS, [1, 20, 3000]))
         rows = measure("--workload", ",".join(DRAWN + EACH_ONCE),
                        "--distribution", ",".join(DISTRIBUTIONS), "--keys", "1,20,3k",
-                       "--threads", ",".join(map(str, threads)), "--seconds", "0.002")["rows"]
+                       "--threads", ",".join(map(str, THREADS)), "--seconds", "0.002")["rows"]
         for row in rows:
             with self.subTest(row=row):
                 self.check_row(row)
@@ -89,9 +85,8 @@ class Rows(unittest.TestCase):
         self.assertEqual(sorted(found), sorted(wanted))
 
     def test_every_path_beside_plain_takes(self):
-        threads = sorted({1, min(2, CORES)})
         rows = measure("--workload", "paths", "--keys", "1,20,3k", "--seconds", "0.002",
-                       "--threads", ",".join(map(str, threads)))["rows"]
+                       "--threads", ",".join(map(str, THREADS)))["rows"]
         for row in rows:
             with self.subTest(row=row):
                 self.check_row(row)
@@ -102,7 +97,7 @@ class Rows(unittest.TestCase):
                            row["ns_per_op"] <= 1.15 * row["locked_ns"])
                 self.assertIs(row["reached"], reached)
         self.assertEqual([(r["workload"], r["threads"], r["keys"]) for r in rows],
-                         list(itertools.product(PATHS, threads, [1, 20, 3000])))
+                         list(itertools.product(PATHS, THREADS, [1, 20, 3000])))
 
     def test_paths_in_cache_and_out(self):
         rows = measure("--workload", "take,shadow", "--keys", "1k", "--key-length", "1024",
@@ -155,30 +150,13 @@ class Rows(unittest.TestCase):
                          ["dependent load", "dependent load", "xadd", "dependent load"])
 
 
-class Table(unittest.TestCase):
-    def test_fits_100_columns_and_says_what_it_is(self):
-        done = call("--workload", "take,first-seen,refuse", "--keys", "12345,20k", "--load", "1",
-                    "--seconds", "0.01", "--threads", str(min(2, CORES)))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        lines = done.stdout.splitlines()
-        for line in lines:
-            self.assertLessEqual(len(line), 100, line)
-        for word in ("machine", "build", "commit", "floor", "ratio", "unplaced", "clock+hash+xadd",
-                     "the farthest claim is 23 lines from home"):
-            self.assertIn(word, done.stdout)
-        self.assertEqual(len([line for line in lines if re.match(r"(take|first-seen|refuse) ", line)]),
-                         6)
-        # Not a terminal: no progress bar.
-        self.assertEqual(done.stderr, "")
-
-
-class Usage(unittest.TestCase):
-    def refused(self, *arguments):
-        done = call(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
-        self.assertEqual(done.stdout, "")
-        self.assertIn("--help", done.stderr)
-        return done.stderr
+class Usage(commands.Case):
+    def test_the_table_says_what_it_is(self):
+        out = self.table("run", "--workload", "take,first-seen,refuse", "--keys", "12345,20k", "--load", "1",
+                         "--seconds", "0.01", "--threads", str(min(2, CORES)),
+                         words=("machine", "build", "commit", "floor", "ratio", "unplaced", "clock+hash+xadd",
+                                "the farthest claim is 23 lines from home"))
+        self.assertEqual(len(re.findall(r"^(?:take|first-seen|refuse) ", out, re.MULTILINE)), 6)
 
     def test_the_option_and_the_value_are_named(self):
         for option, values in {
@@ -192,44 +170,39 @@ class Usage(unittest.TestCase):
             "--format": ["csv", ""],
         }.items():
             for arguments in (("%s=%s" % (option, values[0]),), *((option, v) for v in values)):
-                with self.subTest(arguments=arguments):
-                    message = self.refused(*arguments)
-                    self.assertIn(option, message)
-                    self.assertIn("'", message)
-            with self.subTest(option=option):
-                self.assertIn(option + " needs a value", self.refused(option))
+                self.refused("run", *arguments, words=(option, "'"))
+            self.refused("run", option, words=option + " needs a value")
 
-    def test_what_is_no_option(self):
-        self.assertIn("'--nothing'", self.refused("--nothing"))
-        self.assertIn("'take'", self.refused("take"))
-        self.assertIn("-x", self.refused("-x", "3"))
+    def test_what_does_not_go(self):
+        for arguments, *words in (
+                (["--nothing"], "'--nothing'"), (["take"], "'take'"), (["-x", "3"], "-x"),
+                (["--threads", "1025"], "--threads 1025"),
+                (["--keys", "4G", "--load", "0.05"], "--keys 4G", "GiB"),
+                (["--workload", "roll", "--distribution", "hot"], "--distribution hot", "roll"),
+                (["--workload", "groups", "--distribution", "hot"], "--distribution hot", "groups"),
+                (["--workload", "paths", "--distribution", "hot"], "--distribution hot", "cost-5"),
+                (["--workload", "peek", "--load", "0.6"], "--load 0.6", "peek")):
+            self.refused("run", *arguments, words=words)
 
     def test_the_commands(self):
-        def script(*arguments):
-            return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=20)
-
-        self.assertRegex(script("--version").stdout, r"^stint-bench \d+\.\d+\.\d+\n$")
+        self.assertRegex(call("--version").stdout, r"^stint-bench \d+\.\d+\.\d+\n$")
         for name in "run", "growth", "goals", "peers", "load":
-            self.assertIn("\n  %s " % name, script("--help").stdout)
+            self.assertIn("\n  %s " % name, call("--help").stdout)
         for wrong in [], ["nothing"], ["--nothing"]:
-            done = script(*wrong)
-            self.assertEqual((done.returncode, done.stdout), (2, ""))
-            self.assertIn(wrong[0] if wrong else "command", done.stderr)
+            self.refused(*wrong, words=wrong or "command", help_="")
 
     def test_the_program_alone(self):
         """It is asked by the script, and says so; what is no job is no answer."""
-        program = BENCH[-1]
         for arguments, asked, said in ((["run"], "", "bench/run"), ([], "{", "a job"),
                                        ([], "{}", "job"), ([], '{"job": "x"}', "no job: x"),
                                        ([], '{"job": "open"}', "a job")):
-            done = subprocess.run([program, *arguments], input=asked + "\n", capture_output=True,
-                                  text=True, timeout=20)
+            done = commands.run(commands.COMMAND[-1], *arguments, input=asked + "\n", stdin=None)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertIn(said, done.stderr)
 
     def test_more_threads_than_cores(self):
         """They take turns, their answers are right, and a note says what that is worth."""
-        done = call("--threads", str(CORES + 1), "--workload", "take,refuse", "--keys", "100",
+        done = call("run", "--threads", str(CORES + 1), "--workload", "take,refuse", "--keys", "100",
                     "--seconds", "0.01", "--format", "json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("note: %d threads on %d core" % (CORES + 1, CORES), done.stderr)
@@ -238,35 +211,12 @@ class Usage(unittest.TestCase):
             # Throughput is that of the cores there are.
             self.assertAlmostEqual(row["mops"] * row["ns_per_op"] / 1000 / CORES, 1, places=4)
 
-    def test_more_threads_than_can_be(self):
-        self.assertIn("--threads 1025", self.refused("--threads", "1025"))
-
-    def test_more_keys_than_memory(self):
-        message = self.refused("--keys", "4G", "--load", "0.05")
-        self.assertIn("--keys 4G", message)
-        self.assertIn("GiB", message)
-
-    def test_a_distribution_that_a_workload_does_not_have(self):
-        for workload, named in ("roll", "roll"), ("groups", "groups"), ("paths", "cost-5"):
-            message = self.refused("--workload", workload, "--distribution", "hot")
-            self.assertIn("--distribution hot", message)
-            self.assertIn(named, message)
-
-    def test_a_load_that_paths_have_no_room_for(self):
-        message = self.refused("--workload", "peek", "--load", "0.6")
-        self.assertIn("--load 0.6", message)
-        self.assertIn("peek", message)
-
     def test_help(self):
-        done = call("--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for option in ("--plot", "--compare", "--latency", "--workload", "--keys", "--threads", "--distribution", "--key-length",
-                       "--load", "--seconds", "--format"):
-            self.assertIn(option, done.stdout)
-        for workload in DRAWN + EACH_ONCE + list(PATHS) + ["paths"]:
-            self.assertIn(workload, done.stdout)
+        out = self.good("run", "--help")
+        for word in ("--plot", "--compare", "--latency", "--workload", "--keys", "--threads", "--distribution",
+                     "--key-length", "--load", "--seconds", "--format", "paths", *DRAWN, *EACH_ONCE, *PATHS):
+            self.assertIn(word, out)
 
 
 if __name__ == "__main__":
-    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
-    unittest.main()
+    commands.main(sys.executable, arguments=2)

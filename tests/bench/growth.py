@@ -13,39 +13,25 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
-import xml.etree.ElementTree
+from pathlib import Path
 
-BENCH = []  # the script, and the program that it asks
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+import commands  # noqa: E402
+from commands import call, needs_gnuplot, result, svg_texts  # noqa: E402
+
 CORES = len(os.sched_getaffinity(0))
 REDIS = shutil.which("redis-server") is not None
 POINTS = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
 PATHS = 27  # other kinds of decisions than the plain take
 SMALL = ["--keys", "10k", "--seconds", "0.002"]
 
-# What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_DFL)
-
-
-def call(*arguments, **more):
-    return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=120, **more)
-
-
 @functools.cache
 def goals():
     return call("goals", *SMALL, "--format", "json")
 
 
-def result(*arguments):
-    """The JSON object of a call that must succeed."""
-    done = call(*arguments, "--format", "json")
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return json.loads(done.stdout)
-
-
-class Growth(unittest.TestCase):
+class Growth(commands.Case):
     def test_every_series(self):
         rows = result("growth", *SMALL)["rows"]
         found = {}
@@ -95,50 +81,33 @@ class Growth(unittest.TestCase):
             self.assertAlmostEqual(part, row["refused_part"], delta=0.03)
 
     def test_table(self):
-        done = call("growth", *SMALL)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
-        self.assertIn("keys unplaced", done.stdout)
+        self.table("growth", *SMALL, words=["keys unplaced"])
 
     def test_interrupted_it_is_gone(self):
-        with tempfile.TemporaryDirectory() as directory:
-            process = subprocess.Popen([*BENCH, "growth", "--seconds", "3600", "--keys", "10k"],
-                                       stdout=subprocess.PIPE, start_new_session=True,
-                                       cwd=directory)
-            while b"as grows" not in process.stdout.readline():
-                self.assertIsNone(process.poll())
-            process.send_signal(signal.SIGINT)
-            process.stdout.read()
-            self.assertEqual(process.wait(60), -signal.SIGINT)  # its first row takes an hour
-            with self.assertRaises(ProcessLookupError):  # nor anything that it started
-                os.killpg(process.pid, 0)
-            process.stdout.close()
-            self.assertEqual(os.listdir(directory), [])
+        self.interrupted("as grows", "--seconds", "3600")  # its first row takes an hour
 
     def test_interrupted_it_has_printed_the_rows_that_were_measured(self):
-        process = subprocess.Popen([*BENCH, "growth", "--by", "refused", "--keys", "10k",
-                                    "--seconds", "0.1", "--format", "json"],
-                                   stdout=subprocess.PIPE, text=True)
-        while '"workload"' not in (line := process.stdout.readline()):
+        line = self.interrupted('"workload"', "--by", "refused", "--seconds", "0.1", "--format", "json")
+        self.assertIs(json.loads(line.strip().rstrip(","))["checked"], True)
+
+    def interrupted(self, word, *arguments):
+        """Interrupts it after a line with this word, which is returned."""
+        process = subprocess.Popen([*commands.COMMAND, "growth", "--keys", "10k", *arguments],
+                                   stdout=subprocess.PIPE, start_new_session=True,
+                                   cwd=self.directory, text=True)
+        while word not in (line := process.stdout.readline()):
             self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         self.assertEqual(process.wait(60), -signal.SIGINT)
+        with self.assertRaises(ProcessLookupError):  # nor anything that it started
+            os.killpg(process.pid, 0)
         process.stdout.close()
-        self.assertIs(json.loads(line.strip().rstrip(","))["checked"], True)
+        self.assertEqual(os.listdir(self.directory), [])
+        return line
 
 
-class Latency(unittest.TestCase):
-    def check_tail(self, tail):
-        self.assertEqual(list(tail), POINTS)
-        values = [tail[point]["ns"] for point in POINTS]
-        self.assertEqual(values, sorted(values))
-        for point in tail.values():
-            self.assertLessEqual(point["min"], point["max"])
-        # The largest of all is the largest of a repeat.
-        self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
-
+class Latency(commands.Case):
     def test_calls_beside_empty_sections(self):
         threads = min(2, CORES)
         tails = result("run", "--latency", *SMALL, "--threads", str(threads),
@@ -160,12 +129,8 @@ class Latency(unittest.TestCase):
                     self.assertEqual(row["calls"] % 10000, 0)
 
     def test_table(self):
-        done = call("run", "--latency", *SMALL)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
-        for word in POINTS + ["subtracted", "first-seen", "roll-all", "empty"]:
-            self.assertIn(word, done.stdout)
+        self.table("run", "--latency", *SMALL, 
+                   words=[*POINTS, "subtracted", "first-seen", "roll-all", "empty"])
 
 
 class Goals(unittest.TestCase):
@@ -206,18 +171,11 @@ class Goals(unittest.TestCase):
             self.assertLessEqual(len(line), 100, line)
 
 
-class Compare(unittest.TestCase):
+class Compare(commands.Case):
     RUN = ["run", "--workload", "take,batch", "--keys", "100,1k", "--seconds", "0.01"]
 
-    def setUp(self):
-        self.directory = tempfile.TemporaryDirectory()
-        self.addCleanup(self.directory.cleanup)
-
-    def write(self, text):
-        path = os.path.join(self.directory.name, "old.json")
-        with open(path, "w") as file:
-            file.write(text if isinstance(text, str) else json.dumps(text))
-        return path
+    def write(self, old):
+        return super().write("old.json", old if isinstance(old, str) else json.dumps(old))
 
     def test_a_doctored_result(self):
         old = result(*self.RUN)
@@ -240,11 +198,10 @@ class Compare(unittest.TestCase):
                                            "max": now["ns_max"]})
             ratio = now["ns_per_op"] / then["ns_per_op"]
             self.assertAlmostEqual(pair["ratio"] / ratio, 1, places=4)
-        done = call(*self.RUN, "--compare", self.write(old))
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(len(re.findall(r"  FASTER$", done.stdout, re.M)), 1)
-        self.assertEqual(len(re.findall(r"  SLOWER$", done.stdout, re.M)), 1)
-        self.assertIn("1 faster, 1 slower, 1 within the noise", done.stdout)
+        out = self.good(*self.RUN, "--compare", self.write(old))
+        self.assertEqual(len(re.findall(r"  FASTER$", out, re.M)), 1)
+        self.assertEqual(len(re.findall(r"  SLOWER$", out, re.M)), 1)
+        self.assertIn("1 faster, 1 slower, 1 within the noise", out)
 
     def test_a_result_with_itself(self):
         """Every command's own JSON is read back, and each row finds its partner."""
@@ -281,9 +238,8 @@ class Compare(unittest.TestCase):
                                              "rows"])
                 self.assertEqual(old["command"], command)
                 other = "goals" if command == "run" else "run"
-                done = call(other, "--compare", self.write(old))
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertIn("it is a result of stint-bench %s" % command, done.stderr)
+                self.refused(other, "--compare", self.write(old), help_="",
+                             words="it is a result of stint-bench %s" % command)
 
     def test_rows_with_other_limits_are_no_pair(self):
         arguments = ["load", "--rate", "1k", "--keys", "9", "--seconds", "0.01", "--limit"]
@@ -294,22 +250,16 @@ class Compare(unittest.TestCase):
     def test_what_is_no_result(self):
         for text in ("", "{", "[1]", "{}", '{"command": "run", "rows": []}',
                      '{"machine": {}, "rows": []}', '{"command": "run", "machine": {}, "rows": {}}'):
-            with self.subTest(text=text):
-                done = call(*self.RUN, "--compare", self.write(text))
-                self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertIn("--compare", done.stderr)
-        done = call(*self.RUN, "--compare", os.path.join(self.directory.name, "nothing"))
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("nothing", done.stderr)
+            self.refused(*self.RUN, "--compare", self.write(text), words="--compare", help_="")
+        self.refused(*self.RUN, "--compare", self.directory / "nothing", words="nothing", help_="")
 
 
-class Plot(unittest.TestCase):
+class Plot(commands.Case):
     def setUp(self):
-        self.directory = tempfile.TemporaryDirectory()
-        self.addCleanup(self.directory.cleanup)
-        self.path = os.path.join(self.directory.name, "plots")
+        super().setUp()
+        self.path = self.directory / "plots"
 
-    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    @needs_gnuplot
     def test_pictures(self):
         grown = result("growth", "--by", "keys,threads", *SMALL, "--plot", self.path)
         result("run", "--latency", *SMALL, "--plot", self.path)
@@ -329,55 +279,37 @@ class Plot(unittest.TestCase):
                   "threads.svg": ["take zipf, 10k keys", "refuse hot, 10k keys"]}
         for name in pictures:
             with self.subTest(name=name):
-                with open(os.path.join(self.path, name), encoding="utf-8") as file:
-                    svg = file.read()
-                root = xml.etree.ElementTree.fromstring(svg)
-                self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
-                texts = " ".join("".join(text.itertext()).strip()
-                                 for text in root.iter("{http://www.w3.org/2000/svg}text"))
+                texts = " ".join(svg_texts(self.path / name))
                 for word in wanted[name]:
                     self.assertIn(word, texts)
                 self.assertIn(grown["build"]["commit"], texts)
                 self.assertIn(grown["date"][:8], texts)
-                self.assertIn("prefers-color-scheme", svg)
+                self.assertIn("prefers-color-scheme", (self.path / name).read_text())
 
-    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    @needs_gnuplot
     def test_an_absent_peer_has_its_line(self):
-        os.symlink(shutil.which("gnuplot"), os.path.join(self.directory.name, "gnuplot"))
+        os.symlink(shutil.which("gnuplot"), self.directory / "gnuplot")
         done = call("peers", "--peer", "redis-incr", "--keys", "9", "--threads", "1", "--seconds",
-                    "0.01", "--plot", self.path, env={"PATH": self.directory.name})
+                    "0.01", "--plot", self.path, env={"PATH": str(self.directory)})
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(os.path.join(self.path, "peers.svg"), encoding="utf-8") as file:
-            self.assertIn("Redis INCR (not installed)", file.read())
+        self.assertIn("Redis INCR (not installed)", (self.path / "peers.svg").read_text())
 
+    @needs_gnuplot
     def test_what_makes_no_picture_is_told(self):
-        if shutil.which("gnuplot"):
-            done = call("run", "--workload", "take", "--distribution", "zipf", "--keys", "9",
-                        "--seconds", "0.001", "--plot", self.path)
-            self.assertEqual(done.returncode, 0)
-            self.assertIn("no picture", done.stderr)
-
-    def test_without_gnuplot_nothing_is_measured(self):
-        done = call("growth", "--plot", self.path, env={"PATH": self.directory.name})
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("gnuplot", done.stderr)
+        done = call("run", "--workload", "take", "--distribution", "zipf", "--keys", "9",
+                    "--seconds", "0.001", "--plot", self.path)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("no picture", done.stderr)
 
     def test_where_nothing_can_be_drawn(self):
-        with open(self.path, "w"):
-            pass
-        done = call("growth", "--plot", self.path)
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn(self.path, done.stderr)
+        """Without gnuplot, or into a file, nothing is measured."""
+        self.refused("growth", "--plot", self.path, words="gnuplot", code=1,
+                     env={"PATH": str(self.directory)})
+        file = self.write("file", "")
+        self.refused("growth", "--plot", file, words=str(file), help_="")
 
 
-class Usage(unittest.TestCase):
-    def refused(self, *arguments):
-        done = call(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
-        self.assertEqual(done.stdout, "")
-        self.assertIn("--help", done.stderr)
-        return done.stderr
-
+class Usage(commands.Case):
     def test_the_option_and_the_value_are_named(self):
         for command, option, value in (
                 ("growth", "--by", "keys,nothing"), ("growth", "--by", ""),
@@ -385,39 +317,26 @@ class Usage(unittest.TestCase):
                 ("growth", "--seconds", "0"), ("growth", "--format", "csv"),
                 ("goals", "--keys", "1"), ("goals", "--keys", "401M"),
                 ("goals", "--seconds", "nan"), ("goals", "--format", "")):
-            with self.subTest(command=command, option=option, value=value):
-                message = self.refused(command, option, value)
-                self.assertIn(option, message)
-                self.assertIn("'%s'" % value.rpartition(",")[2], message)
-        for command in ("growth", "goals"):
-            self.assertIn("--nothing", self.refused(command, "--nothing"))
-            self.assertIn("--keys needs a value", self.refused(command, "--keys"))
-        self.assertIn("--plot", self.refused("goals", "--plot", "nowhere"))
+            self.refused(command, option, value, words=(option, "'%s'" % value.rpartition(",")[2]))
 
-    def test_what_has_no_latency_and_what_has_nothing_else(self):
-        self.assertIn("batch", self.refused("run", "--latency", "--workload", "batch"))
-        self.assertIn("roll-all", self.refused("run", "--workload", "roll-all"))
-        self.assertIn("roll-all", self.refused("run", "--latency", "--workload", "roll-all",
-                                               "--distribution", "hot"))
-
-    def test_more_than_the_memory(self):
-        for arguments in (("growth", "--keys", "4G"), ("goals", "--keys", "400M"),
-                          ("run", "--latency", "--keys", "4G", "--load", "0.05")):
-            with self.subTest(arguments=arguments):
-                self.assertIn("GiB", self.refused(*arguments))
+    def test_what_does_not_go(self):
+        for word, *arguments in (
+                *((word, command, option) for command in ("growth", "goals")
+                  for word, option in (("--nothing", "--nothing"), ("--keys needs a value", "--keys"))),
+                ("--plot", "goals", "--plot", "nowhere"),
+                ("batch", "run", "--latency", "--workload", "batch"),
+                ("roll-all", "run", "--workload", "roll-all"),
+                ("roll-all", "run", "--latency", "--workload", "roll-all", "--distribution", "hot"),
+                ("GiB", "growth", "--keys", "4G"), ("GiB", "goals", "--keys", "400M"),
+                ("GiB", "run", "--latency", "--keys", "4G", "--load", "0.05")):
+            self.refused(*arguments, words=word)
 
     def test_help(self):
         for command, options in (("growth", ["--by", "--keys", "policies"]),
                                  ("goals", ["--keys", "Exit codes"]), ("run", ["--latency"])):
-            done = call(command, "--help")
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            for option in options + ["--seconds", "--format", "--compare"]:
-                self.assertIn(option, done.stdout)
-            self.assertEqual("--plot" in done.stdout, command != "goals")
-            for line in done.stdout.splitlines():
-                self.assertLessEqual(len(line), 100, line)
+            out = self.table(command, "--help", words=[*options, "--seconds", "--format", "--compare"])
+            self.assertEqual("--plot" in out, command != "goals")
 
 
 if __name__ == "__main__":
-    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
-    unittest.main()
+    commands.main(sys.executable, arguments=2)

@@ -5,6 +5,7 @@ refuse, and that nothing of them is left.
 
     peers.py BENCH_PY STINT_BENCH
 """
+import contextlib
 import glob
 import json
 import os
@@ -15,9 +16,15 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
-BENCH = []  # the script, and the program that it asks
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+import commands  # noqa: E402
+import servers  # noqa: E402
+from commands import call  # noqa: E402
+
 CORES = len(os.sched_getaffinity(0))
+THREADS = sorted({1, min(2, CORES)})
 
 HERE = ["stint", "stint-verdict", "stint-ahead", "stint-batch", "stint-batch-64", "counter", "open-64", "open-64-huge", "rwlock", "mutex-64", "mutex"]
 SERVERS = {
@@ -32,15 +39,6 @@ ALL = ["stint-all", "stint-takes", "stint-groups", "open-64-all", "open-huge-all
 ONE = HERE + [name for name in SERVERS if name not in ALL]
 NUMBERS = ["decisions_per_second", "ns_per_op", "ns_min", "ns_max", "cpu_seconds_per_million",
            "bytes_per_key", "ratio_take", "ratio_batch"]
-
-# What stint-bench inherits: not that whoever started the tests ignores these (nohup, a job in the background).
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_DFL)
-
-
-def call(*arguments, **more):
-    return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=150, **more)
-
 
 def processes(text):
     """The ids of the processes whose command line or working files name the text."""
@@ -80,34 +78,32 @@ def alive(pid):
         return False
 
 
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+def until(condition):
+    return servers.until(condition, "processes to come or go")
 
 
-class Temporary(unittest.TestCase):
+class Temporary(commands.Case):
     """Every test has a directory for temporary files of its own, which must be empty at its end."""
 
     def setUp(self):
-        self.directory = tempfile.mkdtemp(prefix="peers-")
-        self.environment = dict(os.environ, TMPDIR=self.directory)
+        super().setUp()
+        self.environment = dict(os.environ, TMPDIR=str(self.directory))
 
     def tearDown(self):
-        left = os.listdir(self.directory)
-        running = processes(self.directory)
-        shutil.rmtree(self.directory)
-        self.assertEqual((left, running), ([], []))
+        self.assertEqual((os.listdir(self.directory), processes(str(self.directory))), ([], []))
 
     def peers(self, *arguments):
-        done = call("peers", "--format", "json", "--seconds", "0.01", *arguments,
-                    env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "")
-        return json.loads(done.stdout)
+        return json.loads(self.good("peers", "--format", "json", "--seconds", "0.01", *arguments,
+                                    env=self.environment))
+
+    def server(self, script):
+        """Puts this in the place of redis-server."""
+        binaries = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, binaries)
+        program = Path(binaries, "redis-server")
+        program.write_text("#!/bin/sh\n" + script)
+        program.chmod(0o755)
+        self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
 
 
 class Rows(Temporary):
@@ -142,31 +138,29 @@ class Rows(Temporary):
         self.assertEqual(row["version"] != "", name in SERVERS)
 
     def test_every_peer(self):
-        threads = sorted({1, min(2, CORES)})
-        result = self.peers("--keys", "1,3k", "--threads", ",".join(map(str, threads)))
+        result = self.peers("--keys", "1,3k", "--threads", ",".join(map(str, THREADS)))
         rows = result["rows"]
         for row in rows:
             with self.subTest(row=row):
                 self.check_row(row, rows)
         found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
         self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ONE
-                                               for keys in (1, 3000) for n in threads))
+                                               for keys in (1, 3000) for n in THREADS))
         self.assertGreater(rows[0]["window"], 86400)
         self.assertIn("cpu", result["machine"])
         self.assertIn("commit", result["build"])
 
     def test_several_limits_at_once(self):
-        threads = sorted({1, min(2, CORES)})
         for limits in (2, 3):
             rows = self.peers("--limits", str(limits), "--keys", "1,3k",
-                              "--threads", ",".join(map(str, threads)))["rows"]
+                              "--threads", ",".join(map(str, THREADS)))["rows"]
             for row in rows:
                 with self.subTest(row=row):
                     self.assertEqual(row["limits"], limits)
                     self.check_row(row, rows)
             found = [(row["peer"], row["keys"], row["threads"]) for row in rows]
             self.assertEqual(sorted(found), sorted((peer, keys, n) for peer in ALL
-                                                   for keys in (1, 3000) for n in threads))
+                                                   for keys in (1, 3000) for n in THREADS))
 
     def test_memory_is_of_the_keys(self):
         rows = {row["peer"]: row for row in self.peers("--keys", "100k", "--threads", "1")["rows"]}
@@ -188,7 +182,7 @@ class Rows(Temporary):
         self.assertEqual([row["peer"] for row in rows], ["stint-all", "stint-groups", "mutex-all"])
 
     def test_absent_servers_are_told(self):
-        self.environment["PATH"] = self.directory
+        self.environment["PATH"] = str(self.directory)
         rows = self.peers("--keys", "100", "--threads", "1")["rows"]
         self.assertEqual([row["peer"] for row in rows if row["absent"]],
                          [name for name in SERVERS if name not in ALL])
@@ -199,16 +193,10 @@ class Rows(Temporary):
         self.assertEqual(done.stdout.count("absent: memcached is not installed"), 2)
 
     def test_a_server_that_does_not_start_is_told(self):
-        binaries = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, binaries)
-        program = os.path.join(binaries, "redis-server")
         for script, message in (("echo no memory today\nexit 1\n", "no memory today"),
                                 ("exit 0\n", "says nothing")):
             with self.subTest(script=script):
-                with open(program, "w") as file:
-                    file.write("#!/bin/sh\n" + script)
-                os.chmod(program, 0o755)
-                self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
+                self.server(script)
                 done = call("peers", "--peer", "redis-lua", "--keys", "9", "--threads", "1",
                             "--seconds", "0.01", env=self.environment)
                 self.assertEqual(done.returncode, 1, done.stdout)
@@ -218,17 +206,9 @@ class Rows(Temporary):
 
     def test_a_peer_that_counts_wrongly_is_told(self):
         # A Redis that counts down: it grants more than the limit.
-        server = shutil.which("redis-server")
-        if server is None:
-            self.skipTest("redis-server is not installed")
-        binaries = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, binaries)
-        program = os.path.join(binaries, "redis-server")
-        with open(program, "w") as file:
-            file.write('#!/bin/sh\nexec %s "$@" --rename-command INCR NOTHING '
-                       '--rename-command DECR INCR\n' % server)
-        os.chmod(program, 0o755)
-        self.environment["PATH"] = binaries + ":" + os.environ["PATH"]
+        self.need("redis-server")
+        self.server('exec %s "$@" --rename-command INCR NOTHING --rename-command DECR INCR\n'
+                    % shutil.which("redis-server"))
         for arguments in (["--peer", "redis-incr"], ["--peer", "redis-all", "--limits", "2"]):
             done = call("peers", *arguments, "--keys", "9", "--threads", "1", "--seconds", "0.01",
                         env=self.environment)
@@ -238,111 +218,85 @@ class Rows(Temporary):
 
     def test_the_table_fits_100_columns(self):
         for limits, words in ("1", ["x take", "x batch"]), ("3", ["x all", "x groups"]):
-            done = call("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
-                        env=self.environment)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            for line in done.stdout.splitlines():
-                self.assertLessEqual(len(line), 100, line)
-            for word in ["machine", "commit", "decisions/s", "CPU s/M", "B/key"] + words:
-                self.assertIn(word, done.stdout)
+            self.table("peers", "--keys", "100,2k", "--seconds", "0.01", "--limits", limits,
+                       env=self.environment, words=["machine", "commit", "decisions/s", "CPU s/M", "B/key", *words])
 
 
 @unittest.skipIf(shutil.which("redis-server") is None or shutil.which("memcached") is None,
                  "the servers are not installed")
 class Dying(Temporary):
-    def die(self, number, expected):
-        bench = subprocess.Popen([*BENCH, "peers", "--peer", "redis-incr,memcached", "--keys", "1k",
-                                  "--threads", "1", "--seconds", "600"],
-                                 env=self.environment, stdout=subprocess.DEVNULL)
+    @contextlib.contextmanager
+    def running(self, count, *arguments):
+        """A command at work with so many processes, which it has started."""
+        bench = subprocess.Popen([*commands.COMMAND, *arguments], env=self.environment,
+                                 stdout=subprocess.DEVNULL)
         try:
-            # What measures, two servers and their guardians, at work.
-            self.assertTrue(until(lambda: len(children(bench.pid)) == 5))
-            time.sleep(0.2)
-            family = children(bench.pid)
-            self.assertEqual(len(os.listdir(self.directory)), 2)
-            bench.send_signal(number)
-            self.assertEqual(bench.wait(20), expected)
-            return family
+            until(lambda: len(children(bench.pid)) == count)
+            yield bench
         finally:
             bench.kill()
             bench.wait()
 
+    def die(self, number):
+        """What measures, two servers and their guardians. Returns all of them."""
+        with self.running(5, "peers", "--peer", "redis-incr,memcached", "--keys", "1k", "--threads", "1",
+                          "--seconds", "600") as bench:
+            time.sleep(0.2)
+            family = children(bench.pid)
+            self.assertEqual(len(os.listdir(self.directory)), 2)
+            bench.send_signal(number)
+            self.assertEqual(bench.wait(20), -number)
+            return family
+
     def test_interrupted_it_has_stopped_all_when_it_ends(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             with self.subTest(signal=number):
-                family = self.die(number, -number)
-                self.assertEqual([pid for pid in family if alive(pid)], [])
+                self.assertEqual([pid for pid in self.die(number) if alive(pid)], [])
                 self.assertEqual(os.listdir(self.directory), [])
 
     def test_killed_it_leaves_nothing_either(self):
         for number in (signal.SIGKILL, signal.SIGABRT):
             with self.subTest(signal=number):
-                family = self.die(number, -number)
-                self.assertTrue(until(lambda: not any(map(alive, family))))
-                self.assertTrue(until(lambda: os.listdir(self.directory) == []))
+                family = self.die(number)
+                until(lambda: not any(map(alive, family)))
+                until(lambda: os.listdir(self.directory) == [])
 
     def test_goals_interrupted_while_it_asks_redis(self):
-        # One that never listens: goals waits for it.
-        program = os.path.join(self.directory, "redis-server")
-        with open(program, "w") as file:
-            file.write("#!/bin/sh\nexec sleep 1000\n")
-        os.chmod(program, 0o755)
-        self.environment["PATH"] = self.directory + ":" + os.environ["PATH"]
-        bench = subprocess.Popen([*BENCH, "goals", "--keys", "1k", "--seconds", "0.001"],
-                                 env=self.environment, stdout=subprocess.DEVNULL)
-        try:
-            self.assertTrue(until(lambda: len(children(bench.pid)) == 3))
+        """One that never listens: goals waits for it."""
+        self.server("exec sleep 1000\n")
+        with self.running(3, "goals", "--keys", "1k", "--seconds", "0.001") as bench:
             family = children(bench.pid)
             bench.send_signal(signal.SIGINT)
             self.assertEqual(bench.wait(20), -signal.SIGINT)
             self.assertEqual([pid for pid in family if alive(pid)], [])
-            os.remove(program)
             self.assertEqual(os.listdir(self.directory), [])
-        finally:
-            bench.kill()
-            bench.wait()
 
     def test_a_server_that_dies_is_an_error(self):
-        with subprocess.Popen([*BENCH, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
+        with subprocess.Popen([*commands.COMMAND, "peers", "--peer", "redis-incr", "--keys", "1k", "--threads",
                                "1", "--seconds", "2"], env=self.environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
-            self.assertTrue(until(lambda: len(children(bench.pid)) == 3))
+            until(lambda: len(children(bench.pid)) == 3)
             time.sleep(1)  # not the one of the rehearsal, which is over soon
-            servers = [pid for pid in children(bench.pid) if
-                       os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis")]
-            self.assertEqual(len(servers), 1)
-            os.kill(servers[0], signal.SIGKILL)
+            found = [pid for pid in children(bench.pid) if
+                     os.path.basename(os.readlink("/proc/%d/exe" % pid)).startswith("redis")]
+            self.assertEqual(len(found), 1)
+            os.kill(found[0], signal.SIGKILL)
             out, err = bench.communicate(timeout=100)
             self.assertEqual(bench.returncode, 1)
             self.assertRegex(err, "redis-incr, 1k keys, 1 thread: .*(closed|reset|pipe)")
             self.assertIn("FAILED", out)
 
 
-class Usage(unittest.TestCase):
-    def refused(self, *arguments):
-        done = call(*arguments)
-        self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
-        self.assertEqual(done.stdout, "")
-        self.assertIn("--help", done.stderr)
-        return done.stderr
-
+class Usage(commands.Case):
     def check(self, command, wrong):
         for option, values in wrong.items():
             for value in values:
                 for arguments in ((option, value), ("%s=%s" % (option, value),)):
-                    with self.subTest(arguments=arguments):
-                        message = self.refused(command, *arguments)
-                        self.assertIn(option, message)
-                        self.assertIn("'", message)
-            with self.subTest(option=option):
-                self.assertIn(option + " needs a value", self.refused(command, option))
+                    self.refused(command, *arguments, words=(option, "'"))
+            self.refused(command, option, words=option + " needs a value")
         for nothing in ("--nothing", "nothing", "-x", "--key"):
-            self.assertIn("'%s'" % nothing, self.refused(command, nothing))
-        done = call(command, "--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for option in wrong:
-            self.assertIn(option, done.stdout)
-        return done.stdout
+            self.refused(command, nothing, words="'%s'" % nothing)
+        return self.table(command, "--help", words=wrong)
 
     def test_peers(self):
         help = self.check("peers", {
@@ -355,16 +309,13 @@ class Usage(unittest.TestCase):
         })
         for peer in ONE + ALL:
             self.assertIn("      %s " % peer, help)
-        self.assertIn("'mutex'", self.refused("peers", "--peer", "mutex", "--limits", "2"))
         self.assertIn("--dpdk", help)
-        # Unless it was built with DPDK, that is refused before what comes after it.
-        self.assertIn("'--nothing'" if "dpdk-64" in ONE else "--dpdk: ",
-                      self.refused("peers", "--dpdk", "--nothing"))
-        self.assertIn("--threads %d" % (CORES + 1),
-                      self.refused("peers", "--threads", str(CORES + 1)))
-        message = self.refused("peers", "--keys", "1G")
-        self.assertIn("--keys 1G", message)
-        self.assertIn("GiB", message)
+        for arguments, *words in ((["--peer", "mutex", "--limits", "2"], "'mutex'"),
+                                  # Unless it was built with DPDK, that is refused before what comes after it.
+                                  (["--dpdk", "--nothing"], "'--nothing'" if "dpdk-64" in ONE else "--dpdk: "),
+                                  (["--threads", str(CORES + 1)], "--threads %d" % (CORES + 1)),
+                                  (["--keys", "1G"], "--keys 1G", "GiB")):
+            self.refused("peers", *arguments, words=words)
 
     def test_load(self):
         self.check("load", {
@@ -375,21 +326,18 @@ class Usage(unittest.TestCase):
             "--limit": ["", "10", "10/fortnight", "0/s"],
             "--format": ["csv", ""],
         })
-        self.assertIn("--threads %d" % (CORES + 1),
-                      self.refused("load", "--threads", str(CORES + 1)))
-        self.assertIn("GiB", self.refused("load", "--keys", "4G", "--limit", "1/s", "--limit", "2/s"))
-        self.assertIn("--limit '5/s'", self.refused("load", "--limit", "5/s", "--limit", "5/s",
-                                                    "--keys", "10"))
-        self.assertIn("--seconds 0.1", self.refused("load", "--rate", "1", "--seconds", "0.1"))
-        many = ["--limit=%d/s" % i for i in range(1, 18)]
-        self.assertIn("'17/s': more than 16", self.refused("load", *many))
+        for word, *arguments in (
+                ("--threads %d" % (CORES + 1), "--threads", str(CORES + 1)),
+                ("GiB", "--keys", "4G", "--limit", "1/s", "--limit", "2/s"),
+                ("--limit '5/s'", "--limit", "5/s", "--limit", "5/s", "--keys", "10"),
+                ("--seconds 0.1", "--rate", "1", "--seconds", "0.1"),
+                ("'17/s': more than 16", *("--limit=%d/s" % i for i in range(1, 18)))):
+            self.refused("load", *arguments, words=word)
 
 
-class Load(unittest.TestCase):
+class Load(commands.Case):
     def load(self, *arguments):
-        done = call("load", "--format", "json", *arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        result = json.loads(done.stdout)
+        result = json.loads(self.good("load", "--format", "json", *arguments))
         self.assertIn("cpu", result["machine"])
         self.assertEqual(len(result["rows"]), 1)
         return result["rows"][0]
@@ -402,14 +350,7 @@ class Load(unittest.TestCase):
         self.assertEqual(sum(policy["refused"] for policy in result["by_limit"]), result["refused"])
         self.assertEqual(result["untracked"], 0)
         for name in ("call", "empty", "late", "late_without"):
-            tail = result[name]
-            self.assertEqual(list(tail), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
-            values = [point["ns"] for point in tail.values()]
-            self.assertEqual(values, sorted(values))
-            for point in tail.values():
-                self.assertLessEqual(point["min"], point["max"])
-            # The largest of all is the largest of a part.
-            self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
+            self.check_tail(result[name])
         self.assertGreater(result["call"]["p50"]["ns"], 0)
         self.assertLessEqual(result["late_arrivals"], arrivals)
         self.assertEqual(result["late_arrivals"] > 0,
@@ -457,16 +398,11 @@ class Load(unittest.TestCase):
             self.assertGreater(result["late"]["max"]["ns"], 5000000)
 
     def test_the_table(self):
-        done = call("load", "--rate", "1k", "--seconds", "0.2", "--keys", "100")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
-        for word in ("machine", "of one core", "p99.9", "late", "200 in"):
-            self.assertIn(word, done.stdout)
+        self.table("load", "--rate", "1k", "--seconds", "0.2", "--keys", "100",
+                   words=("machine", "of one core", "p99.9", "late", "200 in"))
 
 
 if __name__ == "__main__":
-    BENCH = [sys.executable] + [os.path.abspath(sys.argv.pop(1)) for _ in range(2)]
-    if " dpdk-64 " in call("peers", "--help").stdout:
+    if " dpdk-64 " in commands.run(sys.executable, *sys.argv[1:3], "peers", "--help").stdout:
         ONE.append("dpdk-64")
-    unittest.main()
+    commands.main(sys.executable, arguments=2)

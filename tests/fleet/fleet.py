@@ -19,7 +19,8 @@ import threading
 import time
 import unittest
 
-from servers import HAPROXY, NGINX, Application, Haproxy, NginxBalancer, Node, ask, stop_all, until
+from balancers import Application, Haproxy, NginxBalancer, Node, ask
+from servers import HAPROXY, NGINX, stop_all, until
 
 MODULE = "ngx_http_stint_module.so"
 SEED = int(os.environ.get("STINT_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
@@ -105,7 +106,13 @@ class Traffic:
         return self
 
 
-class Fleet(unittest.TestCase):
+class Servers(unittest.TestCase):
+    def started(self, server):
+        self.addCleanup(server.close)
+        return server.start()
+
+
+class Fleet(Servers):
     """Three nodes and one balancer. The tests of all balancers are in Sticky."""
 
     balancer_kind = None
@@ -115,10 +122,6 @@ class Fleet(unittest.TestCase):
         self.nodes = [self.started(Node(MODULE, self.application, POLICY)) for _ in range(3)]
         self.balancer = self.started(self.balancer_kind(self.nodes))
         self.total = collections.Counter()  # admitted, by key
-
-    def started(self, server):
-        self.addCleanup(server.close)
-        return server.start()
 
     def spend(self):
         """Every key asks for more than its limit. Returns when all were answered."""
@@ -133,16 +136,20 @@ class Fleet(unittest.TestCase):
         self.total[key] += status == 200
         return node
 
-    def homes(self):
-        """The node of each key, every node having some."""
+    def homes(self, node=None):
+        """The node of each key, every node having some; and the keys of this one."""
         homes = {key: self.one(key) for key in KEYS}
-        self.assertEqual(set(homes.values()), {node.port for node in self.nodes})
-        return homes
+        self.assertEqual(set(homes.values()), {each.port for each in self.nodes})
+        return homes, [key for key in KEYS if node and homes[key] == node.port]
+
+    def check_homes(self, traffic):
+        """Each key got its limit, and from one node."""
+        for key in KEYS:
+            self.assertEqual((key, traffic.admitted[key], len(traffic.nodes[key])), (key, LIMIT, 1))
 
     def assert_totals(self, moved, limits):
         """Keys that were moved got so many limits, the others one."""
-        for key in KEYS:
-            self.assertEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
+        self.assertEqual(self.total, {key: (limits if key in moved else 1) * LIMIT for key in KEYS})
 
     def assert_bounds(self, moved, limits):
         """Keys that were moved got one limit to so many, the others one."""
@@ -150,29 +157,18 @@ class Fleet(unittest.TestCase):
             self.assertGreaterEqual((key, self.total[key]), (key, LIMIT))
             self.assertLessEqual((key, self.total[key]), (key, (limits if key in moved else 1) * LIMIT))
 
-    def report(self, what, moved):
-        """What came out, for people."""
-        self.assertTrue(moved)
-        limits = [self.total[key] / LIMIT for key in moved]
-        print(f"{type(self).__name__}: {what}: {len(moved)} of {len(KEYS)} keys moved and got "
-              f"{sum(limits) / len(limits):.2f} limits in the mean, {max(limits):.2f} at most",
-              file=sys.stderr)
-
 
 class Sticky:
     def test_with_stable_nodes_each_key_gets_exactly_its_limit(self):
         traffic = self.spend()
         self.assertEqual(traffic.failed, {})
-        for key in KEYS:
-            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
-            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+        self.check_homes(traffic)
         self.assertEqual(set.union(*traffic.nodes.values()), {node.port for node in self.nodes})
 
     def test_a_node_dies_and_returns(self):
         """Only its keys move, and each gets one more limit; so when it returns, having forgotten."""
         dead = self.nodes[0]
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == dead.port]
+        homes, moved = self.homes(dead)
         self.spend()
         self.assert_totals(moved, 1)
 
@@ -188,16 +184,13 @@ class Sticky:
         self.back(dead, moved[0])
         nodes = self.spend().nodes
         self.assert_totals(moved, 3)
-        for key in KEYS:
-            self.assertEqual((key, nodes[key]), (key, {homes[key]}))
-        self.report("a node died and returned", moved)
+        self.assertEqual(nodes, {key: {home} for key, home in homes.items()})
 
     def test_a_node_dies_and_returns_under_load(self):
         """Whatever happens to the requests that are under way: no key of another node gets more than
         its limit, and no key of this one more than one limit for each time that it moves."""
         dead = self.nodes[1]
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == dead.port]
+        homes, moved = self.homes(dead)
         traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
         traffic.part_done(0.2)
         dead.kill()
@@ -207,13 +200,11 @@ class Sticky:
         self.assert_bounds(moved, 3)
         for key in set(KEYS) - set(moved):
             self.assertEqual((key, traffic.nodes[key]), (key, {homes[key]}))
-        self.report("a node died and returned under load", moved)
 
     def test_a_node_that_crashes_again_and_again(self):
         """One limit at the other node, and one for each time that it returns and has forgotten."""
         crashing, flaps = self.nodes[2], 3
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == crashing.port]
+        homes, moved = self.homes(crashing)
         self.spend()
         for flap in range(flaps):
             crashing.kill()
@@ -224,17 +215,14 @@ class Sticky:
             self.back(crashing, moved[0])
             self.spend()
             self.assert_totals(moved, 3 + flap)
-        self.report(f"a node crashed {flaps} times", moved)
 
     def test_a_reload_of_the_nodes_moves_and_forgets_nothing(self):
         traffic = Traffic(self.balancer.port, KEYS, 2 * LIMIT)
         for part, node in zip((0.2, 0.4, 0.6), self.nodes):
             traffic.part_done(part)
-            node.reload()
+            node.reload(ending=False)
         traffic.end()
-        for key in KEYS:
-            self.assertEqual((key, traffic.admitted[key]), (key, LIMIT))
-            self.assertEqual((key, len(traffic.nodes[key])), (key, 1))
+        self.check_homes(traffic)
 
     def test_a_second_key_in_the_request_buys_nothing(self):
         """Of two keys the first is hashed and counted, or the request is refused. What has another name
@@ -263,7 +251,7 @@ class Sticky:
 
     def test_balancers_agree(self):
         """On the nodes of keys, in whatever order they list the nodes, and if one of them has left."""
-        homes = self.homes()
+        homes, _ = self.homes()
         other = self.started(self.balancer_kind(self.nodes, *self.another_order))
         fewer = self.started(self.balancer_kind(self.nodes, *self.without_node1))
         for key in KEYS:
@@ -300,11 +288,10 @@ class BehindHaproxy(Sticky, Fleet):
         node, flaps = self.nodes[0], 4
         sick = node.directory / "sick"
         node.kill()
-        node.text = node.text.replace("return 204;", f"if (-e {sick}) {{ return 503; }} return 204;")
+        node.edit(("return 204;", f"if (-e {sick}) {{ return 503; }} return 204;"))
         node.start()
         self.balancer.sees(node, up=True)
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == node.port]
+        homes, moved = self.homes(node)
         self.spend()
         self.assert_totals(moved, 1)
         for _ in range(flaps):
@@ -317,13 +304,11 @@ class BehindHaproxy(Sticky, Fleet):
                 for key in moved:
                     self.assertEqual((key, nodes[key] == {node.port}), (key, up))
                 self.assert_totals(moved, 2)
-        self.report(f"checks flapped {flaps} times", moved)
 
     def test_a_node_leaves_by_request_and_returns(self):
         """No request fails; its keys get at most one more limit, and none when it returns."""
         node = self.nodes[0]
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == node.port]
+        homes, moved = self.homes(node)
         traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
         traffic.part_done(0.2)
         node.drain.touch()
@@ -334,15 +319,13 @@ class BehindHaproxy(Sticky, Fleet):
         self.total += traffic.end().admitted
         self.assertEqual(traffic.failed, {})
         self.assert_bounds(moved, 2)
-        self.report("a node was asked to leave and returned", moved)
 
     def test_with_redispatch_no_request_waits_for_the_checks(self):
         """But a key may count on a third node, for one more limit (haproxy.cfg says so)."""
         self.balancer = self.started(Haproxy(self.nodes, ("    retries 2",
                                                           "    retries 2\n    option redispatch 1")))
         dead = self.nodes[0]
-        homes = self.homes()
-        moved = [key for key in KEYS if homes[key] == dead.port]
+        homes, moved = self.homes(dead)
         traffic = Traffic(self.balancer.port, KEYS, 4 * LIMIT)
         traffic.part_done(0.2)
         dead.kill()
@@ -350,7 +333,6 @@ class BehindHaproxy(Sticky, Fleet):
         # A request that was under way when the node died fails as it would without (502).
         self.assertEqual(traffic.failed[503], 0)
         self.assert_bounds(moved, 3)
-        self.report("a node died, with redispatch", moved)
 
 
 class BehindNginx(Sticky, Fleet):
@@ -365,21 +347,15 @@ class BehindNginx(Sticky, Fleet):
         until(lambda: self.one(key) == node.port, "the node to be tried again")
 
 
-class Rings(unittest.TestCase):
+class Rings(Servers):
     """A hundred servers, of which one after the other leaves: the keys of that one move, and no others.
     One application stands for them all; what is tested is where the balancers send the keys."""
 
     SERVERS = 100
 
     def setUp(self):
-        self.application = Application(self.SERVERS)
-        self.addCleanup(self.application.close)
-        self.application.start()
+        self.application = self.started(Application(self.SERVERS))
         self.keys = [f"ring-{SEED}-{i}" for i in range(600)]
-
-    def started(self, balancer):
-        self.addCleanup(balancer.close)
-        return balancer.start()
 
     def where(self, balancer):
         found = {}

@@ -6,31 +6,23 @@ fleet/fleet.py.
 
     fleet_simulation.py FLEET_SIMULATION
 """
-import json
 import math
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
-import xml.etree.ElementTree
+from pathlib import Path
 
-SIMULATE = [sys.executable,
-            os.path.join(os.path.dirname(os.path.abspath(__file__)), "simulate.py")]
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, f"{HERE.parent}/kit")
+import commands  # noqa: E402
+from commands import needs_gnuplot, result, svg_texts  # noqa: E402
+
 BALANCERS = ["haproxy", "nginx", "envoy-ring", "envoy-maglev", "modulo"]
 RINGS = BALANCERS[:2]  # where a change moves the keys of one node and no others
 
 
-def call(*arguments, **more):
-    return subprocess.run([*SIMULATE, *arguments], capture_output=True, text=True, timeout=150,
-                          **more)
-
-
 def rows(*arguments):
-    done = call(*arguments, "--format", "json")
-    assert done.returncode == 0, (done.returncode, done.stderr)
-    return json.loads(done.stdout)["rows"]
+    return result(*arguments)["rows"]
 
 
 class ByHand(unittest.TestCase):
@@ -149,7 +141,7 @@ class Formulas(unittest.TestCase):
                                          row["forgets"]["extra_limits"])
 
 
-class Output(unittest.TestCase):
+class Output(commands.Case):
     def test_a_seed_gives_the_same_again(self):
         arguments = ["--churn", "crashes", "--nodes", "20", "--between", "1d", "--keys", "500"]
         first = rows(*arguments, "--seed", "7")
@@ -163,32 +155,15 @@ class Output(unittest.TestCase):
         self.assertEqual(found, {(balancer, "death", "greedy") for balancer in BALANCERS} |
                          {("haproxy", "death", demand) for demand in ("steady", "zipf")} |
                          {("haproxy", churn, "greedy") for churn in ("crashes", "deploy", "flap")})
-        done = call(*small)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("seed 1", done.stdout)
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
+        self.table(*small, words=["seed 1"])
 
-    @unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+    @needs_gnuplot
     def test_pictures(self):
-        with tempfile.TemporaryDirectory() as directory:
-            rows("--keys", "1000", "--windows", "20", "--nodes", "5,10", "--plot", directory)
-            self.assertEqual(sorted(os.listdir(directory)), ["balancers.svg", "fleet.svg"])
-            for name, words in (("balancers.svg", BALANCERS + ["two limits for 1 of N keys"]),
-                                ("fleet.svg", ["death, node forgets", "deploy, node keeps", "flap"])):
-                root = xml.etree.ElementTree.parse(os.path.join(directory, name)).getroot()
-                texts = ["".join(text.itertext()).strip()
-                         for text in root.iter("{http://www.w3.org/2000/svg}text")]
-                for word in words:
-                    self.assertIn(word, texts)
-
-
-class Usage(unittest.TestCase):
-    def refused(self, *arguments):
-        done = call(*arguments)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), (arguments, done.stderr))
-        self.assertIn("stint-bench fleet --help", done.stderr)
-        return done.stderr
+        rows("--keys", "1000", "--windows", "20", "--nodes", "5,10", "--plot", self.directory)
+        self.assertEqual(sorted(os.listdir(self.directory)), ["balancers.svg", "fleet.svg"])
+        for name, words in (("balancers.svg", BALANCERS + ["two limits for 1 of N keys"]),
+                            ("fleet.svg", ["death, node forgets", "deploy, node keeps", "flap"])):
+            self.assertLessEqual(set(words), set(svg_texts(self.directory / name)))
 
     def test_the_option_and_the_value_are_named(self):
         for option, value in (("--nodes", "10,1"), ("--nodes", "10,20k"), ("--nodes", "ten"),
@@ -198,33 +173,18 @@ class Usage(unittest.TestCase):
                               ("--down", "1 s"), ("--between", "never"), ("--format", "csv"),
                               ("--limit", "100/fortnight"), ("--limit", "100/hour smooth"),
                               ("--limit", "100/hour capacity=200")):
-            with self.subTest(option=option, value=value):
-                message = self.refused(option, value)
-                self.assertIn(option, message)
-                self.assertIn("'%s'" % (value if option == "--limit" else value.split(",")[-1]),
-                              message)
-        self.assertIn("--nothing", self.refused("--nothing"))
-        self.assertIn("--keys needs a value", self.refused("--keys"))
-
-    def test_an_absence_longer_than_a_window(self):
-        self.assertIn("--down", self.refused("--limit", "10/second", "--down", "1s"))
-
-    def test_more_than_time_itself(self):
-        self.assertIn("--windows", self.refused("--limit", "1/366d", "--windows", "300"))
-
-    def test_more_than_the_memory(self):
-        self.assertIn("GiB", self.refused("--balancer", "modulo", "--churn", "deploy", "--nodes",
-                                          "10k", "--keys", "1M"))
+            self.refused(option, value, help_="stint-bench fleet --help",
+                         words=(option, "'%s'" % (value if option == "--limit" else value.split(",")[-1])))
+        for word, *arguments in (
+                ("--nothing", "--nothing"), ("--keys needs a value", "--keys"),
+                ("--down", "--limit", "10/second", "--down", "1s"),
+                ("--windows", "--limit", "1/366d", "--windows", "300"),
+                ("GiB", "--balancer", "modulo", "--churn", "deploy", "--nodes", "10k", "--keys", "1M")):
+            self.refused(*arguments, words=word, help_="stint-bench fleet --help")
 
     def test_help(self):
-        done = call("--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for word in ("--nodes", "--churn", "flap", "--plot", "Exit codes"):
-            self.assertIn(word, done.stdout)
-        for line in done.stdout.splitlines():
-            self.assertLessEqual(len(line), 100, line)
+        self.table("--help", words=("--nodes", "--churn", "flap", "--plot", "Exit codes"))
 
 
 if __name__ == "__main__":
-    SIMULATE.append(os.path.abspath(sys.argv.pop(1)))
-    unittest.main()
+    commands.main(sys.executable, str(HERE / "simulate.py"))

@@ -8,11 +8,13 @@ Debian's cargo comes first.
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+import commands  # noqa: E402
 
 SOURCE, BUILD = Path("."), Path("build")
 MESON, CC = "meson", "cc"
@@ -30,8 +32,7 @@ class Crate(unittest.TestCase):
         cls.crate = cls.directory / "crate"
         shutil.copytree(SOURCE / "src" / "rust", cls.crate, ignore=shutil.ignore_patterns("target"))
         installed = cls.directory / "installed"
-        subprocess.run([MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir",
-                        installed], check=True, capture_output=True, timeout=100)
+        commands.must(MESON, "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", installed)
         [found] = installed.rglob("stint.pc")
         cls.environment = {
             **os.environ, "CC": CC, "CARGO_HOME": str(cls.directory / "home"),
@@ -41,8 +42,8 @@ class Crate(unittest.TestCase):
             cls.environment.pop(name, None)
 
     def cargo(self, *arguments, **more):
-        done = subprocess.run(["cargo", *arguments], cwd=self.crate, capture_output=True, text=True,
-                              env={**self.environment, **more}, timeout=200)
+        done = commands.run("cargo", *arguments, cwd=self.crate, timeout=200,
+                            env={**self.environment, **more})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout + done.stderr
 

@@ -17,17 +17,15 @@ import subprocess
 import sys
 import threading
 import time
-import unittest
 
 # Where a request must have ended before the next one there is one worker.
 
 sys.dont_write_bytecode = True  # of what is beside it
 import module
 from features import policy_status, status
-from module import PER_LONG, Case, Server, location, main, until
+from module import PER_LONG, STATUS, Case, Server, close, location, main, until
 
 STINT = os.environ.get("STINT", "stint")
-STATUS = location("/status", "stint_limit off;", "stint_status_page z;", "access_log off;")
 
 
 class Bans(Case):
@@ -46,8 +44,7 @@ class Bans(Case):
         with self.banning(f"2{PER_LONG} ban=366d") as server:
             self.assertEqual(server.statuses(2, "/file?user=a"), [200, 200])
             for _ in range(3):  # by the first refusal, and from then on
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "BANNED p 2/2"))
+                response = self.expect((429, "BANNED p 2/2"), server.get("/file?user=a"))
                 # All fields tell the end of the ban, not that of the window.
                 self.assertIn(int(response["Retry-After"]), range(ban - 100, ban + 1))
                 self.assertEqual(response["X-Retry"], response["Retry-After"])
@@ -96,9 +93,8 @@ class Bans(Case):
         """A ban by what responses are charged."""
         with self.banning(f"2{PER_LONG} ban=1h", http="map $arg_code $failed { 401 1; default 0; }",
                           limit="stint_limit z p $arg_user charge=$failed;", workers=1) as server:
-            server.configuration.write_text(server.configuration.read_text().replace(
-                STATUS, STATUS + location("/401", "return 401;")))
-            server.reload()
+            server.edit((
+                STATUS, STATUS + location("/401", "return 401;"))).reload()
             # `return` comes before limits; a missing file does not.
             self.assertEqual(server.statuses(3, "/missing?user=a&code=401"), [404, 404, 429])
             self.assertEqual(server.get("/file?user=a").stint.split()[0], "BANNED")
@@ -141,9 +137,7 @@ class Bans(Case):
             server.reload()
             self.assertEqual(outcome("a"), "BANNED")
             for pid in server.worker_pids():
-                os.kill(pid, signal.SIGKILL)
-                until(lambda: pid not in server.worker_pids() and len(server.worker_pids()) == 2,
-                      "another worker")
+                server.kill_worker(pid)
             self.assertEqual(outcome("a"), "BANNED")
             text = server.configuration.read_text()
             # Without bans it is as any key, with them again, banned again.
@@ -165,10 +159,9 @@ class Bans(Case):
             use(server, "")
             with self.subTest(names=names), server:
                 self.assertEqual(server.get().stint, "PASSED a 1/3 2")
-                server.configuration.write_text(server.configuration.read_text().replace(
-                    "stint_limit", f"stint_policy z 9{PER_LONG} name=gone; stint_limit"
-                    if room else "stint_limit"))
-                server.reload()
+                if room:
+                    server.edit(("stint_limit",
+                                 f"stint_policy z 9{PER_LONG} name=gone; stint_limit")).reload()
                 use(server, "ban=1h")
                 if room:
                     server.reload()
@@ -197,7 +190,27 @@ class Bans(Case):
             self.assertEqual(server.statuses(4), [200] * 3 + [429])
             self.assertEqual(server.get().stint, "REJECTED a 3/3 0")
 
-class Filed(Case):
+class Upstream(Case):
+    def upstream(self, answer):
+        """A server behind, which calls this before it answers each request. Returns its address."""
+        class Behind(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                answer()
+                self.send_response(200)
+                self.send_header("Content-Length", "4")
+                self.end_headers()
+                self.wfile.write(b"done")
+
+            def log_message(self, *_):
+                pass
+        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+        threading.Thread(target=behind.serve_forever, daemon=True).start()
+        self.addCleanup(behind.server_close)
+        self.addCleanup(behind.shutdown)
+        return f"http://127.0.0.1:{behind.server_port}"
+
+
+class Filed(Upstream):
     """A zone in a file, and the command on it."""
 
     def filed(self, policies, *locations, **more):
@@ -238,8 +251,7 @@ class Overrides(Filed):
             self.assertEqual([count("a", 20), count("b", 20), count("c", 21)], [10, 1, 20])
             self.override("a", 0)
             for _ in range(10):
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "BANNED p 30/0 0"))
+                self.expect((429, "BANNED p 30/0 0"), server.get("/file?user=a"))
             self.override("a", 2**28)
             self.assertEqual(count("a", 30), 30)
             found = status(server)
@@ -334,28 +346,6 @@ class Command(Filed):
             self.stint("take", "--quiet", "--cost", "4", "--address=24", table, "p", "127.0.0.77")
             self.assertEqual(server.get("/net/x").stint, "PASSED p 5/5 0")
 
-    def behind(self):
-        """A server that says when it is asked, and answers when it is told to. Returns its address,
-        and the two events."""
-        asked, told = threading.Event(), threading.Event()
-
-        class Behind(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.set()
-                told.wait(module.PATIENCE)
-                self.send_response(200)
-                self.send_header("Content-Length", "4")
-                self.end_headers()
-                self.wfile.write(b"done")
-
-            def log_message(self, *_):
-                pass
-        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
-        threading.Thread(target=behind.serve_forever, daemon=True).start()
-        self.addCleanup(behind.server_close)
-        self.addCleanup(behind.shutdown)
-        return f"http://127.0.0.1:{behind.server_port}", asked, told
-
     def apply(self, *policies):
         """Makes these the policies of the table."""
         text = self.table.parent / "policies"
@@ -364,7 +354,8 @@ class Command(Filed):
 
     def test_a_policy_is_removed(self):
         """Nothing is lost, and nothing told that is not so."""
-        address, asked, told = self.behind()
+        asked, told = threading.Event(), threading.Event()
+        address = self.upstream(lambda: (asked.set(), told.wait(module.PATIENCE)))
         with self.filed(f"stint_policy z 5{PER_LONG} name=p; stint_policy z 5{PER_LONG} name=q;"
                         "stint_headers both;",
                         location("/file", "stint_limit z p $arg_user;", "stint_limit z q $arg_user;"),
@@ -384,8 +375,7 @@ class Command(Filed):
             self.assertEqual([(answer.status, answer.body) for answer in answers], [(200, b"done")])
             self.assertIsNone(answers[0]["RateLimit"])
             for path in "/file", "/charged", "/slow":
-                response = server.get(path + "?user=a")
-                self.assertEqual((response.status, response.stint), (429, "REJECTED p /"))
+                response = self.expect((429, "REJECTED p /"), server.get(path + "?user=a"))
                 for field in "RateLimit", "RateLimit-Policy", "Retry-After", "X-RateLimit-Limit":
                     self.assertIsNone(response[field])
             self.assertEqual(server.get("/other?user=a").stint, "PASSED q 2/9 7")
@@ -432,7 +422,7 @@ class Command(Filed):
                 done.set()
                 worker.join()
 
-class InFlight(Case):
+class InFlight(Upstream):
     """So many requests at once; whatever ends one makes room."""
 
     LEASE = "30m"  # longer than any test
@@ -441,7 +431,7 @@ class InFlight(Case):
         """A server with a location /long, whose answers take minutes, and /look, which tells what is
         held."""
         server = Server(module.MODULE, **more)
-        (server.directory / "www" / "long").write_bytes(b"x" * 1000000)
+        (server.www / "long").write_bytes(b"x" * 1000000)
         server.configure(f"stint_zone z keys=1k {zone}; stint_policy z {limit} in-flight name=p;\n"
                          f"stint_headers both; {http}",
                          f"stint_limit z p $arg_user; {directives}" + STATUS +
@@ -454,10 +444,8 @@ class InFlight(Case):
 
     def begin(self, server, count, path="/long?user=a"):
         """Begins requests whose answers take long. Returns their connections."""
-        connections = [server.connect() for _ in range(count)]
-        for connection in connections:
-            connection.request("GET", path)
-            self.assertEqual(connection.getresponse().status, 200)
+        connections = server.begin(count, path)
+        self.assertEqual({connection.getresponse().status for connection in connections}, {200})
         return connections
 
     def free(self, server, left=0):
@@ -476,8 +464,7 @@ class InFlight(Case):
             self.assertEqual(self.held(server), 0)
             first, *others = self.begin(server, 3)
             for _ in range(3):
-                response = server.get("/file?user=a")
-                self.assertEqual((response.status, response.stint), (429, "REJECTED p 3/3 0"))
+                response = self.expect((429, "REJECTED p 3/3 0"), server.get("/file?user=a"))
                 # Nobody knows when one of them ends.
                 self.assertIsNone(response["Retry-After"])
                 self.assertIsNone(response["X-RateLimit-Reset"])
@@ -500,8 +487,7 @@ class InFlight(Case):
             path = str(server.directory / "silent")
             silent.bind(path)
             silent.listen(100)
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(STATUS, STATUS + "".join((
+            server.edit((STATUS, STATUS + "".join((
                 location("/timeout", f"proxy_pass http://unix:{path};", "proxy_read_timeout 200ms;"),
                 location("/gone", f"proxy_pass http://unix:{path};"),
                 location("/nobody", "proxy_pass http://unix:/nowhere;"),
@@ -512,28 +498,22 @@ class InFlight(Case):
                 location("/refused", "auth_request /forbid;"),
                 location("= /ask", "empty_gif;"), location("= /forbid", "return 403;"),
                 location("/mirror", "mirror /ask;", "empty_gif;"),
-                location("/deny", "deny all;"), location("/close", "return 444;")))))
-            server.reload()
+                location("/deny", "deny all;"), location("/close", "return 444;"))))).reload()
             for path, status_code in (("/timeout", 200), ("/nobody", 200), ("/redirect", 200),
                                       ("/named", 204), ("/auth", 200), ("/refused", 403),
                                       ("/mirror", 200), ("/missing", 404), ("/deny", 403)):
                 self.assertEqual(server.statuses(2, path + "?user=a"), [status_code] * 2, path)
                 self.free(server)
-            connections = [server.connect() for _ in range(3)]
-            for connection in connections:
-                connection.request("GET", "/gone?user=a")
+            connections = server.begin(3, "/gone?user=a")
             self.free(server, 3)
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
 
     def test_uploads(self):
         """Also while bodies come, and when they do not."""
         with self.flying(f"9/{self.LEASE}", directives="client_body_timeout 300ms;") as server:
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(STATUS, STATUS + location(
-                "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;")))
-            server.reload()
+            server.edit((STATUS, STATUS + location(
+                "/up", f"proxy_pass http://127.0.0.1:{server.port}/file;"))).reload()
             connection = server.connect()
             connection.putrequest("POST", "/up?user=a")
             connection.putheader("Content-Length", "1000")
@@ -552,8 +532,7 @@ class InFlight(Case):
             self.assertEqual(server.statuses(3, "/file?user=b"), [200, 200, 429])
             # What the other refused holds nothing.
             until(lambda: self.held(server, "b") == 0, "nothing to be in flight")
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
 
     def test_beside_limit_conn(self):
@@ -574,22 +553,15 @@ class InFlight(Case):
     def test_http_2(self):
         """Each stream is a request."""
         server = self.flying(f"3/{self.LEASE}")
-        text = server.configuration.read_text()
-        server.configuration.write_text(text.replace("reuseport", "http2 reuseport"))
-
-        def curl(*arguments):
-            return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments],
-                                    stdout=subprocess.PIPE)
-
-        with server:
-            client = curl("--parallel", "--parallel-immediate",
-                          "--no-progress-meter", "--max-time", "3", "--output", os.devnull,
-                          "--write-out", "%{http_code} ", server.url("/long?user=a&[1-5]"))
-            said = client.communicate(timeout=20)[0].decode().split()
+        with server.with_http_2():
+            client = server.curl("--parallel", "--parallel-immediate", "--no-progress-meter",
+                                 "--max-time", "3", "--output", os.devnull, "--write-out", "%{http_code} ",
+                                 path="/long?user=a&[1-5]")
+            said = client.communicate(timeout=20)[0].split()
             self.assertEqual(sorted(said), ["200"] * 3 + ["429"] * 2)
 
             def used():
-                said = curl("--head", server.url("/look?user=a")).communicate(timeout=20)[0].decode()
+                said, _ = server.curl("--head", path="/look?user=a").communicate(timeout=20)
                 return re.search(r"x-stint: \w+ p (\d+)/3", said, re.IGNORECASE)[1]
             until(lambda: used() == "0", "the end of all streams")
 
@@ -602,16 +574,13 @@ class InFlight(Case):
             os.kill(pid, signal.SIGKILL)
             until(lambda: server.worker_pids() not in ([], [pid]), "another worker")
             self.free(server)
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_reload_and_stop(self):
         """An old worker has its requests until they end; one that is stopped gives all back at once."""
         with self.flying(f"4/{self.LEASE}", zone="file=table", workers=1) as server:
             connections = self.begin(server, 3)
-            server.process.send_signal(signal.SIGHUP)
-            until(lambda: len(server.worker_pids()) == 2, "a new worker")
-            until(lambda: server.logged("gracefully shutting down"), "the old one to listen no more")
+            server.reload_beside()
             connections += self.begin(server, 1)
             self.assertEqual(self.held(server), 4)
             connections[0].close()
@@ -619,20 +588,16 @@ class InFlight(Case):
             server.stop()  # TERM
             server.start()
             self.assertEqual(self.held(server), 0)
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_waiting(self):
         """Who waits for another limit is in flight, and who leaves meanwhile is not."""
         with self.flying(f"9/{self.LEASE}", http="stint_policy z 1/day reserve=5 name=day;",
                          directives="stint_limit z day $arg_user delay=30d;") as server:
             self.assertEqual(server.get("/file?user=a").status, 200)
-            connections = [server.connect() for _ in range(2)]
-            for connection in connections:
-                connection.request("GET", "/file?user=a")
+            connections = server.begin(2, "/file?user=a")
             self.free(server, 2)
-            for connection in connections:
-                connection.close()
+            close(connections)
             self.free(server)
             until(lambda: status(server)["held"] == 0, "nobody to wait")
 
@@ -640,45 +605,31 @@ class InFlight(Case):
         """A policy in flight among those that a variable names: it holds, and nothing is charged."""
         with self.flying(f"2/{self.LEASE}", http=f"stint_policy z 2{PER_LONG} name=year;",
                          workers=1) as server:
-            text = server.configuration.read_text()
-            server.configuration.write_text(text.replace(
-                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;"))
-            server.reload()
+            server.edit((
+                "stint_limit z p $arg_user;", "stint_limit z $arg_plan $arg_user charge=1;")).reload()
             self.assertEqual(server.statuses(3, "/file?plan=p&user=a"), [200] * 3)
             connections = self.begin(server, 2, "/long?plan=p&user=a")
             self.assertEqual(server.get("/file?plan=p&user=a").status, 429)
             self.assertEqual(server.statuses(3, "/file?plan=year&user=b"), [200, 200, 429])
-            for connection in connections:
-                connection.close()
+            close(connections)
 
     def test_never_more_at_once(self):
         """A server behind counts them itself, over workers, reloads and clients that leave."""
         counts = {"now": 0, "most": 0}
         lock = threading.Lock()
 
-        class Behind(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                with lock:
-                    counts["now"] += 1
-                    counts["most"] = max(counts["most"], counts["now"])
-                time.sleep(0.01)
-                with lock:
-                    counts["now"] -= 1
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
-        threading.Thread(target=behind.serve_forever, daemon=True).start()
-        self.addCleanup(behind.server_close)
-        self.addCleanup(behind.shutdown)
+        def answer():
+            with lock:
+                counts["now"] += 1
+                counts["most"] = max(counts["most"], counts["now"])
+            time.sleep(0.01)
+            with lock:
+                counts["now"] -= 1
+        behind = self.upstream(answer)
         server = self.flying(f"3/{self.LEASE}", workers=3)
-        text = server.configuration.read_text()
-        server.configuration.write_text(text.replace(STATUS, STATUS + location(
+        server.edit((STATUS, STATUS + location(
             "/behind", "proxy_ignore_client_abort on;",
-            f"proxy_pass http://127.0.0.1:{behind.server_port};")))
+            f"proxy_pass {behind};")))
         with server:
             storm = module.Storm(server, "/behind?user=a", threads=8,
                                  enough=lambda storm: storm.allowed >= 100 and storm.refused >= 20)

@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The real nginx with the stint module, in a directory of its own, for the tests."""
-import contextlib
 import http.client
 import os
-import random
 import re
-import shutil
 import signal
-import socket
 import subprocess
-import tempfile
-import time
+import sys
 from pathlib import Path
 
-NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
-PATIENCE = 20  # s; for what takes milliseconds unless the machine is busy
+sys.path.insert(0, f"{Path(__file__).resolve().parents[1]}/kit")
+from servers import PATIENCE, PLACES, Nginx, until  # noqa: E402
 
 CONFIGURATION = """\
 load_module {module};
@@ -31,13 +26,7 @@ http {{
                      '$stint_used $stint_remaining $stint_reset $stint_retry_after';
     access_log access.log stint;
     add_header X-Stint "$stint_status $stint_policy $stint_used/$stint_limit $stint_remaining" always;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    keepalive_requests 1000000;
-{http}
+{places}{http}
     server {{
         listen 127.0.0.1:{port} reuseport backlog=1024;
         root www;
@@ -45,27 +34,6 @@ http {{
     }}
 }}
 """
-
-
-def until(condition, what):
-    """Waits for it. Returns what it returned."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        result = condition()
-        if result:
-            return result
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE} s for {what}")
-        time.sleep(0.01)
-
-
-def free_port():
-    """Below those that the system gives to clients, which might take it before it is used."""
-    while True:
-        port = random.randrange(10000, 32000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Response:
@@ -90,89 +58,58 @@ class Response:
         return " ".join(self["X-Stint"].split())
 
 
-class Server:
+class Server(Nginx):
     """with Server(module, http="...", server="...") as server: ...; each location may be a file of
     the directory www, which has `file` and `other`."""
 
-    def __init__(self, module, http="", server="", workers=2, main="", log_level="notice"):
-        self.module, self.workers, self.log_level = module, workers, log_level
-        self.main = main + ("user root;\n" if os.geteuid() == 0 else "")
-        self.port = free_port()
-        self.directory = Path(tempfile.mkdtemp(prefix="stint-nginx-"))
-        self.configuration = self.directory / "nginx.conf"
-        self.error_log = self.directory / "error.log"
-        www = self.directory / "www"
-        www.mkdir()
+    CONFIGURATION = CONFIGURATION
+
+    def __init__(self, module, http="", server="", workers=2, main="", log_level="notice", **words):
+        super().__init__("nginx")
+        self.WORKERS = workers
+        self.words = {"module": module, "workers": workers, "log_level": log_level, "port": self.port,
+                      "main": main + ("user root;\n" if os.geteuid() == 0 else ""), "places": PLACES, **words}
+        self.www = self.directory / "www"
+        self.www.mkdir()
         for name in "file", "other":
-            (www / name).write_text(name + "\n")
-        self.process = None
+            (self.www / name).write_text(name + "\n")
         self.configure(http, server)
 
     def configure(self, http, server):
         """Writes the configuration, which a start or a reload will read."""
-        self.configuration.write_text(CONFIGURATION.format(
-            module=self.module, workers=self.workers, main=self.main, log_level=self.log_level,
-            http=http, server=server, port=self.port))
+        self.configuration.write_text(self.CONFIGURATION.format(http=http, server=server, **self.words))
+        return self
 
-    @property
-    def command(self):
-        return [NGINX, "-p", str(self.directory), "-c", str(self.configuration),
-                "-e", str(self.error_log)]
+    def line_of(self, words):
+        """The number of the first line that has these words."""
+        return self.configuration.read_text().split(words)[0].count("\n") + 1
+
+    def with_http_2(self):
+        return self.edit(("reuseport", "http2 reuseport"))
 
     def test(self):
         """nginx -t. Returns its exit status and what it said."""
-        done = subprocess.run([*self.command, "-t"], capture_output=True, text=True,
-                              timeout=PATIENCE)
+        done = subprocess.run([*self.command(), "-t"], capture_output=True, text=True, timeout=PATIENCE)
         return done.returncode, done.stdout + done.stderr
 
     def start(self):
-        self.process = subprocess.Popen(self.command, cwd=self.directory,
-                                        stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        until(self.listens, "nginx to listen")
-        until(lambda: len(self.worker_pids()) == self.workers, "the workers")
-
-    def listens(self):
-        if self.process.poll() is not None:
-            raise AssertionError("nginx ended:\n" + self.process.stderr.read().decode())
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-            return True
-        return False
-
-    def stop(self):
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                for pid in self.worker_pids():
-                    os.kill(pid, signal.SIGKILL)
-                self.process.kill()
-                self.process.wait()
-        if self.process is not None:
-            self.process.stderr.close()
-
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
+        super().start()
+        until(lambda: len(self.worker_pids()) == self.WORKERS, "the workers")
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def kill_worker(self, pid, number=signal.SIGKILL):
+        """Returns once another has taken its place."""
+        os.kill(pid, number)
+        until(lambda: pid not in self.worker_pids() and len(self.worker_pids()) == self.WORKERS,
+              "another worker")
 
-    def close(self):
-        self.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def worker_pids(self):
-        with contextlib.suppress(OSError):
-            path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
-            return sorted(map(int, Path(path).read_text().split()))
-        return []
+    def reload_beside(self):
+        """Begins a reload that leaves old workers with what they have to do."""
+        old = self.worker_pids()
+        self.process.send_signal(signal.SIGHUP)
+        # One listens no more once it has logged this.
+        until(lambda: all(self.logged(f" {pid}#{pid}: gracefully shutting down") for pid in old) and
+              len(self.worker_pids()) == len(old) + self.WORKERS, "new workers")
 
     def log(self):
         return self.error_log.read_text(errors="replace")
@@ -186,13 +123,6 @@ class Server:
         path = self.directory / "access.log"
         until(lambda: path.read_text().count("\n") >= count, f"{count} lines in the access log")
         return [line.split() for line in path.read_text().splitlines()]
-
-    def reload(self):
-        """Returns once only workers of the new configuration are left."""
-        old = set(self.worker_pids())
-        self.process.send_signal(signal.SIGHUP)
-        until(lambda: len(self.worker_pids()) == self.workers and not old & set(self.worker_pids()),
-              "new workers")
 
     def reload_refused(self):
         """A reload that fails. Returns the lines of level emerg that it logged."""
@@ -211,6 +141,13 @@ class Server:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE,
                                           source_address=(source, 0))
 
+    def begin(self, count, path="/file", **more):
+        """Sends requests without waiting for their answers. Returns their connections."""
+        connections = [self.connect() for _ in range(count)]
+        for connection in connections:
+            connection.request("GET", path, **more)
+        return connections
+
     def get(self, path="/file", method="GET", source="127.0.0.1", headers=None):
         connection = self.connect(source)
         try:
@@ -221,6 +158,11 @@ class Server:
 
     def statuses(self, count, path="/file", **more):
         return [self.get(path, **more).status for _ in range(count)]
+
+    def curl(self, *arguments, path="/file"):
+        """Begins requests by HTTP/2."""
+        return subprocess.Popen(["curl", "--silent", "--http2-prior-knowledge", *arguments, self.url(path)],
+                                stdout=subprocess.PIPE, text=True)
 
     def url(self, path="/file"):
         return f"http://127.0.0.1:{self.port}{path}"

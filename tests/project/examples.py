@@ -7,8 +7,6 @@
 import contextlib
 import os
 import re
-import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,26 +17,12 @@ import unittest
 from pathlib import Path
 
 import project
-from project import STRICT, call
+from commands import must
+from servers import free_port, until, wrk
 
 PATIENCE = 60  # s; for what takes milliseconds unless the machine is busy
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"  # Debian's, with its cffi
 YEAR = "366d"  # no window ends while a test runs
-
-
-def until(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (result := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE} s for {what}")
-        time.sleep(0.01)
-    return result
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Example(project.Case):
@@ -55,11 +39,9 @@ class Example(project.Case):
     def compile(self, name, *options, compiler=None):
         """The example with the installed library, as pkg-config says. Returns the program."""
         self.environment = {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)}
-        program = self.directory / Path(name).stem
-        source = project.SOURCE / "tests" / "examples" / name
-        call(*shlex.split(compiler or project.CC), *options, "-O2", *STRICT, source, "-o", program,
-             *self.pkg_config(self.pkg_config_environment, "--cflags", "--libs"), "-pthread")
-        return program
+        source = (project.SOURCE / "tests" / "examples" / name).read_text()
+        return self.compiled(name, source, *options, "-O2", compiler=compiler,
+                             *self.pkg_config(self.pkg_config_environment, "--cflags", "--libs"))
 
     def start(self, *command):
         """A server, which is ended with the test. What it says goes to a file."""
@@ -125,20 +107,14 @@ class Server(Example):
 
     def wrk(self, *fields, seconds=2):
         """Returns a function that waits for its end, and returns how many answers were 200."""
-        if shutil.which("wrk") is None:
-            self.skipTest("there is no wrk")
+        self.need("wrk")
         fields = [word for field in fields for word in ("-H", field)]
-        process = subprocess.Popen(["wrk", "-t2", "-c64", f"-d{seconds}s", "--timeout", "20s", *fields,
-                                    f"http://127.0.0.1:{self.port}/"], stdout=subprocess.PIPE, text=True)
+        counts = wrk(f"http://127.0.0.1:{self.port}/", *fields, seconds=seconds)
 
         def done():
-            out, _ = process.communicate(timeout=100)
-            self.assertEqual(process.returncode, 0)
-            self.assertNotIn("Socket errors", out)
-            total = int(re.search(r"(\d+) requests in", out)[1])
-            refused = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
+            total, refused = counts()
             # The tokens were gone before the end. On a machine too slow for that it goes on.
-            return total - int(refused[1]) if refused else total + self.wrk(*fields[1::2])()
+            return total - refused if refused else total + self.wrk(*fields[1::2])()
         return done
 
     def test_exact_under_load_and_restart(self):
@@ -242,10 +218,7 @@ class Server(Example):
 
 class Cxx(Example):
     def test_limiter(self):
-        cxx = os.environ.get("CXX", "g++")
-        if shutil.which(shlex.split(cxx)[0]) is None:
-            self.skipTest(f"there is no {cxx}")
-        out = call(self.compile("limiter.cc", "-std=c++17", compiler=cxx), env=self.environment)
+        out = must(self.compile("limiter.cc", "-std=c++17", compiler=self.cxx()), env=self.environment)
         self.assertRegex(out, r"^1000 done, 3000 not\nexpected ms, s, m, ")
 
 
@@ -294,8 +267,8 @@ class Processes(Example):
         table = self.directory / "table"
         command = [PYTHON, project.SOURCE / "tests" / "examples" / "processes.py", header,
                    self.libraries / "libstint.so", table, f"30000/{YEAR} name=shared"]
-        self.assertEqual(call(*command), "granted: 30000\n")
-        self.assertEqual(call(*command), "granted: 0\n")
+        self.assertEqual(must(*command), "granted: 30000\n")
+        self.assertEqual(must(*command), "granted: 0\n")
 
 
 class Documents(unittest.TestCase):

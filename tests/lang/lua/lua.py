@@ -14,21 +14,23 @@ import json
 import os
 import re
 import shlex
-import shutil
 import socket
 import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
-sys.dont_write_bytecode = True  # of server.py
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "nginx"))
-from server import PATIENCE, Server, free_port, until
+TESTS = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True  # of what it imports
+sys.path[:0] = [f"{TESTS}/nginx", f"{TESTS}/kit"]
+import commands  # noqa: E402
+from commands import must  # noqa: E402
+from server import CONFIGURATION, Server  # noqa: E402
+from servers import PATIENCE, free_port, replaced, until, wrk  # noqa: E402
 
 SOURCE, BUILD, CC = Path("."), Path("build"), "cc"
 
@@ -46,30 +48,8 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def replaced(text, *pairs):
-    """The text with other words; each must be there."""
-    for old, new in pairs:
-        assert old in text, f"{old!r} is not in the README"
-        text = text.replace(old, new)
-    return text
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory(prefix="stint-lua-", dir="/dev/shm")
-        self.addCleanup(temporary.cleanup)
-        self.directory = Path(temporary.name)
-
-    def need(self, *programs):
-        for program in programs:
-            if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") is None:
-                self.skipTest(f"there is no {program}")
-
-    def call(self, *command):
-        done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                              timeout=60, stdin=subprocess.DEVNULL)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
+class Case(commands.Case):
+    PARENT = "/dev/shm"
 
 
 class Declarations(Case):
@@ -120,7 +100,7 @@ end
             for name, names in fields.items())
         (self.directory / "layout.lua").write_text(self.LUA)
         constants = 0
-        for line in self.call("luajit", self.directory / "layout.lua", layout).splitlines():
+        for line in must("luajit", self.directory / "layout.lua", layout).splitlines():
             name, field, size, offset = line.split("\t")
             if name == "constant":
                 constants += 1
@@ -132,7 +112,7 @@ end
                 lines.append(f'_Static_assert(sizeof(struct {name}) == {size}, "{name}");')
         self.assertGreater(constants, 10)
         (self.directory / "declarations.c").write_text("\n".join(lines) + "\n")
-        self.call(*shlex.split(CC), "-std=gnu11", "-Wall", "-Werror", "-Wno-redundant-decls",
+        must(*shlex.split(CC), "-std=gnu11", "-Wall", "-Werror", "-Wno-redundant-decls",
                   "-I", SOURCE / "include", "-fsyntax-only", self.directory / "declarations.c")
 
     def test_name_the_library(self):
@@ -143,54 +123,23 @@ end
 class Methods(Case):
     def test_each(self):
         self.need("luajit")
-        self.call("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
+        must("luajit", SOURCE / "tests" / "lang" / "lua" / "methods.lua", self.directory / "table")
 
     def test_readme(self):
         """The first program of the README prints what stands under it."""
         self.need("luajit")
         (self.directory / "first.lua").write_text(blocks("lua")[0])
-        printed = self.call("luajit", self.directory / "first.lua")
+        printed = must("luajit", self.directory / "first.lua")
         self.assertEqual(re.sub(r"\d+ s", "N s", printed), re.sub(r"\d+ s", "N s", blocks("text")[0]))
-
-
-NGINX = """\
-load_module {ndk};
-load_module {lua};
-daemon off;
-pid nginx.pid;
-error_log error.log notice;
-worker_processes {workers};
-{main}
-events {{
-    worker_connections 512;
-}}
-http {{
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    keepalive_requests 1000000;
-    lua_package_path "{package};;";
-{http}
-    server {{
-        listen 127.0.0.1:{port} reuseport backlog=1024;
-        root www;
-{server}
-    }}
-}}
-"""
 
 
 class LuaServer(Server):
     """nginx with its Lua instead of the stint module."""
 
-    def configure(self, http, server):
-        self.configuration.write_text(NGINX.format(
-            ndk=module("ndk_http_module.so"), lua=module("ngx_http_lua_module.so"),
-            workers=self.workers, main=self.main, package=SOURCE / "src" / "lua" / "?.lua",
-            http=http, server=server, port=self.port))
+    CONFIGURATION = replaced(
+        re.sub(r"    log_format.*?always;\n", "    access_log off;\n", CONFIGURATION, flags=re.DOTALL),
+        ("load_module {module};", "load_module {ndk};\nload_module {lua};"),
+        ("{places}", '{places}\n    lua_package_path "{package};;";'))
 
 
 class Nginx(Case):
@@ -210,17 +159,14 @@ class Nginx(Case):
                          ("/run/api.table", str(self.directory / "table")))
         http, server = re.fullmatch(r"http \{\n(.*?)    server \{\n(.*)    \}\n\}\n", whole, re.DOTALL).groups()
         worker = ('header_filter_by_lua_block { ngx.header["X-Worker"] = ngx.worker.pid() }\n')
-        return LuaServer(None, http, worker + server, **more)
+        return LuaServer(None, http, worker + server, ndk=module("ndk_http_module.so"),
+                         lua=module("ngx_http_lua_module.so"), 
+                         package=SOURCE / "src" / "lua" / "?.lua", **more)
 
     def test_exact_counts(self):
         """wrk's requests get through as often as the limit says, whichever worker has them."""
         with self.serve(f"{self.LIMIT}{PER_LONG}", f"100K{PER_LONG}", workers=4) as server:
-            done = subprocess.run(["wrk", "--threads", "2", "--connections", "64", "--duration", "1s",
-                                   server.url()], capture_output=True, text=True, timeout=60)
-            self.assertEqual((done.returncode, done.stderr), (0, ""))
-            requests = int(re.search(r"(\d+) requests in", done.stdout)[1])
-            refused = int(re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)[1])
-            self.assertNotIn("Socket errors", done.stdout)
+            requests, refused = wrk(server.url())()
             self.assertEqual(requests - refused, self.LIMIT)
             workers = {server.get()["X-Worker"] for _ in range(50)}
             self.assertGreater(len(workers), 1)
@@ -244,13 +190,13 @@ class Nginx(Case):
             text = server.configuration.read_text()
             [access] = re.findall(r"^            access_by_lua_block \{\n.*?^            \}\n", text,
                                   re.MULTILINE | re.DOTALL)
-            server.configuration.write_text(replaced(text, ("        location / {", f"""
+            server.edit(("        location / {", f"""
         location /old/ {{ rewrite ^/old/(.*) /new/$1 last; }}
         location /new/ {{ {access} error_page 404 =200 /index.html; }}
         location /try/ {{ try_files /none @named; }}
         location @named {{ {access} rewrite ^ /index.html last; }}
-        location / {{""")))
-            (Path(server.directory) / "www" / "index.html").write_text("index")
+        location / {{"""))
+            (server.www / "index.html").write_text("index")
             server.reload()
             for left, path in enumerate(["/", "/index.html", "/old/x", "/new/x", "/try/x", "/"], 1):
                 answer = server.get(path)

@@ -176,19 +176,10 @@ raises("a key is a string", limit.take, limit, "a", nil)
 local nan, charged = 0 / 0, limit:stats "a"
 limit:take("a", "kept")
 for _, id in ipairs{0.9, nan, 2^32, -1, math.huge} do
-    raises("a policy's id is a whole number", limit.take, limit, id, "x")
-    raises("a policy's id is a whole number", limit.allows, limit, id, "x")
-    raises("a policy's id is a whole number", limit.decide, limit, id, "x")
-    raises("a policy's id is a whole number", limit.refund, limit, id, "x", limit.verdict)
-    raises("a policy's id is a whole number", limit.reset, limit, id, "x")
-    raises("a policy's id is a whole number", limit.override, limit, id, "x", 1, 1)
-    raises("a policy's id is a whole number", limit.overridden, limit, id, "x")
-    raises("a policy's id is a whole number", limit.clear, limit, id, "x")
-    raises("a policy's id is a whole number", limit.text, limit, id)
-    raises("a policy's id is a whole number", limit.change, limit, id, "1/s")
-    raises("a policy's id is a whole number", limit.remove, limit, id)
-    raises("a policy's id is a whole number", limit.stats, limit, id)
-    raises("a policy's id is a whole number", limit.headers, limit, id, limit.verdict)
+    for _, method in ipairs{"take", "allows", "decide", "refund", "reset", "override", "overridden", "clear",
+                            "text", "change", "remove", "stats", "headers"} do
+        raises("a policy's id is a whole number", limit[method], limit, id, "x")
+    end
 end
 raises("a policy's name is a string", limit.take, limit, nil, "x")
 raises("a policy's name is a string", limit.take, limit, {}, "x")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Commands that tests call: what they print, how they end, what they refuse."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+
+COMMAND = []  # what is tested: a program, or a script and the program that it asks
+SVG = "{http://www.w3.org/2000/svg}"
+
+needs_gnuplot = unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
+
+
+def run(*command, timeout=150, **options):
+    """Returns returncode, stdout and stderr of a command that reads nothing."""
+    options.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          timeout=timeout, **options)
+
+
+def must(*command, **options):
+    """Runs a command that must succeed. Returns what it printed."""
+    done = run(*command, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{done.args}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def call(*arguments, **options):
+    return run(*COMMAND, *arguments, **options)
+
+
+def result(*arguments):
+    """The JSON object of a call that must succeed."""
+    done = call(*arguments, "--format", "json")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+def svg_texts(path):
+    """The words of a picture."""
+    root = xml.etree.ElementTree.parse(path).getroot()
+    assert root.tag == SVG + "svg", root.tag
+    return ["".join(text.itertext()).strip() for text in root.iter(SVG + "text")]
+
+
+class Case(unittest.TestCase):
+    """With a directory of its own."""
+
+    PARENT = None  # the system's place for temporary files
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(prefix="stint-", dir=self.PARENT)
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name)
+
+    def write(self, name, text):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text) if isinstance(text, bytes) else path.write_text(text)
+        return path
+
+    def need(self, *programs):
+        for program in programs:
+            if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") is None:
+                self.skipTest(f"there is no {program}")
+
+    def good(self, *arguments, **options):
+        """What a call prints that must succeed and has nothing to complain of."""
+        done = call(*arguments, **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        return done.stdout
+
+    def table(self, *arguments, words=(), **options):
+        """The same, where it must fit 100 columns and have these words."""
+        out = self.good(*arguments, **options)
+        self.assertLessEqual(max(map(len, out.splitlines())), 100, out)
+        for word in words:
+            self.assertIn(word, out)
+        return out
+
+    def check_tail(self, tail):
+        """Percentiles rise, and the largest of all is the largest of a part."""
+        self.assertEqual(list(tail), ["p50", "p90", "p99", "p99.9", "p99.99", "max"])
+        values = [point["ns"] for point in tail.values()]
+        self.assertEqual(values, sorted(values))
+        for point in tail.values():
+            self.assertLessEqual(point["min"], point["max"])
+        self.assertEqual(tail["max"]["ns"], tail["max"]["max"])
+
+    def refused(self, *arguments, words=(), code=2, help_="--help", **options):
+        """What a call says that prints nothing else and must have these words. `code` 2: wrong usage, for
+        which it refers to its help."""
+        with self.subTest(arguments=arguments):
+            done = call(*arguments, **options)
+            self.assertEqual((done.returncode, done.stdout), (code, ""), (arguments, done.stderr))
+            for word in [words] if isinstance(words, str) else words:
+                self.assertIn(word, done.stderr)
+            if code == 2:
+                self.assertIn(help_, done.stderr)
+            return done.stderr
+
+
+def main(*command, arguments=1):
+    """Runs the tests of a command that ends in the first arguments of this script."""
+    # What it inherits: not that whoever started the tests ignores these (nohup, a job in the background).
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)
+    COMMAND[:] = [*command, *(os.path.abspath(sys.argv.pop(1)) for _ in range(arguments))]
+    unittest.main()
