@@ -287,18 +287,10 @@ TEST(test_ahead) {
     }
 }
 
-TEST(test_what_cannot_change) {
+/* What was held by a policy that is replaced is not given back to the new one. */
+TEST(test_replaced) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, STINT_IN_FLIGHT), other;
-    struct stint_policy policy = make_policy("p", 5, MINUTE, 0, 0);
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "STINT_IN_FLIGHT"));
-    policy.flags = STINT_SMOOTH;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
-    policy.flags = STINT_IN_FLIGHT | STINT_SHADOW;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
-
-    /* It is replaced. What was held by the old one is not given back to the new one. */
+    uint32_t id = add_text(limiter, "5/minute in-flight name=p"), other;
     test_time = T0;
     struct stint_verdict verdict = ask(limiter, id, 7, 5, 0);
     assert_int_equal(stint_policies_apply(limiter, "4/30s in-flight name=p", 0, NULL, NULL, NULL),

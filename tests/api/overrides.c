@@ -306,34 +306,12 @@ TEST(test_policies) {
     struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
     options.max_policies = 3;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 5), changed;
-
-    made.stripes = 4;
-    assert_error(policy_added(limiter, &made), EINVAL, "policy.stripes");
-    assert_error(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
-    made.stripes = 0;
-    made.ban_after = 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "policy.ban");
-    made.ban = 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
-    made.ban = 367 * DAY;
-    assert_error(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
-    made.ban = 10 * MS + 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "multiple");
-    made.ban = MINUTE;
-    made.ban_after = STINT_BAN_AFTER_MAX + 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "ban_after");
-    made.ban_after = 1;
-    made.flags = 0;
-    assert_error(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
-    made.ban_after = 0;
-    made.ban = 0;
+    struct stint_policy made = make_policy("p", 5, MINUTE, 0, 0), changed = overridable("p", 5);
 
     /* The flag comes, goes and comes back to a policy that is there. */
     uint32_t id = add_made(limiter, &made), key = 3;
     test_time = T0;
     assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), -EINVAL);
-    changed = overridable("p", 5);
     change_made(limiter, id, &changed);
     assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), 0);
     assert_int_equal(ask(limiter, id, key, 2, 0).flags, FIRST | OVER);
