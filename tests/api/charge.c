@@ -7,6 +7,7 @@
 #include "kinds.h"
 #include "limiter.h"
 #include "random.h"
+#include "told.h"
 
 enum {
     FIRST = STINT_FIRST_REFUSAL,
@@ -114,23 +115,16 @@ TEST(test_counts) {
 }
 
 /* The near limit is that of verdicts; it counts decisions alone. */
-TEST(test_near_limit_of_charges) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "10/minute near=50% name=p");
+TEST_OF(test_near_limit_of_charges, 100, STINT_FULL_REFUSE, "10/minute near=50% name=p") {
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 1);
     assert_int_equal(get_policy_stats(limiter, id).allowed, 1);
-    stint_close(limiter);
 }
 
 /* The example of stint.h: failed logins, of whom each tries as often as he may. */
-TEST(test_failed_logins) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "failed logins", 3, MINUTE, 0, 0);
+TEST_OF(test_failed_logins, 100, STINT_FULL_REFUSE, "3/minute") {
     unsigned tried = 0, logged = 0;
     for (int i = 0; i < 10; i++) {
         struct stint_request login = {.key = 7, .policy = id, .cost = 1, .flags = LOOK};
@@ -150,7 +144,6 @@ TEST(test_failed_logins) {
     assert_int_equal(stats.refused, 7);
     assert_int_equal(stats.first_refusals, 1);
     assert_int_equal(stats.charged, 3);
-    stint_close(limiter);
 }
 
 /* ---- Windows -------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "limiter.h"
 #include "random.h"
 #include "script.h"
+#include "told.h"
 
 #include <unistd.h>
 
@@ -589,10 +590,8 @@ TEST(test_jitter) {
 }
 
 /* The wait of a reservation that is granted is exact; that of one that is refused is not. */
-TEST(test_jitter_of_reservations) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "1/minute reserve=4 jitter=20% name=p");
+TEST_OF(test_jitter_of_reservations, 1000, STINT_FULL_REFUSE,
+        "1/minute reserve=4 jitter=20% name=p") {
     unsigned later = 0;
     for (uint64_t k = 0; k < 100; k++) {
         stint_key key = number_key(limiter, k);
@@ -603,7 +602,6 @@ TEST(test_jitter_of_reservations) {
         later += v.retry_after > 3 * MINUTE;
     }
     assert_true(later > 90);
-    stint_close(limiter);
 }
 
 /* ---- Near limit ----------------------------------------------------------------------------- */
@@ -791,10 +789,7 @@ TEST(test_all_with_shadows_and_looks) {
     stint_close(limiter);
 }
 
-TEST(test_all_of_nothing) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
@@ -818,7 +813,6 @@ TEST(test_all_of_nothing) {
     assert_true(v[1].retry_after == STINT_NEVER);
     assert_int_equal(get_stats(limiter).unknown_policy, unknown + 1);
     assert_int_equal(used_of(limiter, id, 1), 3);
-    stint_close(limiter);
 }
 
 /* ---- Stripes -------------------------------------------------------------------------------- */
@@ -1035,16 +1029,13 @@ TEST(test_stripes_own_limit) {
 }
 
 /* Requests that can never fit take no live key's slot. */
-TEST(test_refusals_take_nothing) {
-    struct stint_limiter *limiter = open_limiter(64, STINT_FULL_REPLACE);
-    uint32_t id = add_policy(limiter, "day", 10, DAY, 0, 0);
+TEST_OF(test_refusals_take_nothing, 64, STINT_FULL_REPLACE, "10/day") {
     for (uint64_t i = 0; i < 1000; i++)
         stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL);
     uint64_t replaced = get_stats(limiter).replaced;
     for (uint64_t i = 1000; i < 2000; i++)
         assert_false(stint_take(limiter, id, number_key(limiter, i), 11, STINT_NOW, NULL));
     assert_int_equal(get_stats(limiter).replaced, replaced);
-    stint_close(limiter);
 }
 
 /* C: a request that is refused gives a striped key no slots, but one for the mark of its first

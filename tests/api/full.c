@@ -4,6 +4,7 @@
  * The full table: its three outcomes (promise G), and that live keys keep their counts (promise
  * F). */
 #include "fixture.h"
+#include "told.h"
 
 #include "limiter.h" /* for header.latest_begin, and mix */
 
@@ -295,10 +296,7 @@ TEST(test_untracked_stripes) {
 
 /* C, and F and G under STINT_FULL_REPLACE: refusals and looks of a striped key take nobody's
  * slot. */
-TEST(test_refused_stripes_replace_nobody) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REPLACE);
-    uint32_t id = add_policy(limiter, "p", 10, MINUTE, 0, 0);
+TEST_OF(test_refused_stripes_replace_nobody, 2, STINT_FULL_REPLACE, "10/minute") {
     uint32_t striped = add_text(limiter, "8/minute stripes=4 name=striped");
     for (uint64_t k = 0; k < LINE - 1; k++)
         take(limiter, id, k, 5);
@@ -320,7 +318,6 @@ TEST(test_refused_stripes_replace_nobody) {
     assert_int_equal(look(limiter, striped, 100, 0).used, 2);
     for (uint64_t k = 0; k < LINE - 1; k++)
         assert_int_equal(look(limiter, id, k, 0).used, 5);
-    stint_close(limiter);
 }
 
 /* ---- A clock that was wrong ------------------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include "limiter.h"
 #include "script.h"
 #include "testing.h"
+#include "told.h"
 
 #define OVERRIDES STINT_OVERRIDES
 
@@ -236,12 +237,9 @@ TEST(test_reset_tells) {
     stint_close(limiter);
 }
 
-TEST(test_get) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "5/minute overrides name=p");
+TEST_OF(test_get, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
     static const uint32_t limits[] = {0, 1, 5, 16384, STINT_LIMIT_MAX - 1, STINT_LIMIT_MAX};
 
-    test_time = T0;
     for (uint32_t key = 1; key <= 6; key++) {
         uint64_t until = T0 + key * 61 * DAY;
         assert_int_equal(stint_override_get(limiter, id, key, NULL, NULL), -ENOENT);
@@ -260,7 +258,6 @@ TEST(test_get) {
     test_time += 62 * DAY;
     assert_int_equal(get_stats(limiter).overrides, 4);
     assert_int_equal(get_stats(limiter).barred, 0);
-    stint_close(limiter);
 }
 
 TEST(test_errors) {
@@ -634,13 +631,10 @@ TEST(test_shadow_ends) {
 /* ---- A full table, other tables -------------------------------------------------------------- */
 
 /* Overrides replace nobody, are not replaced, and are told if there is no room for them. */
-TEST(test_full) {
-    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
+TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
     const uint64_t slots = get_stats(limiter).slots;
     uint64_t key = 1;
 
-    test_time = T0;
     for (; key <= slots / 2; key++)
         assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
     for (; key <= slots; key++)
@@ -659,15 +653,11 @@ TEST(test_full) {
     assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC); /* this tick */
     test_time += STINT_TICK_NS;
     assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    stint_close(limiter);
 }
 
 /* Where no slot is left, the wait until the window ends may outlast the override: the cost does not
  * fit then, or never. */
-TEST(test_full_until_it_ends) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
-    const uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, STINT_OVERRIDES | STINT_SMOOTH);
-    test_time = T0;
+TEST_OF(test_full_until_it_ends, 2, STINT_FULL_REFUSE, "2/minute smooth overrides") {
     assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
     assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
     for (stint_key key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
@@ -678,16 +668,11 @@ TEST(test_full_until_it_ends) {
             assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
             assert_true(v.retry_after == (key == 1 && cost == 3 ? STINT_NEVER : MINUTE));
         }
-    stint_close(limiter);
 }
 
 /* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
  * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
-TEST(test_set_and_lifted) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t id = add_text(limiter, "1/minute ban=1h after=3 overrides name=p");
-
-    test_time = T0;
+TEST_OF(test_set_and_lifted, 100, STINT_FULL_REFUSE, "1/minute ban=1h after=3 overrides name=p") {
     for (unsigned i = 0; i < 1000; i++) {
         assert_int_equal(stint_override(limiter, id, 1, i % 3, T0 + HOUR), 0);
         assert_override(limiter, id, 1, i % 3, T0 + HOUR);
@@ -704,7 +689,6 @@ TEST(test_set_and_lifted) {
     assert_int_equal(get_policy_stats(limiter, id).bans, 1);
     for (uint64_t key = 2; key < 90; key++) /* all of one home line */
         assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-    stint_close(limiter);
 }
 
 /* What is full refuses nobody who is never refused, and admits nobody who is refused all. Neither
@@ -734,26 +718,19 @@ TEST(test_full_counts) {
 }
 
 /* Who is so late that he is decided at the clock's time can meet a ban that is over by then. */
-TEST(test_late_for_a_ban) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t id = add_text(limiter, "1/minute ban=1m overrides name=p");
+TEST_OF(test_late_for_a_ban, 100, STINT_FULL_REFUSE, "1/minute ban=1m overrides name=p") {
     struct stint_verdict verdict;
 
-    test_time = T0;
     assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | BANNED);
     test_time += 10 * MINUTE;
     assert_true(ask(limiter, id, 1, 1, 0).allowed);
     assert_false(stint_take(limiter, id, 1, 1, T0 + SECOND, &verdict));
     assert_int_equal(verdict.window, T0 + 11 * MINUTE);
     assert_in_range(verdict.retry_after, 0, MINUTE);
-    stint_close(limiter);
 }
 
 /* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
-TEST(test_clock_step) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
-
+TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=p") {
     test_time = T0 + DAY;
     assert_int_equal(stint_override(limiter, id, 1, 5, test_time + 365 * DAY), 0);
     assert_int_equal(stint_override(limiter, id, 2, 5, test_time + 364 * DAY), 0);
@@ -786,7 +763,6 @@ TEST(test_clock_step) {
     assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
     test_time += 2 * SECOND;
     assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
-    stint_close(limiter);
 }
 
 /* They survive in a file; the filter forgets who has no slot for one any more. */
@@ -1079,9 +1055,7 @@ static void assert_has(const char *text, const char *line) {
         fail_msg("no \"%s\" in\n%s", line, text);
 }
 
-TEST(test_told) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "2/minute ban=10m overrides name=p");
+TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
     const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
     char text[16384];
 
@@ -1110,5 +1084,4 @@ TEST(test_told) {
     assert_has(text, "\nstint_bans_total{policy=\"p\"} 1\n");
     assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
     assert_null(strstr(text, "policy=\"\""));
-    stint_close(limiter);
 }

@@ -7,6 +7,7 @@
 #include "model.h"
 #include "random.h"
 #include "script.h"
+#include "told.h"
 
 #include <time.h>
 
@@ -286,9 +287,7 @@ TEST(test_clock_steps_across_the_end_of_a_month) {
 
 /* From April with its 30 days back into the last hours of March: less than the longest month before
  * the end, so the key stays in April, and others begin in March. The hint is of either. */
-TEST(test_clock_steps_into_a_longer_month) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
-    uint32_t id = add_text(limiter, "3/month");
+TEST_OF(test_clock_steps_into_a_longer_month, 2, STINT_FULL_REFUSE, "3/month") {
     test_time = APRIL + SECOND;
     assert_int_equal(ask(limiter, id, 5, 2, 0).window, MAY);
     test_time = APRIL - 2 * HOUR;
@@ -303,7 +302,6 @@ TEST(test_clock_steps_into_a_longer_month) {
     /* Further back it is none that could be, and is taken; those of March are live. */
     test_time = FEBRUARY + DAY;
     assert_int_equal(ask(limiter, id, 9, 1, 0).window, MARCH);
-    stint_close(limiter);
 }
 
 /* A key whose window began with its first request is frozen no longer than any other. */
@@ -325,9 +323,7 @@ TEST(test_clock_steps_of_first_requests) {
 }
 
 /* A key that lost its slot after its window: a late caller's begins after that, not in it. */
-TEST(test_late_first_request) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
-    uint32_t id = add_text(limiter, "3/minute start=first");
+TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
     test_time = T0 + 5 * SECOND;
     for (uint64_t key = 1; key <= 4; key++)
         assert_int_equal(ask(limiter, id, key, 3, 0).window, test_time + MINUTE);
@@ -344,7 +340,6 @@ TEST(test_late_first_request) {
         assert_int_equal(v.allowed, !joined);
         assert_true(joined || v.window >= test_time + MINUTE);
     }
-    stint_close(limiter);
 }
 
 /* A full table: each choice, and a slot that falls free with its window. */
@@ -414,9 +409,7 @@ TEST(test_groups) {
 }
 
 /* A part of this window's length, not of the longest's. */
-TEST(test_jitter_of_months) {
-    struct stint_limiter *limiter = open_limiter(5000, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "1/month jitter=100%");
+TEST_OF(test_jitter_of_months, 5000, STINT_FULL_REFUSE, "1/month jitter=100%") {
     uint64_t longest = 0;
     test_time = YEAR_2025 + 40 * DAY;
     for (uint64_t key = 1; key < 4000; key++) {
@@ -427,7 +420,6 @@ TEST(test_jitter_of_months) {
         longest = jitter > longest ? jitter : longest;
     }
     assert_true(longest > 27 * DAY);
-    stint_close(limiter);
 }
 
 /* What the client and the operator are told: no length, where windows have none in common. */
