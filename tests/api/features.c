@@ -1199,42 +1199,27 @@ static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
  * number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
-    static const uint32_t together[][2] = {
-        {CHARGE | PARTIAL, 0},
-        {CHARGE | DRAIN, 0},
-        {CHARGE | RESERVE, 0},
-        {CHARGE, 1},
-        {CHARGE, 10},
-        {CHARGE, UINT32_MAX},
-        {PEEK | CHARGE | PARTIAL, 0},
-        {PEEK | CHARGE | DRAIN, 0},
-        {PEEK | CHARGE | RESERVE, 0},
-        {PEEK | CHARGE, 5},
-        {0x1f, 0},
-        {UINT32_MAX, 0},
-        {~UINT32_C(0x1f), 0},
-        {CHARGE | PARTIAL | RESERVE, 20},
-    };
-    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4 };
+    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
+    static const uint32_t of_charge[CHARGES] = {PARTIAL, DRAIN, RESERVE, PARTIAL | RESERVE,
+                                                PARTIAL | DRAIN | RESERVE};
+    static const uint32_t limits[CHARGES] = {0, 0, 0, 20, 0, 1, 10, UINT32_MAX};
+    unsigned row = i / BESIDES;
 
+    request->flags = besides[i % BESIDES];
     request->limit = 0;
     request->reserved = 0;
-    if (i < UNKNOWN * BESIDES) {
-        request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
-        return true;
+    if (row < UNKNOWN) {
+        request->flags |= UINT32_C(1) << (KNOWN_BITS + row);
+    } else if (row < UNKNOWN + 64) {
+        request->reserved = UINT64_C(1) << (row - UNKNOWN);
+    } else {
+        row -= UNKNOWN + 64;
+        if (row >= CHARGES)
+            return false;
+        request->flags = CHARGE | of_charge[row] | (i % 2 == 0 ? 0 : PEEK);
+        request->limit = limits[row];
     }
-    i -= UNKNOWN * BESIDES;
-    if (i < 64 * BESIDES) {
-        request->flags = besides[i % BESIDES];
-        request->reserved = UINT64_C(1) << i / BESIDES;
-        return true;
-    }
-    i -= 64 * BESIDES;
-    if (i >= sizeof together / sizeof together[0])
-        return false;
-    request->flags = together[i][0];
-    request->limit = together[i][1];
     return true;
 }
 

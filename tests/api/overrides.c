@@ -213,28 +213,20 @@ static void assert_error(int error, int expected, const char *reason) {
 }
 
 /* It forgets a ban and strikes, unless their time is over, and no override that was set by hand. */
-TEST(test_reset_tells) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_parse("1/minute ban=1h after=3", &policy, NULL), 0);
-    assert_int_equal(stint_policy_add(limiter, &policy, NULL), 0);
-    for (unsigned strikes = 1; strikes <= 3; strikes++) {
+TEST_OF(test_reset_tells, 100, STINT_FULL_ADMIT, "1/minute ban=1h after=3") {
+    for (unsigned strikes = 1; strikes <= 4; strikes++) {
         for (unsigned i = 0; i < strikes; i++) {
-            assert_true(ask(limiter, 0, strikes, 1, 0).allowed);
-            assert_false(ask(limiter, 0, strikes, 1, 0).allowed);
-            test_time += MINUTE; /* so the window is over, and the strikes alone are left */
+            assert_true(ask(limiter, id, strikes, 1, 0).allowed);
+            assert_false(ask(limiter, id, strikes, 1, 0).allowed);
+            /* So the window is over, and the strikes alone are left; at last, not even they. */
+            test_time += strikes == 4 ? 2 * HOUR : MINUTE;
         }
-        assert_true(stint_reset(limiter, 0, strikes));
-        assert_false(stint_reset(limiter, 0, strikes));
+        assert_int_equal(stint_reset(limiter, id, strikes), strikes < 4);
+        assert_false(stint_reset(limiter, id, strikes));
     }
-    assert_true(ask(limiter, 0, 4, 1, 0).allowed);
-    assert_false(ask(limiter, 0, 4, 1, 0).allowed);
-    test_time += 2 * HOUR;
-    assert_false(stint_reset(limiter, 0, 4));
-    assert_int_equal(stint_override(limiter, 0, 5, 9, test_time + HOUR), 0);
-    assert_false(stint_reset(limiter, 0, 5));
-    assert_override(limiter, 0, 5, 9, test_time + HOUR);
-    stint_close(limiter);
+    assert_int_equal(stint_override(limiter, id, 5, 9, test_time + HOUR), 0);
+    assert_false(stint_reset(limiter, id, 5));
+    assert_override(limiter, id, 5, 9, test_time + HOUR);
 }
 
 TEST_OF(test_get, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
@@ -262,7 +254,7 @@ TEST_OF(test_get, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
 
 TEST(test_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 5);
+    const struct stint_policy made = parsed("5/minute overrides name=p");
     uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
     const uint32_t hidden = 1;
     struct stint_policy got = STINT_POLICY_INIT;
@@ -429,8 +421,7 @@ TEST(test_many) {
     struct stint_options options = fixture_options(KEYS, STINT_FULL_ADMIT);
     options.shards = 4;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 5);
-    uint32_t id = add_made(limiter, &made), set = 0;
+    uint32_t id = add_text(limiter, "5/minute overrides"), set = 0;
 
     test_time = T0;
     for (uint32_t i = 0; i < KEYS; i++) {
@@ -440,36 +431,29 @@ TEST(test_many) {
             assert_int_equal(stint_override(limiter, id, key, 6 + i, T0 + HOUR), 0);
     }
     for (uint32_t i = 0; i < KEYS; i++) {
-        struct stint_verdict verdict;
-        assert_true(stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, &verdict));
+        struct stint_verdict verdict = ask(limiter, id, number_key(limiter, i), 1, 0);
+        ALLOWED(verdict, i % 4 == 0 ? OVER : 0, 2, 1);
         assert_int_equal(verdict.capacity, i % 4 == 0 ? 6 + i : 5);
-        assert_int_equal(verdict.used, 2);
-        assert_int_equal(verdict.flags, i % 4 == 0 ? OVER : 0);
     }
     assert_int_equal(get_stats(limiter).overrides, set);
     stint_close(limiter);
 }
 
 /* Of a client and its network the one's override is none of the other's. */
-TEST(test_ladder) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 2), network = overridable("network", 3);
-    uint32_t id = add_made(limiter, &made), of_network = add_made(limiter, &network);
+TEST_OF(test_ladder, 100, STINT_FULL_ADMIT, "2/minute overrides") {
+    const uint32_t of_network = add_text(limiter, "3/minute overrides");
     const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
                                              {.key = 2, .policy = of_network, .cost = 1}};
     struct stint_verdict verdicts[2];
     const size_t end = 2;
 
-    test_time = T0;
     assert_int_equal(stint_override(limiter, id, 1, STINT_LIMIT_MAX, T0 + HOUR), 0);
     for (int i = 0; i < 3; i++)
         assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    assert_int_equal(verdicts[0].flags, OVER);
-    assert_int_equal(verdicts[0].used, 3);
+    ALLOWED(verdicts[0], OVER, 3, 1);
     assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    assert_true(verdicts[0].allowed);
-    assert_false(verdicts[1].allowed);
-    assert_int_equal(verdicts[1].flags, FIRST);
+    ALLOWED(verdicts[0], OVER, 3, 0);
+    REFUSED(verdicts[1], FIRST, 3);
     assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 0);
     assert_int_equal(stint_override(limiter, of_network, 2, 4, T0 + HOUR), 0);
     assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 1);
@@ -478,20 +462,12 @@ TEST(test_ladder) {
     assert_int_equal(verdicts[0].flags, FIRST | OVER);
     assert_int_equal(verdicts[1].flags, OVER);
     assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    stint_close(limiter);
 }
 
 /* What a part of a refused group waits for beside earlier ones of its key, and alone, are two: only
  * the first is told. Beside them it would take until after the override, which ends exactly; alone
  * it would wait for its window's end, and jitter. */
-TEST(test_wait_in_groups) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 1);
-    made.capacity = 10;
-    made.jitter = 100;
-    uint32_t id = add_made(limiter, &made);
-
-    test_time = T0;
+TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter=100% overrides") {
     for (stint_key key = 1; key <= 20; key++) {
         const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 3},
                                                  {.key = key, .policy = id, .cost = 3}};
@@ -505,40 +481,30 @@ TEST(test_wait_in_groups) {
             assert_int_equal(verdicts[1].retry_after, 90 * SECOND);
         }
     }
-    stint_close(limiter);
 }
 
 /* What will never fit once the override is over is told so: no request has more room than 2^28,
  * whatever it may reserve. */
-TEST(test_wait_of_what_never_fits) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 5);
-    made.window = SECOND;
-    made.max_reserved = 20;
-    uint32_t id = add_made(limiter, &made);
+TEST_OF(test_wait_of_what_never_fits, 100, STINT_FULL_ADMIT, "5/s reserve=20 overrides") {
     struct stint_request request = {
         .key = 1, .policy = id, .limit = STINT_LIMIT_MAX, .flags = STINT_RESERVE};
     struct stint_verdict verdict;
 
-    test_time = T0;
     assert_int_equal(stint_override(limiter, id, 1, 3, T0 + 10 * SECOND), 0);
     for (request.cost = STINT_LIMIT_MAX; request.cost < STINT_LIMIT_MAX + 25; request.cost++) {
         assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
         assert_true(verdict.retry_after ==
                     (request.cost == STINT_LIMIT_MAX ? 10 * SECOND : STINT_NEVER));
     }
-    stint_close(limiter);
 }
 
 /* A strike for each part that is refused, by whatever way it went. */
 TEST(test_ban_in_groups) {
     for (uint32_t flags = 0; flags <= STINT_SHADOW; flags += STINT_SHADOW) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = overridable("p", 1);
-        made.ban = HOUR;
-        made.ban_after = 2;
-        made.flags |= flags;
-        uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
+        uint32_t id =
+            add_text(limiter, flags ? "1/minute ban=1h after=2 shadow" : "1/minute ban=1h after=2");
+        uint32_t plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
         const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
                                                  {.key = 1, .policy = plain, .cost = 1}};
         struct stint_verdict verdicts[2];
@@ -567,10 +533,7 @@ TEST(test_ban_in_groups) {
 TEST(test_shadow_ends) {
     for (int way = 0; way < 3; way++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = overridable("p", 1), got = STINT_POLICY_INIT;
-        made.ban = HOUR;
-        made.ban_after = 3;
-        made.flags |= STINT_SHADOW;
+        struct stint_policy made = parsed("1/minute ban=1h after=3 shadow");
         const uint32_t id = add_made(limiter, &made);
         const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
         struct stint_verdict verdict;
@@ -588,9 +551,8 @@ TEST(test_shadow_ends) {
         assert_int_equal(get_stats(limiter).banned, 1);
         assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), 0);
 
-        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-        got.flags ^= STINT_SHADOW;
-        change_made(limiter, id, &got);
+        made.flags ^= STINT_SHADOW;
+        change_made(limiter, id, &made);
         assert_int_equal(get_stats(limiter).banned, 0);
         assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), -ENOENT);
         assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
@@ -616,8 +578,8 @@ TEST(test_shadow_ends) {
         assert_int_equal(get_stats(limiter).banned, 2);
 
         for (int shadow = 1; shadow >= 0; shadow--) {
-            got.flags ^= STINT_SHADOW;
-            change_made(limiter, id, &got);
+            made.flags ^= STINT_SHADOW;
+            change_made(limiter, id, &made);
             for (stint_key key = 1; key <= 2; key++) {
                 verdict = ask(limiter, id, key, 1, 0);
                 assert_int_equal(verdict.allowed, shadow == 1);
@@ -751,10 +713,7 @@ TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=
 
     /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
      * override ends, which may be before. */
-    struct stint_policy smooth = overridable("smooth", 4);
-    smooth.flags |= STINT_SMOOTH;
-    smooth.window = SECOND;
-    id = add_made(limiter, &smooth);
+    id = add_text(limiter, "4/s smooth overrides");
     test_time = T0 + DAY;
     assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
     test_time -= 10 * SECOND;
@@ -770,10 +729,9 @@ TEST_IN_DIRECTORY(test_file) {
     struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
     options.path = path;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 1);
-    made.ban = HOUR;
-    struct stint_policy going = overridable("going", 1);
-    uint32_t id = add_made(limiter, &made), gone = add_made(limiter, &going);
+    const char *const text = "1/minute ban=1h name=p";
+    uint32_t id = add_text(limiter, text),
+             gone = add_text(limiter, "1/minute overrides name=going");
 
     test_time = T0;
     for (uint64_t i = 0; i < 100; i++)
@@ -793,7 +751,7 @@ TEST_IN_DIRECTORY(test_file) {
     for (size_t i = 0; i < 4; i++)
         bits += (uint64_t)__builtin_popcountll(limiter->table.shards->filter[i]);
     assert_in_range(bits, 1, 22);
-    assert_int_equal(add_made(limiter, &made), id);
+    assert_int_equal(add_text(limiter, text), id);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, 0).capacity, i < 10 ? 5 : 1);
     test_time -= 90 * SECOND; /* before the end of those that were over */
