@@ -653,40 +653,6 @@ TEST(test_near_limit_is_counted) {
 
 /* ---- All or nothing ------------------------------------------------------------------------- */
 
-TEST(test_all_twice_the_same) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    struct stint_policy policies[4] = {
-        make_policy("plain", 3, MINUTE, 0, 0), make_policy("smooth", 3, MINUTE, 0, STINT_SMOOTH),
-        make_policy("rolling", 2, MINUTE, 0, 0), make_policy("striped", 3, MINUTE, 0, 0)};
-    policies[2].capacity = 3;
-    policies[3].stripes = 2;
-    for (int p = 0; p < 4; p++) {
-        uint32_t id = add_made(limiter, &policies[p]);
-        struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
-        struct stint_verdict v[2];
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_int_equal(v[0].granted, 0);
-        assert_int_equal(v[1].granted, 0);
-        assert_true(v[0].allowed);
-        assert_false(v[1].allowed);
-        assert_int_equal(used_of(limiter, id, 5), 0);
-        requests[0].cost = 1;
-        assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_int_equal(v[0].granted, 1);
-        assert_int_equal(v[1].granted, 2);
-        assert_int_equal(used_of(limiter, id, 5), 3);
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_false(v[0].allowed);
-        assert_false(v[1].allowed);
-        struct stint_policy_stats counts = get_policy_stats(limiter, id);
-        assert_int_equal(counts.allowed, 2);
-        assert_int_equal(counts.refused, 3);
-        assert_int_equal(counts.first_refusals, 1);
-    }
-    stint_close(limiter);
-}
-
 /* Several parts of one key: the longest wait of those refused is that after which all fit, one
  * after the other, and no earlier one is; STINT_NEVER if they never do. */
 TEST(test_all_waits_together) {
@@ -750,42 +716,6 @@ TEST(test_all_waits_together) {
         if (!stint_decide_all(limiter, requests, n, STINT_NOW, v))
             fail_msg("row %zu: refused after its wait", r);
     }
-    stint_close(limiter);
-}
-
-TEST(test_all_with_shadows_and_looks) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
-    uint32_t plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    struct stint_request requests[2] = {{5, shadow, 1, 0, 0, 0}, {5, plain, 1, 0, 0, 0}};
-    struct stint_verdict v[2];
-    for (unsigned i = 1; i <= 7; i++) {
-        assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, v), i <= 5);
-        assert_true(v[0].allowed);
-        assert_int_equal(!!(v[0].flags & SHADOWED), i > 2);
-        assert_int_equal(v[0].granted, i <= 2);
-        assert_int_equal(v[1].allowed, i <= 5);
-        assert_int_equal(used_of(limiter, shadow, 5), i < 2 ? i : 2);
-        assert_int_equal(used_of(limiter, plain, 5), i < 5 ? i : 5);
-    }
-    assert_int_equal(get_policy_stats(limiter, shadow).allowed, 2);
-    assert_int_equal(get_policy_stats(limiter, shadow).shadowed, 3);
-    assert_int_equal(get_policy_stats(limiter, plain).allowed, 5);
-    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
-
-    /* One that only looks decides, and takes nothing. */
-    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK, 0}, {7, plain, 2, 0, 0, 0}};
-    assert_true(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
-    assert_int_equal(v[0].granted, 0);
-    assert_int_equal(v[1].granted, 2);
-    assert_int_equal(used_of(limiter, plain, 6), 0);
-    looks[0].cost = 6;
-    assert_false(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
-    assert_false(v[0].allowed);
-    assert_true(v[0].retry_after == STINT_NEVER);
-    assert_int_equal(used_of(limiter, plain, 7), 2);
-    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
     stint_close(limiter);
 }
 

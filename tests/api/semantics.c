@@ -325,28 +325,6 @@ TEST(test_scripts) {
 
 /* ---- Cases that one key cannot show -------------------------------------------------------- */
 
-/* The three ways to ask say the same. */
-TEST_OF(test_ways_to_ask, 100, STINT_FULL_ADMIT, "5/minute") {
-    test_time = T0 + 5;
-    for (uint32_t cost = 0; cost < 8; cost++) {
-        stint_key one = number_key(limiter, 100 + cost), two = number_key(limiter, 200 + cost),
-                  three = number_key(limiter, 300 + cost);
-        for (int i = 0; i < 4; i++) {
-            struct stint_request requests[2] = {{two, id, cost, 0, 0, 0},
-                                                {three, id, cost, 0, 0, 0}};
-            struct stint_verdict v[3];
-            bool taken = stint_take(limiter, id, one, cost, T0 + 5, &v[0]);
-            bool decided = stint_decide(limiter, &requests[0], STINT_NOW, &v[1]);
-            size_t batched = stint_decide_batch(limiter, &requests[1], 1, STINT_NOW, &v[2]);
-            assert_int_equal(taken, v[0].allowed);
-            assert_int_equal(decided, taken);
-            assert_int_equal(batched, taken);
-            assert_true(same_verdict(&v[0], &v[1]));
-            assert_true(same_verdict(&v[0], &v[2]));
-        }
-    }
-}
-
 /* Requests of one batch are decided in order, on the same key too. */
 TEST(test_batch_in_order) {
     test_time = T0;
