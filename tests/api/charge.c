@@ -7,6 +7,7 @@
 #include "kinds.h"
 #include "limiter.h"
 #include "random.h"
+#include "told.h"
 
 enum {
     FIRST = STINT_FIRST_REFUSAL,
@@ -114,23 +115,16 @@ TEST(test_counts) {
 }
 
 /* The near limit is that of verdicts; it counts decisions alone. */
-TEST(test_near_limit_of_charges) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "10/minute near=50% name=p");
+TEST_OF(test_near_limit_of_charges, 100, STINT_FULL_REFUSE, "10/minute near=50% name=p") {
     assert_int_equal(ask(limiter, id, 1, 6, CHARGE).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 0);
     assert_int_equal(ask(limiter, id, 1, 1, LOOK).flags, STINT_NEAR_LIMIT);
     assert_int_equal(get_policy_stats(limiter, id).near_limit, 1);
     assert_int_equal(get_policy_stats(limiter, id).allowed, 1);
-    stint_close(limiter);
 }
 
 /* The example of stint.h: failed logins, of whom each tries as often as he may. */
-TEST(test_failed_logins) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "failed logins", 3, MINUTE, 0, 0);
+TEST_OF(test_failed_logins, 100, STINT_FULL_REFUSE, "3/minute") {
     unsigned tried = 0, logged = 0;
     for (int i = 0; i < 10; i++) {
         struct stint_request login = {.key = 7, .policy = id, .cost = 1, .flags = LOOK};
@@ -150,7 +144,6 @@ TEST(test_failed_logins) {
     assert_int_equal(stats.refused, 7);
     assert_int_equal(stats.first_refusals, 1);
     assert_int_equal(stats.charged, 3);
-    stint_close(limiter);
 }
 
 /* ---- Windows -------------------------------------------------------------------------------- */
@@ -182,65 +175,6 @@ TEST(test_windows_of_charges) {
         }
     }
     stint_close(limiter);
-}
-
-/* ---- Striped -------------------------------------------------------------------------------- */
-
-/* The shares are filled in turn, and the rest goes to the first: what is used is what was taken and
- * charged. */
-TEST(test_stripes) {
-    struct random random = {test_seed()};
-    for (uint32_t stripes = 2; stripes <= 64; stripes *= 2) {
-        for (unsigned round = 0; round < 60; round++) {
-            struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-            uint32_t limit = stripes + (uint32_t)random_below(&random, 3 * stripes);
-            struct stint_policy policy = make_policy("p", limit, MINUTE, 0, 0);
-            policy.stripes = stripes;
-            uint32_t id = add_made(limiter, &policy);
-            uint32_t used = 0;
-            test_time = T0;
-            for (int i = 0; i < 30; i++) {
-                uint32_t cost = (uint32_t)random_below(&random, 1 + limit / 2);
-                struct stint_verdict v;
-                switch (random_below(&random, 4)) {
-                case 0:
-                    v = ask(limiter, id, 5, cost, CHARGE);
-                    assert_true(v.allowed && v.granted == cost && v.window == T0 + MINUTE);
-                    assert_true(v.flags == 0 && v.used >= cost && v.retry_after == 0);
-                    used += cost;
-                    break;
-                case 1:
-                    v = ask(limiter, id, 5, cost, LOOK);
-                    assert_int_equal(v.allowed, used + cost <= limit);
-                    assert_int_equal(v.used, used);
-                    break;
-                case 2:
-                    v = ask(limiter, id, 5, cost, 0);
-                    assert_int_equal(v.allowed, used + cost <= limit);
-                    used += v.granted;
-                    break;
-                default:
-                    cost = stint_refund(limiter, id, 5, cost, T0 + MINUTE);
-                    assert_true(cost <= used);
-                    used -= cost;
-                }
-                struct stint_verdict look = ask(limiter, id, 5, 0, PEEK);
-                assert_int_equal(look.used, used);
-                assert_int_equal(look.remaining, used < limit ? limit - used : 0);
-            }
-            assert_int_equal(stint_refund(limiter, id, 5, UINT32_MAX, T0 + MINUTE), used);
-            assert_int_equal(used_of(limiter, id, 5), 0);
-            /* As much as a count holds. */
-            uint64_t granted = 0;
-            for (int i = 0; i < 3; i++)
-                granted += ask(limiter, id, 5, MOST - 1, CHARGE).granted;
-            assert_true(granted == MOST);
-            assert_int_equal(used_of(limiter, id, 5), MOST);
-            test_time += MINUTE;
-            assert_int_equal(ask(limiter, id, 5, limit, 0).granted, limit);
-            stint_close(limiter);
-        }
-    }
 }
 
 /* ---- Full tables ---------------------------------------------------------------------------- */
@@ -335,67 +269,6 @@ TEST(test_full_replaces) {
     }
 }
 
-/* ---- Parts of several ----------------------------------------------------------------------- */
-
-/* A look before a charge is a part like any other, but takes nothing. */
-static void check_looks_of_all(bool groups) {
-    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
-    for (uint32_t id = 0; id < MINUTES; id++) {
-        if (id == SHADOWING)
-            continue;
-        uint32_t capacity = id == ROLLING ? 20 : 10, other = id == PLAIN ? COUNTING : PLAIN;
-        stint_key key = number_key(limiter, 10 * id);
-        struct stint_request requests[2] = {
-            {.key = key, .policy = id, .cost = 1, .flags = LOOK},
-            {.key = key, .policy = other, .cost = 2},
-        };
-        struct stint_policy_stats stats = get_policy_stats(limiter, id);
-        struct stint_policy_stats others = get_policy_stats(limiter, other);
-        struct stint_verdict v[2];
-        const size_t end = 2;
-#define DECIDE()                                                                                   \
-    (groups ? stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, v) == 1                   \
-            : stint_decide_all(limiter, requests, 2, STINT_NOW, v))
-        assert_true(DECIDE());
-        assert_true(v[0].allowed && v[0].granted == 0 && v[0].used == 0);
-        assert_true(v[1].allowed && v[1].granted == 2 && v[1].used == 2);
-        COUNTED(limiter, id, &stats, .allowed = 1);
-        COUNTED(limiter, other, &others, .allowed = 1);
-
-        /* The look refuses the whole: it is marked and counted, once told. */
-        ask(limiter, id, key, capacity, CHARGE);
-        COUNTED(limiter, id, &stats, .charged = capacity);
-        for (int i = 0; i < 2; i++) {
-            assert_false(DECIDE());
-            assert_false(v[0].allowed);
-            assert_int_equal(v[0].flags, i == 0 ? FIRST : 0);
-            assert_int_equal(v[0].used, capacity);
-            assert_true(v[1].allowed && v[1].granted == 0 && v[1].used == 2);
-            COUNTED(limiter, id, &stats, .refused = 1, .first_refusals = i == 0);
-            COUNTED(limiter, other, &others, .allowed = 0);
-        }
-        assert_int_equal(used_of(limiter, other, key), 2);
-
-        /* The other one does: the look is neither marked nor counted. */
-        requests[0].key = number_key(limiter, 10 * id + 1);
-        requests[1].cost = 9;
-        assert_false(DECIDE());
-        assert_true(v[0].allowed && v[0].flags == 0);
-        assert_false(v[1].allowed);
-        COUNTED(limiter, id, &stats, .allowed = 0);
-        COUNTED(limiter, other, &others, .refused = 1, .first_refusals = 1);
-        if (other == COUNTING) /* and that refusal has counted */
-            assert_int_equal(used_of(limiter, other, key), 11);
-    }
-#undef DECIDE
-    stint_close(limiter);
-}
-
-TEST(test_looks_of_all) {
-    check_looks_of_all(false);
-    check_looks_of_all(true);
-}
-
 /* ---- Given back ----------------------------------------------------------------------------- */
 
 /* All that several requests took, each in its window, and of nothing else. */
@@ -466,37 +339,6 @@ TEST(test_refund_all) {
             assert_int_equal(get_policy_stats(limiter, id).refunded, id == SMOOTH ? 4 : 0);
     for (uint32_t id = 0; id < MINUTES; id++)
         assert_int_equal(used_of(limiter, id, requests[id].key), 1);
-    stint_close(limiter);
-}
-
-/* What a refused whole has given back by itself is none of what was refunded. */
-TEST(test_refused_wholes_refund_nothing) {
-    struct stint_limiter *limiter = open_kinds(1000, STINT_FULL_REFUSE);
-    for (uint32_t id = 0; id < MINUTES; id++) {
-        if (id == SHADOWING)
-            continue;
-        uint32_t capacity = id == ROLLING ? 20 : 10;
-        stint_key key = number_key(limiter, id);
-        ask(limiter, id, key, capacity - 1, 0);
-        /* One after the other: the second does not fit. */
-        const struct stint_request requests[2] = {{key, id, 1, 0, 0, 0}, {key, id, 1, 0, 0, 0}};
-        struct stint_policy_stats stats = get_policy_stats(limiter, id);
-        struct stint_verdict v[2];
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_true(v[0].allowed && v[0].granted == 0);
-        assert_int_equal(v[0].remaining, 1);
-        assert_int_equal(v[0].used, capacity - 1);
-        assert_true(v[0].retry_after == 0 && v[0].flags == 0);
-        assert_false(v[1].allowed);
-        assert_int_equal(v[1].granted, 0);
-        assert_int_equal(v[1].flags, FIRST);
-        assert_true(v[1].retry_after > 0 && v[1].retry_after != STINT_NEVER);
-        COUNTED(limiter, id, &stats, .refused = 1, .first_refusals = 1);
-        struct stint_verdict look = ask(limiter, id, key, 0, PEEK);
-        if (id != COUNTING)
-            assert_int_equal(look.remaining, 1);
-        assert_true(stint_refund_all(limiter, requests, v, 2) == 0);
-    }
     stint_close(limiter);
 }
 

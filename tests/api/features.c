@@ -7,6 +7,7 @@
 #include "limiter.h"
 #include "random.h"
 #include "script.h"
+#include "told.h"
 
 #include <unistd.h>
 
@@ -589,10 +590,8 @@ TEST(test_jitter) {
 }
 
 /* The wait of a reservation that is granted is exact; that of one that is refused is not. */
-TEST(test_jitter_of_reservations) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "1/minute reserve=4 jitter=20% name=p");
+TEST_OF(test_jitter_of_reservations, 1000, STINT_FULL_REFUSE,
+        "1/minute reserve=4 jitter=20% name=p") {
     unsigned later = 0;
     for (uint64_t k = 0; k < 100; k++) {
         stint_key key = number_key(limiter, k);
@@ -603,7 +602,6 @@ TEST(test_jitter_of_reservations) {
         later += v.retry_after > 3 * MINUTE;
     }
     assert_true(later > 90);
-    stint_close(limiter);
 }
 
 /* ---- Near limit ----------------------------------------------------------------------------- */
@@ -654,40 +652,6 @@ TEST(test_near_limit_is_counted) {
 }
 
 /* ---- All or nothing ------------------------------------------------------------------------- */
-
-TEST(test_all_twice_the_same) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    struct stint_policy policies[4] = {
-        make_policy("plain", 3, MINUTE, 0, 0), make_policy("smooth", 3, MINUTE, 0, STINT_SMOOTH),
-        make_policy("rolling", 2, MINUTE, 0, 0), make_policy("striped", 3, MINUTE, 0, 0)};
-    policies[2].capacity = 3;
-    policies[3].stripes = 2;
-    for (int p = 0; p < 4; p++) {
-        uint32_t id = add_made(limiter, &policies[p]);
-        struct stint_request requests[2] = {{5, id, 2, 0, 0, 0}, {5, id, 2, 0, 0, 0}};
-        struct stint_verdict v[2];
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_int_equal(v[0].granted, 0);
-        assert_int_equal(v[1].granted, 0);
-        assert_true(v[0].allowed);
-        assert_false(v[1].allowed);
-        assert_int_equal(used_of(limiter, id, 5), 0);
-        requests[0].cost = 1;
-        assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_int_equal(v[0].granted, 1);
-        assert_int_equal(v[1].granted, 2);
-        assert_int_equal(used_of(limiter, id, 5), 3);
-        assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, v));
-        assert_false(v[0].allowed);
-        assert_false(v[1].allowed);
-        struct stint_policy_stats counts = get_policy_stats(limiter, id);
-        assert_int_equal(counts.allowed, 2);
-        assert_int_equal(counts.refused, 3);
-        assert_int_equal(counts.first_refusals, 1);
-    }
-    stint_close(limiter);
-}
 
 /* Several parts of one key: the longest wait of those refused is that after which all fit, one
  * after the other, and no earlier one is; STINT_NEVER if they never do. */
@@ -755,46 +719,7 @@ TEST(test_all_waits_together) {
     stint_close(limiter);
 }
 
-TEST(test_all_with_shadows_and_looks) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t shadow = add_policy(limiter, "shadow", 2, MINUTE, 0, STINT_SHADOW);
-    uint32_t plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
-    struct stint_request requests[2] = {{5, shadow, 1, 0, 0, 0}, {5, plain, 1, 0, 0, 0}};
-    struct stint_verdict v[2];
-    for (unsigned i = 1; i <= 7; i++) {
-        assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, v), i <= 5);
-        assert_true(v[0].allowed);
-        assert_int_equal(!!(v[0].flags & SHADOWED), i > 2);
-        assert_int_equal(v[0].granted, i <= 2);
-        assert_int_equal(v[1].allowed, i <= 5);
-        assert_int_equal(used_of(limiter, shadow, 5), i < 2 ? i : 2);
-        assert_int_equal(used_of(limiter, plain, 5), i < 5 ? i : 5);
-    }
-    assert_int_equal(get_policy_stats(limiter, shadow).allowed, 2);
-    assert_int_equal(get_policy_stats(limiter, shadow).shadowed, 3);
-    assert_int_equal(get_policy_stats(limiter, plain).allowed, 5);
-    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
-
-    /* One that only looks decides, and takes nothing. */
-    struct stint_request looks[2] = {{6, plain, 3, 0, PEEK, 0}, {7, plain, 2, 0, 0, 0}};
-    assert_true(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
-    assert_int_equal(v[0].granted, 0);
-    assert_int_equal(v[1].granted, 2);
-    assert_int_equal(used_of(limiter, plain, 6), 0);
-    looks[0].cost = 6;
-    assert_false(stint_decide_all(limiter, looks, 2, STINT_NOW, v));
-    assert_false(v[0].allowed);
-    assert_true(v[0].retry_after == STINT_NEVER);
-    assert_int_equal(used_of(limiter, plain, 7), 2);
-    assert_int_equal(get_policy_stats(limiter, plain).refused, 2);
-    stint_close(limiter);
-}
-
-TEST(test_all_of_nothing) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
+TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
@@ -818,7 +743,6 @@ TEST(test_all_of_nothing) {
     assert_true(v[1].retry_after == STINT_NEVER);
     assert_int_equal(get_stats(limiter).unknown_policy, unknown + 1);
     assert_int_equal(used_of(limiter, id, 1), 3);
-    stint_close(limiter);
 }
 
 /* ---- Stripes -------------------------------------------------------------------------------- */
@@ -1034,22 +958,14 @@ TEST(test_stripes_own_limit) {
     stint_close(limiter);
 }
 
-/* Requests that can never fit take no live key's slot; counted refusals never become debts. */
-TEST(test_refusals_take_nothing) {
-    struct stint_limiter *limiter = open_limiter(64, STINT_FULL_REPLACE);
-    uint32_t id = add_policy(limiter, "day", 10, DAY, 0, 0);
+/* Requests that can never fit take no live key's slot. */
+TEST_OF(test_refusals_take_nothing, 64, STINT_FULL_REPLACE, "10/day") {
     for (uint64_t i = 0; i < 1000; i++)
         stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL);
     uint64_t replaced = get_stats(limiter).replaced;
     for (uint64_t i = 1000; i < 2000; i++)
         assert_false(stint_take(limiter, id, number_key(limiter, i), 11, STINT_NOW, NULL));
     assert_int_equal(get_stats(limiter).replaced, replaced);
-
-    uint32_t counts = add_policy(limiter, "counts", 10, DAY, 0, STINT_COUNT_REFUSED);
-    struct stint_policy policy = make_policy("counts", 10, DAY, 0, 0);
-    policy.capacity = 20;
-    assert_int_equal(stint_policy_change(limiter, counts, &policy), -EINVAL);
-    stint_close(limiter);
 }
 
 /* C: a request that is refused gives a striped key no slots, but one for the mark of its first
@@ -1213,42 +1129,27 @@ static const struct stint_verdict bad_request = {.flags = STINT_BAD_REQUEST,
 /* Flags, limit and reserved word of requests that make no sense. Returns whether there is a
  * number `i`. */
 static bool bad_request_of(unsigned i, struct stint_request *request) {
-    static const uint32_t together[][2] = {
-        {CHARGE | PARTIAL, 0},
-        {CHARGE | DRAIN, 0},
-        {CHARGE | RESERVE, 0},
-        {CHARGE, 1},
-        {CHARGE, 10},
-        {CHARGE, UINT32_MAX},
-        {PEEK | CHARGE | PARTIAL, 0},
-        {PEEK | CHARGE | DRAIN, 0},
-        {PEEK | CHARGE | RESERVE, 0},
-        {PEEK | CHARGE, 5},
-        {0x1f, 0},
-        {UINT32_MAX, 0},
-        {~UINT32_C(0x1f), 0},
-        {CHARGE | PARTIAL | RESERVE, 20},
-    };
-    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4 };
+    enum { KNOWN_BITS = 5, UNKNOWN = 32 - KNOWN_BITS, BESIDES = 4, CHARGES = 8 };
     static const uint32_t besides[BESIDES] = {0, PEEK, PARTIAL | RESERVE, CHARGE};
+    static const uint32_t of_charge[CHARGES] = {PARTIAL, DRAIN, RESERVE, PARTIAL | RESERVE,
+                                                PARTIAL | DRAIN | RESERVE};
+    static const uint32_t limits[CHARGES] = {0, 0, 0, 20, 0, 1, 10, UINT32_MAX};
+    unsigned row = i / BESIDES;
 
+    request->flags = besides[i % BESIDES];
     request->limit = 0;
     request->reserved = 0;
-    if (i < UNKNOWN * BESIDES) {
-        request->flags = UINT32_C(1) << (KNOWN_BITS + i / BESIDES) | besides[i % BESIDES];
-        return true;
+    if (row < UNKNOWN) {
+        request->flags |= UINT32_C(1) << (KNOWN_BITS + row);
+    } else if (row < UNKNOWN + 64) {
+        request->reserved = UINT64_C(1) << (row - UNKNOWN);
+    } else {
+        row -= UNKNOWN + 64;
+        if (row >= CHARGES)
+            return false;
+        request->flags = CHARGE | of_charge[row] | (i % 2 == 0 ? 0 : PEEK);
+        request->limit = limits[row];
     }
-    i -= UNKNOWN * BESIDES;
-    if (i < 64 * BESIDES) {
-        request->flags = besides[i % BESIDES];
-        request->reserved = UINT64_C(1) << i / BESIDES;
-        return true;
-    }
-    i -= 64 * BESIDES;
-    if (i >= sizeof together / sizeof together[0])
-        return false;
-    request->flags = together[i][0];
-    request->limit = together[i][1];
     return true;
 }
 
@@ -1469,170 +1370,4 @@ TEST(test_groups_whose_ends_fall) {
             stint_close(limiter);
         }
     }
-}
-
-/* ---- Contradictions ------------------------------------------------------------------------- */
-
-TEST(test_contradictions) {
-    enum { P = STINT_START_PER_KEY, S = STINT_SMOOTH, C = STINT_COUNT_REFUSED };
-    static const struct {
-        uint32_t limit, capacity, max_reserved, stripes, flags, near_limit, jitter;
-        const char *words; /* one of them must be in the reason; NULL: it is valid */
-    } cases[] = {
-        {10, MOST, 0, 0, 0, 0, 0, NULL},
-        {10, MOST + 1u, 0, 0, 0, 0, 0, "capacity"},
-        {10, UINT32_MAX, 0, 0, 0, 0, 0, "capacity"},
-        {10, MOST - 5, 5, 0, 0, 0, 0, NULL},
-        {10, MOST - 5, 6, 0, 0, 0, 0, "capacity max_reserved"},
-        {10, 0, MOST - 10, 0, 0, 0, 0, NULL},
-        {10, 0, MOST - 9, 0, 0, 0, 0, "max_reserved"},
-        {10, 5, MOST - 5, 0, 0, 0, 0, NULL},
-        {10, 5, MOST - 4, 0, 0, 0, 0, "max_reserved"},
-        {10, 5, UINT32_MAX, 0, 0, 0, 0, "max_reserved"},
-        {10, UINT32_MAX, UINT32_MAX, 0, 0, 0, 0, "capacity max_reserved"},
-        {16383, 0, 0, 0, S, 0, 0, NULL},
-        {16384, 0, 0, 0, S, 0, 0, "limit"},
-        {10, 20, 0, 0, S, 0, 0, "capacity"},
-        {10, 5, 0, 0, S, 0, 0, "capacity"},
-        {10, 0, 1, 0, S, 0, 0, "max_reserved"},
-        {10, 0, 0, 2, S, 0, 0, "stripes"},
-        {10, 0, 0, 1, S, 0, 0, NULL},
-        {10, 0, 0, 0, S | C, 0, 0, "COUNT_REFUSED"},
-        {10, 0, 0, 0, S | P, 0, 0, NULL},
-        {10, 0, 0, 0, S | STINT_SHADOW, 0, 0, NULL},
-        {10, 0, 0, 1, 0, 0, 0, NULL},
-        {10, 0, 0, 2, 0, 0, 0, NULL},
-        {10, 0, 0, 8, 0, 0, 0, NULL},
-        {10, 0, 0, 3, 0, 0, 0, "stripes"},
-        {10, 0, 0, 6, 0, 0, 0, "stripes"},
-        {10, 0, 0, 16, 0, 0, 0, "stripes"},
-        {100, 0, 0, 64, 0, 0, 0, NULL},
-        {64, 0, 0, 64, 0, 0, 0, NULL},
-        {63, 0, 0, 64, 0, 0, 0, "stripes"},
-        {1000, 0, 0, 128, 0, 0, 0, "stripes"},
-        {1000, 0, 0, UINT32_C(1) << 31, 0, 0, 0, "stripes"},
-        {1000, 0, 0, UINT32_MAX, 0, 0, 0, "stripes"},
-        {10, 20, 0, 4, 0, 0, 0, "stripes"},
-        {10, 0, 5, 4, 0, 0, 0, "stripes"},
-        {10, 0, 0, 4, P, 0, 0, "stripes"},
-        {10, 0, 0, 4, C, 0, 0, "stripes"},
-        {10, 0, 0, 4, STINT_SHADOW, 0, 0, NULL},
-        {10, 20, 0, 0, C, 0, 0, "COUNT_REFUSED"},
-        {10, 0, 5, 0, C, 0, 0, "COUNT_REFUSED"},
-        {10, 5, 0, 0, C, 0, 0, NULL},
-        {10, 0, 0, 0, C | P, 0, 0, NULL},
-        {10, 0, 0, 0, 0, 100, 0, NULL},
-        {10, 0, 0, 0, 0, 1, 0, NULL},
-        {10, 0, 0, 0, 0, 101, 0, "near_limit"},
-        {10, 0, 0, 0, 0, UINT32_MAX, 0, "near_limit"},
-        {10, 0, 0, 0, 0, 0, 100, NULL},
-        {10, 0, 0, 0, 0, 0, 101, "jitter"},
-        {10, 0, 0, 0, 0, 0, UINT32_MAX, "jitter"},
-    };
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t plain = add_policy(limiter, "changed", 10, MINUTE, 0, 0);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char name[16], text[200];
-        snprintf(name, sizeof name, "%zu", i);
-        struct stint_policy policy = make_policy(name, cases[i].limit, MINUTE, 0, cases[i].flags);
-        policy.capacity = cases[i].capacity;
-        policy.max_reserved = cases[i].max_reserved;
-        policy.stripes = cases[i].stripes;
-        policy.near_limit = cases[i].near_limit;
-        policy.jitter = cases[i].jitter;
-        uint32_t policies = get_stats(limiter).policies;
-        int added = policy_added(limiter, &policy);
-        if (cases[i].words == NULL) {
-            if (added < 0)
-                fail_msg("case %zu: %s", i, stint_reason());
-            struct stint_policy got = STINT_POLICY_INIT;
-            assert_int_equal(stint_policy_get(limiter, (uint32_t)added, &got), 0);
-            assert_true(got.stripes == policy.stripes || policy.stripes == 1);
-            got.stripes = policy.stripes;
-            assert_memory_equal(&got, &policy, sizeof got);
-            assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
-            continue;
-        }
-        if (added != -EINVAL)
-            fail_msg("case %zu: %d", i, added);
-        bool named = false;
-        char words[40], *next = words;
-        snprintf(words, sizeof words, "%s", cases[i].words);
-        for (char *word; (word = strtok_r(next, " ", &next)) != NULL;)
-            named |= strstr(stint_reason(), word) != NULL;
-        if (!named)
-            fail_msg("case %zu: \"%s\" does not name %s", i, stint_reason(), cases[i].words);
-        assert_int_equal(get_stats(limiter).policies, policies);
-        assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
-        /* A change to it is refused too, and changes nothing. */
-        policy.name[0] = '\0';
-        assert_int_equal(stint_policy_change(limiter, plain, &policy), -EINVAL);
-        struct stint_policy got = STINT_POLICY_INIT;
-        struct stint_policy before = make_policy("changed", 10, MINUTE, 0, 0);
-        assert_int_equal(stint_policy_get(limiter, plain, &got), 0);
-        assert_memory_equal(&got, &before, sizeof got);
-    }
-    /* Each key has a start of its own, or the policy has one. */
-    struct stint_policy policy = make_policy("start", 10, MINUTE, 10000000, STINT_START_PER_KEY);
-    assert_int_equal(policy_added(limiter, &policy), -EINVAL);
-    assert_reason("start");
-    stint_close(limiter);
-}
-
-/* What a change must leave as it is. */
-TEST(test_changes_that_cannot_be) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_policy plain = make_policy("plain", 10, MINUTE, 0, 0), policy;
-    struct stint_policy smooth = make_policy("smooth", 10, MINUTE, 0, STINT_SMOOTH);
-    struct stint_policy per_key = make_policy("per-key", 10, MINUTE, 0, STINT_START_PER_KEY);
-    struct stint_policy striped = make_policy("striped", 10, MINUTE, 0, 0);
-    striped.stripes = 4;
-    uint32_t ids[4] = {add_made(limiter, &plain), add_made(limiter, &smooth),
-                       add_made(limiter, &per_key), add_made(limiter, &striped)};
-    static const char *const words[] = {"stripes", "SMOOTH", "START_PER_KEY"};
-    for (int p = 0; p < 4; p++) {
-        for (int what = 0; what < 3; what++) {
-            struct stint_policy before = STINT_POLICY_INIT, after = STINT_POLICY_INIT;
-            assert_int_equal(stint_policy_get(limiter, ids[p], &before), 0);
-            policy = before;
-            if (what == 0)
-                policy.stripes = policy.stripes > 1 ? 8 : 2;
-            else
-                policy.flags ^= what == 1 ? STINT_SMOOTH : STINT_START_PER_KEY;
-            assert_int_equal(stint_policy_change(limiter, ids[p], &policy), -EINVAL);
-            /* (Some of these are contradictions too, and may be called that.) */
-            if (p == 0 || (p == 3 && what == 0) || (p == what && what > 0))
-                if (strstr(stint_reason(), words[what]) == NULL)
-                    fail_msg("policy %d: \"%s\" does not name %s", p, stint_reason(), words[what]);
-            assert_int_equal(stint_policy_get(limiter, ids[p], &after), 0);
-            assert_memory_equal(&before, &after, sizeof before);
-        }
-    }
-    policy = striped;
-    policy.stripes = 0;
-    assert_int_equal(stint_policy_change(limiter, ids[3], &policy), -EINVAL);
-
-    /* Refusals that were counted would become debts, also by way of a policy that counts them no
-     * more. */
-    struct stint_policy counts = make_policy("counts", 10, MINUTE, 0, STINT_COUNT_REFUSED);
-    uint32_t counting = add_made(limiter, &counts);
-    counts.flags = 0;
-    assert_int_equal(stint_policy_change(limiter, counting, &counts), 0);
-    counts.capacity = 20;
-    assert_int_equal(stint_policy_change(limiter, counting, &counts), -EINVAL);
-    assert_reason("counted refusals");
-
-    /* All else may. */
-    policy = plain;
-    policy.limit = 20;
-    policy.capacity = 30;
-    policy.max_reserved = 40;
-    policy.near_limit = 50;
-    policy.jitter = 60;
-    policy.flags = STINT_SHADOW;
-    change_made(limiter, ids[0], &policy);
-    struct stint_policy got = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(limiter, ids[0], &got), 0);
-    assert_memory_equal(&got, &policy, sizeof got);
-    stint_close(limiter);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "script.h"
+#include "told.h"
 
 /* ---- Case by case ---------------------------------------------------------------------------- */
 
@@ -131,13 +132,10 @@ TEST(test_scripts) {
 }
 
 /* What nobody would hold is refused. */
-TEST(test_bad_requests) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
+TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
     static const uint32_t bad[] = {DRAIN, CHARGE, LOOK, DRAIN | PEEK, DRAIN | PARTIAL};
     const struct stint_verdict expected = {.flags = STINT_BAD_REQUEST, .retry_after = STINT_NEVER};
     const size_t kinds = sizeof bad / sizeof bad[0];
-    test_time = T0;
     for (size_t i = 0; i < kinds; i++) {
         struct stint_verdict got = ask(limiter, id, 7, 1, bad[i]), parts[2];
         assert_verdict(&got, &expected, __LINE__);
@@ -150,7 +148,6 @@ TEST(test_bad_requests) {
     assert_int_equal(used_of(limiter, id, 7), 0);
     assert_int_equal(get_stats(limiter).bad_requests, 2 * kinds);
     assert_int_equal(get_policy_stats(limiter, id).charged, 0);
-    stint_close(limiter);
 }
 
 /* ---- Beside a rate --------------------------------------------------------------------------- */
@@ -215,11 +212,8 @@ static bool tell(void *context, const struct stint_entry *entry) {
     return true;
 }
 
-TEST(test_told) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "held", 5, MINUTE, 0, STINT_IN_FLIGHT);
+TEST_OF(test_told, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
     uint64_t used = 0;
-    test_time = T0;
     (void)ask(limiter, id, 7, 2, 0);
     test_time += MINUTE;
     (void)ask(limiter, id, 7, 1, 0);
@@ -234,14 +228,10 @@ TEST(test_told) {
     assert_int_equal(stint_each(limiter, tell, &used), 0);
     assert_int_equal(used, 1); /* none more */
     assert_int_equal(get_stats(limiter).live, 0);
-    stint_close(limiter);
 }
 
 /* A full table holds nothing for a key without a slot, and its verdict gives nothing back. */
-TEST(test_full_table) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
-    test_time = T0;
+TEST_OF(test_full_table, 2, STINT_FULL_ADMIT, "3/minute in-flight") {
     for (stint_key key = 1; key <= 4; key++)
         assert_true(ask(limiter, id, key << 8, 1, 0).window == T0 + MINUTE);
     for (int i = 0; i < 9; i++) {
@@ -254,22 +244,17 @@ TEST(test_full_table) {
     assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) != 0);
     test_time++;
     assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) == 0);
-    stint_close(limiter);
 }
 
 /* ---- What cannot be told apart --------------------------------------------------------------- */
 
 /* Nobody knows whose a hold is, so who gives back twice frees another's. */
-TEST(test_given_back_twice) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "held", 2, MINUTE, 0, STINT_IN_FLIGHT);
-    test_time = T0;
+TEST_OF(test_given_back_twice, 100, STINT_FULL_REFUSE, "2/minute in-flight") {
     (void)ask(limiter, id, 7, 2, 0);
     assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
     assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
     assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 0);
     assert_int_equal(ask(limiter, id, 7, 2, 0).granted, 2);
-    stint_close(limiter);
 }
 
 /* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
@@ -287,19 +272,9 @@ TEST(test_ahead) {
     }
 }
 
-TEST(test_what_cannot_change) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, STINT_IN_FLIGHT), other;
-    struct stint_policy policy = make_policy("p", 5, MINUTE, 0, 0);
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
-    assert_non_null(strstr(stint_reason(), "STINT_IN_FLIGHT"));
-    policy.flags = STINT_SMOOTH;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), -EINVAL);
-    policy.flags = STINT_IN_FLIGHT | STINT_SHADOW;
-    assert_int_equal(stint_policy_change(limiter, id, &policy), 0);
-
-    /* It is replaced. What was held by the old one is not given back to the new one. */
-    test_time = T0;
+/* What was held by a policy that is replaced is not given back to the new one. */
+TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
+    uint32_t other;
     struct stint_verdict verdict = ask(limiter, id, 7, 5, 0);
     assert_int_equal(stint_policies_apply(limiter, "4/30s in-flight name=p", 0, NULL, NULL, NULL),
                      0);
@@ -308,7 +283,6 @@ TEST(test_what_cannot_change) {
     assert_int_equal(ask(limiter, id, 7, 4, 0).granted, 4);
     assert_int_equal(stint_refund(limiter, id, 7, 5, verdict.window), 0);
     assert_int_equal(used_of(limiter, other, 7), 4);
-    stint_close(limiter);
 }
 
 /* ---- Processes ------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "limiter.h"
 #include "script.h"
 #include "testing.h"
+#include "told.h"
 
 #define OVERRIDES STINT_OVERRIDES
 
@@ -212,36 +213,25 @@ static void assert_error(int error, int expected, const char *reason) {
 }
 
 /* It forgets a ban and strikes, unless their time is over, and no override that was set by hand. */
-TEST(test_reset_tells) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_parse("1/minute ban=1h after=3", &policy, NULL), 0);
-    assert_int_equal(stint_policy_add(limiter, &policy, NULL), 0);
-    for (unsigned strikes = 1; strikes <= 3; strikes++) {
+TEST_OF(test_reset_tells, 100, STINT_FULL_ADMIT, "1/minute ban=1h after=3") {
+    for (unsigned strikes = 1; strikes <= 4; strikes++) {
         for (unsigned i = 0; i < strikes; i++) {
-            assert_true(ask(limiter, 0, strikes, 1, 0).allowed);
-            assert_false(ask(limiter, 0, strikes, 1, 0).allowed);
-            test_time += MINUTE; /* so the window is over, and the strikes alone are left */
+            assert_true(ask(limiter, id, strikes, 1, 0).allowed);
+            assert_false(ask(limiter, id, strikes, 1, 0).allowed);
+            /* So the window is over, and the strikes alone are left; at last, not even they. */
+            test_time += strikes == 4 ? 2 * HOUR : MINUTE;
         }
-        assert_true(stint_reset(limiter, 0, strikes));
-        assert_false(stint_reset(limiter, 0, strikes));
+        assert_int_equal(stint_reset(limiter, id, strikes), strikes < 4);
+        assert_false(stint_reset(limiter, id, strikes));
     }
-    assert_true(ask(limiter, 0, 4, 1, 0).allowed);
-    assert_false(ask(limiter, 0, 4, 1, 0).allowed);
-    test_time += 2 * HOUR;
-    assert_false(stint_reset(limiter, 0, 4));
-    assert_int_equal(stint_override(limiter, 0, 5, 9, test_time + HOUR), 0);
-    assert_false(stint_reset(limiter, 0, 5));
-    assert_override(limiter, 0, 5, 9, test_time + HOUR);
-    stint_close(limiter);
+    assert_int_equal(stint_override(limiter, id, 5, 9, test_time + HOUR), 0);
+    assert_false(stint_reset(limiter, id, 5));
+    assert_override(limiter, id, 5, 9, test_time + HOUR);
 }
 
-TEST(test_get) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "5/minute overrides name=p");
+TEST_OF(test_get, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
     static const uint32_t limits[] = {0, 1, 5, 16384, STINT_LIMIT_MAX - 1, STINT_LIMIT_MAX};
 
-    test_time = T0;
     for (uint32_t key = 1; key <= 6; key++) {
         uint64_t until = T0 + key * 61 * DAY;
         assert_int_equal(stint_override_get(limiter, id, key, NULL, NULL), -ENOENT);
@@ -260,12 +250,11 @@ TEST(test_get) {
     test_time += 62 * DAY;
     assert_int_equal(get_stats(limiter).overrides, 4);
     assert_int_equal(get_stats(limiter).barred, 0);
-    stint_close(limiter);
 }
 
 TEST(test_errors) {
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 5);
+    const struct stint_policy made = parsed("5/minute overrides name=p");
     uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "plain", 5, MINUTE, 0, 0);
     const uint32_t hidden = 1;
     struct stint_policy got = STINT_POLICY_INIT;
@@ -306,34 +295,12 @@ TEST(test_policies) {
     struct stint_options options = fixture_options(100, STINT_FULL_ADMIT);
     options.max_policies = 3;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 5), changed;
-
-    made.stripes = 4;
-    assert_error(policy_added(limiter, &made), EINVAL, "policy.stripes");
-    assert_error(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
-    made.stripes = 0;
-    made.ban_after = 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "policy.ban");
-    made.ban = 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
-    made.ban = 367 * DAY;
-    assert_error(policy_added(limiter, &made), EINVAL, "10 ms to 366 days");
-    made.ban = 10 * MS + 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "multiple");
-    made.ban = MINUTE;
-    made.ban_after = STINT_BAN_AFTER_MAX + 1;
-    assert_error(policy_added(limiter, &made), EINVAL, "ban_after");
-    made.ban_after = 1;
-    made.flags = 0;
-    assert_error(policy_added(limiter, &made), EINVAL, "STINT_OVERRIDES");
-    made.ban_after = 0;
-    made.ban = 0;
+    struct stint_policy made = make_policy("p", 5, MINUTE, 0, 0), changed = overridable("p", 5);
 
     /* The flag comes, goes and comes back to a policy that is there. */
     uint32_t id = add_made(limiter, &made), key = 3;
     test_time = T0;
     assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), -EINVAL);
-    changed = overridable("p", 5);
     change_made(limiter, id, &changed);
     assert_int_equal(stint_override(limiter, id, key, 1, T0 + HOUR), 0);
     assert_int_equal(ask(limiter, id, key, 2, 0).flags, FIRST | OVER);
@@ -454,8 +421,7 @@ TEST(test_many) {
     struct stint_options options = fixture_options(KEYS, STINT_FULL_ADMIT);
     options.shards = 4;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 5);
-    uint32_t id = add_made(limiter, &made), set = 0;
+    uint32_t id = add_text(limiter, "5/minute overrides"), set = 0;
 
     test_time = T0;
     for (uint32_t i = 0; i < KEYS; i++) {
@@ -465,36 +431,29 @@ TEST(test_many) {
             assert_int_equal(stint_override(limiter, id, key, 6 + i, T0 + HOUR), 0);
     }
     for (uint32_t i = 0; i < KEYS; i++) {
-        struct stint_verdict verdict;
-        assert_true(stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, &verdict));
+        struct stint_verdict verdict = ask(limiter, id, number_key(limiter, i), 1, 0);
+        ALLOWED(verdict, i % 4 == 0 ? OVER : 0, 2, 1);
         assert_int_equal(verdict.capacity, i % 4 == 0 ? 6 + i : 5);
-        assert_int_equal(verdict.used, 2);
-        assert_int_equal(verdict.flags, i % 4 == 0 ? OVER : 0);
     }
     assert_int_equal(get_stats(limiter).overrides, set);
     stint_close(limiter);
 }
 
 /* Of a client and its network the one's override is none of the other's. */
-TEST(test_ladder) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 2), network = overridable("network", 3);
-    uint32_t id = add_made(limiter, &made), of_network = add_made(limiter, &network);
+TEST_OF(test_ladder, 100, STINT_FULL_ADMIT, "2/minute overrides") {
+    const uint32_t of_network = add_text(limiter, "3/minute overrides");
     const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
                                              {.key = 2, .policy = of_network, .cost = 1}};
     struct stint_verdict verdicts[2];
     const size_t end = 2;
 
-    test_time = T0;
     assert_int_equal(stint_override(limiter, id, 1, STINT_LIMIT_MAX, T0 + HOUR), 0);
     for (int i = 0; i < 3; i++)
         assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    assert_int_equal(verdicts[0].flags, OVER);
-    assert_int_equal(verdicts[0].used, 3);
+    ALLOWED(verdicts[0], OVER, 3, 1);
     assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    assert_true(verdicts[0].allowed);
-    assert_false(verdicts[1].allowed);
-    assert_int_equal(verdicts[1].flags, FIRST);
+    ALLOWED(verdicts[0], OVER, 3, 0);
+    REFUSED(verdicts[1], FIRST, 3);
     assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 0);
     assert_int_equal(stint_override(limiter, of_network, 2, 4, T0 + HOUR), 0);
     assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 1);
@@ -503,20 +462,12 @@ TEST(test_ladder) {
     assert_int_equal(verdicts[0].flags, FIRST | OVER);
     assert_int_equal(verdicts[1].flags, OVER);
     assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    stint_close(limiter);
 }
 
 /* What a part of a refused group waits for beside earlier ones of its key, and alone, are two: only
  * the first is told. Beside them it would take until after the override, which ends exactly; alone
  * it would wait for its window's end, and jitter. */
-TEST(test_wait_in_groups) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 1);
-    made.capacity = 10;
-    made.jitter = 100;
-    uint32_t id = add_made(limiter, &made);
-
-    test_time = T0;
+TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter=100% overrides") {
     for (stint_key key = 1; key <= 20; key++) {
         const struct stint_request requests[] = {{.key = key, .policy = id, .cost = 3},
                                                  {.key = key, .policy = id, .cost = 3}};
@@ -530,40 +481,30 @@ TEST(test_wait_in_groups) {
             assert_int_equal(verdicts[1].retry_after, 90 * SECOND);
         }
     }
-    stint_close(limiter);
 }
 
 /* What will never fit once the override is over is told so: no request has more room than 2^28,
  * whatever it may reserve. */
-TEST(test_wait_of_what_never_fits) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    struct stint_policy made = overridable("p", 5);
-    made.window = SECOND;
-    made.max_reserved = 20;
-    uint32_t id = add_made(limiter, &made);
+TEST_OF(test_wait_of_what_never_fits, 100, STINT_FULL_ADMIT, "5/s reserve=20 overrides") {
     struct stint_request request = {
         .key = 1, .policy = id, .limit = STINT_LIMIT_MAX, .flags = STINT_RESERVE};
     struct stint_verdict verdict;
 
-    test_time = T0;
     assert_int_equal(stint_override(limiter, id, 1, 3, T0 + 10 * SECOND), 0);
     for (request.cost = STINT_LIMIT_MAX; request.cost < STINT_LIMIT_MAX + 25; request.cost++) {
         assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
         assert_true(verdict.retry_after ==
                     (request.cost == STINT_LIMIT_MAX ? 10 * SECOND : STINT_NEVER));
     }
-    stint_close(limiter);
 }
 
 /* A strike for each part that is refused, by whatever way it went. */
 TEST(test_ban_in_groups) {
     for (uint32_t flags = 0; flags <= STINT_SHADOW; flags += STINT_SHADOW) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = overridable("p", 1);
-        made.ban = HOUR;
-        made.ban_after = 2;
-        made.flags |= flags;
-        uint32_t id = add_made(limiter, &made), plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
+        uint32_t id =
+            add_text(limiter, flags ? "1/minute ban=1h after=2 shadow" : "1/minute ban=1h after=2");
+        uint32_t plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
         const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
                                                  {.key = 1, .policy = plain, .cost = 1}};
         struct stint_verdict verdicts[2];
@@ -592,10 +533,7 @@ TEST(test_ban_in_groups) {
 TEST(test_shadow_ends) {
     for (int way = 0; way < 3; way++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        struct stint_policy made = overridable("p", 1), got = STINT_POLICY_INIT;
-        made.ban = HOUR;
-        made.ban_after = 3;
-        made.flags |= STINT_SHADOW;
+        struct stint_policy made = parsed("1/minute ban=1h after=3 shadow");
         const uint32_t id = add_made(limiter, &made);
         const uint32_t plain = add_policy(limiter, "q", 1000, MINUTE, 0, 0);
         struct stint_verdict verdict;
@@ -613,9 +551,8 @@ TEST(test_shadow_ends) {
         assert_int_equal(get_stats(limiter).banned, 1);
         assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), 0);
 
-        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-        got.flags ^= STINT_SHADOW;
-        change_made(limiter, id, &got);
+        made.flags ^= STINT_SHADOW;
+        change_made(limiter, id, &made);
         assert_int_equal(get_stats(limiter).banned, 0);
         assert_int_equal(stint_override_get(limiter, id, 1, &limit, NULL), -ENOENT);
         assert_int_equal(stint_override_clear(limiter, id, 1), -ENOENT);
@@ -641,8 +578,8 @@ TEST(test_shadow_ends) {
         assert_int_equal(get_stats(limiter).banned, 2);
 
         for (int shadow = 1; shadow >= 0; shadow--) {
-            got.flags ^= STINT_SHADOW;
-            change_made(limiter, id, &got);
+            made.flags ^= STINT_SHADOW;
+            change_made(limiter, id, &made);
             for (stint_key key = 1; key <= 2; key++) {
                 verdict = ask(limiter, id, key, 1, 0);
                 assert_int_equal(verdict.allowed, shadow == 1);
@@ -656,13 +593,10 @@ TEST(test_shadow_ends) {
 /* ---- A full table, other tables -------------------------------------------------------------- */
 
 /* Overrides replace nobody, are not replaced, and are told if there is no room for them. */
-TEST(test_full) {
-    struct stint_limiter *limiter = open_limiter(4, STINT_FULL_REPLACE);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
+TEST_OF(test_full, 4, STINT_FULL_REPLACE, "1/minute ban=1h overrides name=p") {
     const uint64_t slots = get_stats(limiter).slots;
     uint64_t key = 1;
 
-    test_time = T0;
     for (; key <= slots / 2; key++)
         assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
     for (; key <= slots; key++)
@@ -681,15 +615,11 @@ TEST(test_full) {
     assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), -ENOSPC); /* this tick */
     test_time += STINT_TICK_NS;
     assert_int_equal(stint_override(limiter, id, key, 5, T0 + HOUR), 0);
-    stint_close(limiter);
 }
 
 /* Where no slot is left, the wait until the window ends may outlast the override: the cost does not
  * fit then, or never. */
-TEST(test_full_until_it_ends) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
-    const uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, STINT_OVERRIDES | STINT_SMOOTH);
-    test_time = T0;
+TEST_OF(test_full_until_it_ends, 2, STINT_FULL_REFUSE, "2/minute smooth overrides") {
     assert_int_equal(stint_override(limiter, id, 1, 5, T0 + 10 * SECOND), 0);
     assert_int_equal(stint_override(limiter, id, 2, 5, T0 + HOUR), 0);
     for (stint_key key = 3; get_stats(limiter).live < get_stats(limiter).slots; key++)
@@ -700,16 +630,11 @@ TEST(test_full_until_it_ends) {
             assert_int_equal(v.flags, STINT_UNTRACKED | OVER);
             assert_true(v.retry_after == (key == 1 && cost == 3 ? STINT_NEVER : MINUTE));
         }
-    stint_close(limiter);
 }
 
 /* An override that is set and lifted by turns takes one slot, within one tick, too; and what was
  * lifted is as if it had never been: strikes begin anew, and a reset finds none. */
-TEST(test_set_and_lifted) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t id = add_text(limiter, "1/minute ban=1h after=3 overrides name=p");
-
-    test_time = T0;
+TEST_OF(test_set_and_lifted, 100, STINT_FULL_REFUSE, "1/minute ban=1h after=3 overrides name=p") {
     for (unsigned i = 0; i < 1000; i++) {
         assert_int_equal(stint_override(limiter, id, 1, i % 3, T0 + HOUR), 0);
         assert_override(limiter, id, 1, i % 3, T0 + HOUR);
@@ -726,7 +651,6 @@ TEST(test_set_and_lifted) {
     assert_int_equal(get_policy_stats(limiter, id).bans, 1);
     for (uint64_t key = 2; key < 90; key++) /* all of one home line */
         assert_int_equal(ask(limiter, id, key, 1, 0).flags, 0);
-    stint_close(limiter);
 }
 
 /* What is full refuses nobody who is never refused, and admits nobody who is refused all. Neither
@@ -756,26 +680,19 @@ TEST(test_full_counts) {
 }
 
 /* Who is so late that he is decided at the clock's time can meet a ban that is over by then. */
-TEST(test_late_for_a_ban) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t id = add_text(limiter, "1/minute ban=1m overrides name=p");
+TEST_OF(test_late_for_a_ban, 100, STINT_FULL_REFUSE, "1/minute ban=1m overrides name=p") {
     struct stint_verdict verdict;
 
-    test_time = T0;
     assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | BANNED);
     test_time += 10 * MINUTE;
     assert_true(ask(limiter, id, 1, 1, 0).allowed);
     assert_false(stint_take(limiter, id, 1, 1, T0 + SECOND, &verdict));
     assert_int_equal(verdict.window, T0 + 11 * MINUTE);
     assert_in_range(verdict.retry_after, 0, MINUTE);
-    stint_close(limiter);
 }
 
 /* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
-TEST(test_clock_step) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "1/minute ban=1h overrides name=p");
-
+TEST_OF(test_clock_step, 100, STINT_FULL_ADMIT, "1/minute ban=1h overrides name=p") {
     test_time = T0 + DAY;
     assert_int_equal(stint_override(limiter, id, 1, 5, test_time + 365 * DAY), 0);
     assert_int_equal(stint_override(limiter, id, 2, 5, test_time + 364 * DAY), 0);
@@ -796,10 +713,7 @@ TEST(test_clock_step) {
 
     /* A smooth key's window has not begun yet for a late caller. What fits in it fits when the
      * override ends, which may be before. */
-    struct stint_policy smooth = overridable("smooth", 4);
-    smooth.flags |= STINT_SMOOTH;
-    smooth.window = SECOND;
-    id = add_made(limiter, &smooth);
+    id = add_text(limiter, "4/s smooth overrides");
     test_time = T0 + DAY;
     assert_int_equal(ask(limiter, id, 4, 1, 0).used, 1);
     test_time -= 10 * SECOND;
@@ -808,7 +722,6 @@ TEST(test_clock_step) {
     assert_int_equal(ask(limiter, id, 4, 4, PEEK).retry_after, 12 * SECOND);
     test_time += 2 * SECOND;
     assert_int_equal(ask(limiter, id, 4, 3, 0).granted, 3);
-    stint_close(limiter);
 }
 
 /* They survive in a file; the filter forgets who has no slot for one any more. */
@@ -816,10 +729,9 @@ TEST_IN_DIRECTORY(test_file) {
     struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
     options.path = path;
     struct stint_limiter *limiter = open_with(&options);
-    struct stint_policy made = overridable("p", 1);
-    made.ban = HOUR;
-    struct stint_policy going = overridable("going", 1);
-    uint32_t id = add_made(limiter, &made), gone = add_made(limiter, &going);
+    const char *const text = "1/minute ban=1h name=p";
+    uint32_t id = add_text(limiter, text),
+             gone = add_text(limiter, "1/minute overrides name=going");
 
     test_time = T0;
     for (uint64_t i = 0; i < 100; i++)
@@ -839,7 +751,7 @@ TEST_IN_DIRECTORY(test_file) {
     for (size_t i = 0; i < 4; i++)
         bits += (uint64_t)__builtin_popcountll(limiter->table.shards->filter[i]);
     assert_in_range(bits, 1, 22);
-    assert_int_equal(add_made(limiter, &made), id);
+    assert_int_equal(add_text(limiter, text), id);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(ask(limiter, id, number_key(limiter, i), 1, 0).capacity, i < 10 ? 5 : 1);
     test_time -= 90 * SECOND; /* before the end of those that were over */
@@ -1101,9 +1013,7 @@ static void assert_has(const char *text, const char *line) {
         fail_msg("no \"%s\" in\n%s", line, text);
 }
 
-TEST(test_told) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_text(limiter, "2/minute ban=10m overrides name=p");
+TEST_OF(test_told, 100, STINT_FULL_ADMIT, "2/minute ban=10m overrides name=p") {
     const uint32_t style = STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY;
     char text[16384];
 
@@ -1132,5 +1042,4 @@ TEST(test_told) {
     assert_has(text, "\nstint_bans_total{policy=\"p\"} 1\n");
     assert_has(text, "\nstint_lost_strikes_total{policy=\"p\"} 0\n");
     assert_null(strstr(text, "policy=\"\""));
-    stint_close(limiter);
 }

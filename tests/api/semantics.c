@@ -4,6 +4,7 @@
  * What a decision means, case by case: windows, costs, options, refunds, first refusals, and what
  * a clock that goes back does. */
 #include "script.h"
+#include "told.h"
 
 /* ---- A policy, and steps with what each must say ------------------------------------------- */
 
@@ -324,31 +325,6 @@ TEST(test_scripts) {
 
 /* ---- Cases that one key cannot show -------------------------------------------------------- */
 
-/* The three ways to ask say the same. */
-TEST(test_ways_to_ask) {
-    test_time = T0 + 5;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 5, MINUTE, 0, 0);
-    for (uint32_t cost = 0; cost < 8; cost++) {
-        stint_key one = number_key(limiter, 100 + cost), two = number_key(limiter, 200 + cost),
-                  three = number_key(limiter, 300 + cost);
-        for (int i = 0; i < 4; i++) {
-            struct stint_request requests[2] = {{two, id, cost, 0, 0, 0},
-                                                {three, id, cost, 0, 0, 0}};
-            struct stint_verdict v[3];
-            bool taken = stint_take(limiter, id, one, cost, T0 + 5, &v[0]);
-            bool decided = stint_decide(limiter, &requests[0], STINT_NOW, &v[1]);
-            size_t batched = stint_decide_batch(limiter, &requests[1], 1, STINT_NOW, &v[2]);
-            assert_int_equal(taken, v[0].allowed);
-            assert_int_equal(decided, taken);
-            assert_int_equal(batched, taken);
-            assert_true(same_verdict(&v[0], &v[1]));
-            assert_true(same_verdict(&v[0], &v[2]));
-        }
-    }
-    stint_close(limiter);
-}
-
 /* Requests of one batch are decided in order, on the same key too. */
 TEST(test_batch_in_order) {
     test_time = T0;
@@ -421,10 +397,7 @@ TEST(test_exactly_the_limit) {
 }
 
 /* A decision, a look and an unknown policy in the counts. */
-TEST(test_counts) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
+TEST_OF(test_counts, 100, STINT_FULL_ADMIT, "3/minute") {
     uint32_t shadow_id = add_policy(limiter, "s", 1, MINUTE, 0, STINT_SHADOW);
     for (uint64_t k = 0; k < 10; k++) {
         struct stint_request look = {number_key(limiter, k), id, 1, 0, STINT_PEEK, 0};
@@ -455,7 +428,6 @@ TEST(test_counts) {
     stats = get_stats(limiter);
     assert_int_equal(stats.live, 0);
     assert_int_equal(stats.used, 20);
-    stint_close(limiter);
 }
 
 /* ---- A clock that goes back ---------------------------------------------------------------- */
@@ -508,10 +480,7 @@ TEST(test_clock_steps) {
 }
 
 /* After a step back, a table that was in use gives every key its window at the new time. */
-TEST(test_clock_step_of_a_used_table) {
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    uint32_t id = add_policy(limiter, "p", 1, SECOND, 0, 0);
-    test_time = T0;
+TEST_OF(test_clock_step_of_a_used_table, 1000, STINT_FULL_REFUSE, "1/s") {
     for (uint64_t round = 0; round < 10; round++, test_time += SECOND)
         for (uint64_t k = 0; k < 1000; k++)
             assert_true(
@@ -525,15 +494,11 @@ TEST(test_clock_step_of_a_used_table) {
     }
     for (uint64_t k = 9000; k < 10000; k++)
         assert_false(take_one(limiter, id, number_key(limiter, k), STINT_NOW).allowed);
-    stint_close(limiter);
 }
 
 /* Promise H: an argument that is late by hours is no step of the clock. */
-TEST(test_late_by_hours) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t id = add_policy(limiter, "p", 3, MINUTE, 0, 0);
+TEST_OF(test_late_by_hours, 100, STINT_FULL_ADMIT, "3/minute") {
     stint_key key = number_key(limiter, 1);
-    test_time = T0;
     assert_int_equal(take_one(limiter, id, key, STINT_NOW).used, 1);
     assert_int_equal(take_one(limiter, id, key, T0 - 5 * HOUR).used, 2);
     struct stint_verdict v = take_one(limiter, id, key, T0 - 100 * DAY);
@@ -541,7 +506,6 @@ TEST(test_late_by_hours) {
     assert_true(v.window == T0 + MINUTE);
     assert_false(take_one(limiter, id, key, T0 - 5 * HOUR).allowed);
     assert_int_equal(get_stats(limiter).clock_steps, 0);
-    stint_close(limiter);
 }
 
 /* Who is later than the window and 60 s is decided at the time of the clock, also by the first

@@ -7,6 +7,7 @@
 #include "model.h"
 #include "random.h"
 #include "script.h"
+#include "told.h"
 
 #include <time.h>
 
@@ -286,9 +287,7 @@ TEST(test_clock_steps_across_the_end_of_a_month) {
 
 /* From April with its 30 days back into the last hours of March: less than the longest month before
  * the end, so the key stays in April, and others begin in March. The hint is of either. */
-TEST(test_clock_steps_into_a_longer_month) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
-    uint32_t id = add_text(limiter, "3/month");
+TEST_OF(test_clock_steps_into_a_longer_month, 2, STINT_FULL_REFUSE, "3/month") {
     test_time = APRIL + SECOND;
     assert_int_equal(ask(limiter, id, 5, 2, 0).window, MAY);
     test_time = APRIL - 2 * HOUR;
@@ -303,7 +302,6 @@ TEST(test_clock_steps_into_a_longer_month) {
     /* Further back it is none that could be, and is taken; those of March are live. */
     test_time = FEBRUARY + DAY;
     assert_int_equal(ask(limiter, id, 9, 1, 0).window, MARCH);
-    stint_close(limiter);
 }
 
 /* A key whose window began with its first request is frozen no longer than any other. */
@@ -325,9 +323,7 @@ TEST(test_clock_steps_of_first_requests) {
 }
 
 /* A key that lost its slot after its window: a late caller's begins after that, not in it. */
-TEST(test_late_first_request) {
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* one line */
-    uint32_t id = add_text(limiter, "3/minute start=first");
+TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
     test_time = T0 + 5 * SECOND;
     for (uint64_t key = 1; key <= 4; key++)
         assert_int_equal(ask(limiter, id, key, 3, 0).window, test_time + MINUTE);
@@ -344,7 +340,6 @@ TEST(test_late_first_request) {
         assert_int_equal(v.allowed, !joined);
         assert_true(joined || v.window >= test_time + MINUTE);
     }
-    stint_close(limiter);
 }
 
 /* A full table: each choice, and a slot that falls free with its window. */
@@ -414,9 +409,7 @@ TEST(test_groups) {
 }
 
 /* A part of this window's length, not of the longest's. */
-TEST(test_jitter_of_months) {
-    struct stint_limiter *limiter = open_limiter(5000, STINT_FULL_REFUSE);
-    uint32_t id = add_text(limiter, "1/month jitter=100%");
+TEST_OF(test_jitter_of_months, 5000, STINT_FULL_REFUSE, "1/month jitter=100%") {
     uint64_t longest = 0;
     test_time = YEAR_2025 + 40 * DAY;
     for (uint64_t key = 1; key < 4000; key++) {
@@ -427,7 +420,6 @@ TEST(test_jitter_of_months) {
         longest = jitter > longest ? jitter : longest;
     }
     assert_true(longest > 27 * DAY);
-    stint_close(limiter);
 }
 
 /* What the client and the operator are told: no length, where windows have none in common. */
@@ -454,89 +446,165 @@ TEST(test_texts) {
     stint_close(limiter);
 }
 
-/* A policy of the calendar, out of range or as it cannot be; and what cannot change. */
+/* At the border of what a field may be, and beyond it: refused when it is added, changed to or
+ * written as text, with the field in the reason. */
 TEST(test_policies) {
+#define OF(...)                                                                                    \
+    { .window = MINUTE, __VA_ARGS__ }
+#define BY(calendar_, ...)                                                                         \
+    { .limit = 10, .calendar = calendar_, __VA_ARGS__ }
+#define BAN(...)                                                                                   \
+    { .window = MINUTE, .limit = 10, .flags = STINT_OVERRIDES, __VA_ARGS__ }
     static const struct {
-        uint64_t window;
-        int64_t start;
-        uint32_t calendar;
-        int32_t offset;
         const char *word; /* of the reason; NULL: it is valid */
+        struct stint_policy policy;
     } cases[] = {
-        {0, 0, MONTHLY, 0, NULL},
-        {0, 0, YEARLY, 840, NULL},
-        {0, 0, YEARLY, -720, NULL},
-        {0, (int64_t)(27 * DAY + 24 * HOUR - 10 * MS), MONTHLY, 0, NULL},
-        {0, (int64_t)(28 * DAY), MONTHLY, 0, "policy.start"},
-        {0, -(int64_t)(10 * MS), YEARLY, 0, "policy.start"},
-        {0, 1, MONTHLY, 0, "policy.start"},
-        {0, INT64_MAX / 10000000 * 10000000, MONTHLY, 0, NULL},
-        {0, INT64_MIN / 10000000 * 10000000, MONTHLY, 0, NULL},
-        {0, 0, MONTHLY, 841, "policy.offset"},
-        {0, 0, MONTHLY, -721, "policy.offset"},
-        {0, 0, MONTHLY, INT32_MIN, "policy.offset"},
-        {0, 0, 3, 0, "policy.calendar"},
-        {0, 0, UINT32_MAX, 0, "policy.calendar"},
-        {MINUTE, 0, MONTHLY, 0, "policy.window"},
-        {31 * DAY, 0, MONTHLY, 0, "policy.window"},
-        {0, 0, 0, 0, "policy.window"},
-        {MINUTE, 0, 0, 60, "policy.offset"},
+        {NULL, OF(.limit = 10, .capacity = MOST)},
+        {"capacity", OF(.limit = 10, .capacity = MOST + 1u)},
+        {"capacity", OF(.limit = 10, .capacity = UINT32_MAX)},
+        {NULL, OF(.limit = 10, .capacity = MOST - 5, .max_reserved = 5)},
+        {"capacity", OF(.limit = 10, .capacity = MOST - 5, .max_reserved = 6)},
+        {NULL, OF(.limit = 10, .max_reserved = MOST - 10)},
+        {"max_reserved", OF(.limit = 10, .max_reserved = MOST - 9)},
+        {NULL, OF(.limit = 10, .capacity = 5, .max_reserved = MOST - 5)},
+        {"max_reserved", OF(.limit = 10, .capacity = 5, .max_reserved = MOST - 4)},
+        {"max_reserved", OF(.limit = 10, .capacity = 5, .max_reserved = UINT32_MAX)},
+        {"capacity", OF(.limit = 10, .capacity = UINT32_MAX, .max_reserved = UINT32_MAX)},
+        {NULL, OF(.limit = 16383, .flags = STINT_SMOOTH)},
+        {"limit", OF(.limit = 16384, .flags = STINT_SMOOTH)},
+        {NULL, OF(.limit = 10, .stripes = 1, .flags = STINT_SMOOTH)},
+        {NULL, OF(.limit = 10, .stripes = 1)},
+        {NULL, OF(.limit = 10, .stripes = 8)},
+        {"stripes", OF(.limit = 10, .stripes = 3)},
+        {"stripes", OF(.limit = 10, .stripes = 6)},
+        {"stripes", OF(.limit = 10, .stripes = 16)},
+        {NULL, OF(.limit = 64, .stripes = 64)},
+        {"stripes", OF(.limit = 63, .stripes = 64)},
+        {"stripes", OF(.limit = 1000, .stripes = 128)},
+        {"stripes", OF(.limit = 1000, .stripes = UINT32_C(1) << 31)},
+        {"stripes", OF(.limit = 1000, .stripes = UINT32_MAX)},
+        {NULL, OF(.limit = 10, .near_limit = 100)},
+        {NULL, OF(.limit = 10, .near_limit = 1)},
+        {"near_limit", OF(.limit = 10, .near_limit = 101)},
+        {"near_limit", OF(.limit = 10, .near_limit = UINT32_MAX)},
+        {NULL, OF(.limit = 10, .jitter = 100)},
+        {"jitter", OF(.limit = 10, .jitter = 101)},
+        {"jitter", OF(.limit = 10, .jitter = UINT32_MAX)},
+
+        {NULL, BY(MONTHLY)},
+        {NULL, BY(YEARLY, .offset = 840)},
+        {NULL, BY(YEARLY, .offset = -720)},
+        {NULL, BY(MONTHLY, .start = (int64_t)(27 * DAY + 24 * HOUR - 10 * MS))},
+        {"policy.start", BY(MONTHLY, .start = (int64_t)(28 * DAY))},
+        {"policy.start", BY(YEARLY, .start = -(int64_t)(10 * MS))},
+        {"policy.start", BY(MONTHLY, .start = 1)},
+        {NULL, BY(MONTHLY, .start = INT64_MAX / 10000000 * 10000000)},
+        {NULL, BY(MONTHLY, .start = INT64_MIN / 10000000 * 10000000)},
+        {"policy.offset", BY(MONTHLY, .offset = 841)},
+        {"policy.offset", BY(MONTHLY, .offset = -721)},
+        {"policy.offset", BY(MONTHLY, .offset = INT32_MIN)},
+        {"policy.calendar", BY(3)},
+        {"policy.calendar", BY(UINT32_MAX)},
+        {"policy.window", BY(MONTHLY, .window = MINUTE)},
+        {"policy.window", BY(MONTHLY, .window = 31 * DAY)},
+        {"policy.window", BY(0)},
+        {"policy.offset", OF(.limit = 10, .offset = 60)},
+
+        {NULL, BAN(.ban = 10 * MS, .ban_after = 1)},
+        {NULL, BAN(.ban = 366 * DAY, .ban_after = 2)},
+        {"policy.ban", BAN(.ban_after = 1)},
+        {"10 ms to 366 days", BAN(.ban = 1)},
+        {"10 ms to 366 days", BAN(.ban = 367 * DAY)},
+        {"multiple", BAN(.ban = 10 * MS + 1)},
+        {"ban_after", BAN(.ban = MINUTE, .ban_after = STINT_BAN_AFTER_MAX + 1)},
+        {"STINT_OVERRIDES", OF(.limit = 10, .ban = MINUTE, .ban_after = 1)},
     };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    struct stint_policy before = make_policy("changed", 10, MINUTE, 0, 0), got = STINT_POLICY_INIT;
+    const uint32_t changed = add_made(limiter, &before);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stint_policy policy =
-            calendar_policy(cases[i].calendar, cases[i].start, cases[i].offset);
-        struct stint_policy got = STINT_POLICY_INIT;
-        policy.window = cases[i].window;
-        memset(policy.name, 0, sizeof policy.name);
+        struct stint_policy policy = cases[i].policy;
+        char text[200];
+        policy.size = sizeof policy;
         snprintf(policy.name, sizeof policy.name, "%zu", i);
-        int id = policy_added(limiter, &policy);
+        const uint32_t policies = get_stats(limiter).policies;
+        const int id = policy_added(limiter, &policy);
+        if (cases[i].word == NULL ? id < 0 : id != -EINVAL)
+            fail_msg("case %zu: %d, %s", i, id, stint_reason());
         if (cases[i].word == NULL) {
-            if (id < 0)
-                fail_msg("case %zu: %s", i, stint_reason());
             assert_int_equal(stint_policy_get(limiter, (uint32_t)id, &got), 0);
+            if (policy.stripes == 1)
+                policy.stripes = got.stripes;
             assert_memory_equal(&got, &policy, sizeof got);
+            assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
             continue;
         }
-        assert_int_equal(id, -EINVAL);
         if (strstr(stint_reason(), cases[i].word) == NULL)
             fail_msg("case %zu: \"%s\" does not name %s", i, stint_reason(), cases[i].word);
+        assert_int_equal(get_stats(limiter).policies, policies);
+        assert_int_equal(stint_policy_format(&policy, text, sizeof text), -EINVAL);
+        policy.name[0] = '\0';
+        assert_int_equal(stint_policy_change(limiter, changed, &policy), -EINVAL);
+        assert_int_equal(stint_policy_get(limiter, changed, &got), 0);
+        assert_memory_equal(&got, &before, sizeof got);
     }
     stint_close(limiter);
 }
 
-TEST(test_what_cannot_change) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    static const char *const texts[] = {"3/month name=p",
-                                        "3/year name=p",
-                                        "3/month name=p start=2024-01-01T00:00:00+01:00",
-                                        "3/month name=p start=2024-01-02",
-                                        "3/31d name=p",
-                                        "3/31d name=p start=first"};
-    static const char *const words[] = {"calendar", "calendar", "offset",
-                                        "start",    "window",   "FIRST"};
-    uint32_t month = add_text(limiter, texts[0]);
-    struct stint_policy policy = STINT_POLICY_INIT, got = STINT_POLICY_INIT;
-    for (size_t i = 1; i < 6; i++) {
-        assert_int_equal(stint_policy_parse(texts[i], &policy, NULL), 0);
-        assert_int_equal(stint_policy_change(limiter, month, &policy), -EINVAL);
-        assert_int_equal(policy_added(limiter, &policy), -EEXIST);
-        assert_int_equal(stint_policy_get(limiter, month, &got), 0);
-        assert_int_equal(got.calendar, STINT_CALENDAR_MONTH);
-        if (i < 4 && strstr(stint_reason(), words[i]) == NULL)
-            fail_msg("\"%s\" does not name %s", stint_reason(), words[i]);
+/* What a change must leave as it is, and that all else may change. */
+TEST(test_changes) {
+    static const struct {
+        const char *from, *to;
+        const char *word; /* of the reason; NULL: it may */
+    } cases[] = {
+        {"3/month", "3/year", "calendar"},
+        {"3/month", "3/month start=2024-01-01T00:00:00+01:00", "offset"},
+        {"3/month", "3/month start=2024-01-02", "start"},
+        {"3/month", "3/31d", ""},
+        {"3/month", "3/31d start=first", ""},
+        {"3/31d", "3/31d start=first", "FIRST"},
+        {"9/minute", "9/minute stripes=2", "stripes"},
+        {"9/minute", "9/minute smooth", "SMOOTH"},
+        {"9/minute", "9/minute start=per-key", "START_PER_KEY"},
+        {"9/minute smooth", "9/minute", "SMOOTH"},
+        {"9/minute smooth", "9/minute stripes=2", ""},
+        {"9/minute smooth", "9/minute smooth start=per-key", "START_PER_KEY"},
+        {"9/minute start=per-key", "9/minute", "START_PER_KEY"},
+        {"9/minute start=per-key", "9/minute start=per-key smooth", "SMOOTH"},
+        {"9/minute stripes=4", "9/minute stripes=8", "stripes"},
+        {"9/minute stripes=4", "9/minute", "stripes"},
+        {"9/minute stripes=4", "9/minute smooth", ""},
+        {"9/minute in-flight", "9/minute", "STINT_IN_FLIGHT"},
+        {"9/minute in-flight", "9/minute smooth", ""},
+        {"9/minute count-refused", "9/minute capacity=20", ""},
+        {"9/minute", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
+        {"3/month", "7/month shadow jitter=5% capacity=6", NULL},
+        {"9/minute in-flight", "9/minute in-flight shadow", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        struct stint_policy from = parsed(cases[i].from), to = parsed(cases[i].to), got = from;
+        strcpy(from.name, "p");
+        strcpy(to.name, "p");
+        const uint32_t id = add_made(limiter, &from);
+        const int error = stint_policy_change(limiter, id, &to);
+        if (error != (cases[i].word == NULL ? 0 : -EINVAL) ||
+            (error != 0 && strstr(stint_reason(), cases[i].word) == NULL))
+            fail_msg("%s to %s: %d, \"%s\"", cases[i].from, cases[i].to, error, stint_reason());
+        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+        assert_memory_equal(&got, error == 0 ? &to : &from, sizeof got);
+        assert_int_equal(policy_added(limiter, &to), error == 0 ? (int)id : -EEXIST);
+        stint_close(limiter);
     }
-    assert_int_equal(stint_policy_parse("3/31d name=q", &policy, NULL), 0);
-    uint32_t days = add_made(limiter, &policy);
-    policy.flags = STINT_START_FIRST;
-    assert_int_equal(stint_policy_change(limiter, days, &policy), -EINVAL);
-    assert_reason(words[5]);
-    /* All else may. */
-    assert_int_equal(
-        stint_policy_parse("7/month name=p shadow jitter=5% capacity=6", &policy, NULL), 0);
-    assert_int_equal(stint_policy_change(limiter, month, &policy), 0);
-    test_time = T0;
-    assert_int_equal(ask(limiter, month, 5, 1, 0).capacity, 6);
+    /* Refusals that were counted would become debts, also by way of a policy that counts them no
+     * more. */
+    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+    const uint32_t counting = add_text(limiter, "9/minute count-refused name=p");
+    struct stint_policy policy = parsed("9/minute name=p");
+    change_made(limiter, counting, &policy);
+    policy.capacity = 20;
+    assert_int_equal(stint_policy_change(limiter, counting, &policy), -EINVAL);
+    assert_reason("counted refusals");
     stint_close(limiter);
 }
 
