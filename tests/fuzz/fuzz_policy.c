@@ -120,6 +120,7 @@ struct response {
     const char *told[POLICIES]; /* by what clients know them */
     uint32_t ids[POLICIES];
     bool calendar[POLICIES]; /* there is no one length of its windows to be told */
+    uint64_t windows[POLICIES];
     bool in_flight[POLICIES];
     struct stint_verdict verdicts[POLICIES];
     size_t n;
@@ -182,7 +183,7 @@ static void check_headers(const struct response *response) {
         if (response->calendar[i] || response->in_flight[i])
             continue;
         expect_text(&at, ";w=");
-        assert(expect_number(&at) >= 1);
+        assert(expect_number(&at) == seconds_up(response->windows[i]));
     }
     told = 0;
     for (size_t i = 0; i < response->n; i++) {
@@ -362,6 +363,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         response.ids[n] = (uint32_t)id;
         response.calendar[n] = got[n].calendar != 0;
+        response.windows[n] = got[n].window;
         response.in_flight[n] = (got[n].flags & STINT_IN_FLIGHT) != 0;
         response.verdicts[n] = read_verdict(&input);
         /* To one policy's rule from another's: either that, or nothing changes. */
