@@ -4,6 +4,7 @@
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
  * file systems that are full or may only be read; clocks that differ; forks; a library that is
  * unloaded. What was told is a reason, what was there is unharmed, and nothing is left behind. */
+#include "children.h"
 #include "fixture.h"
 #include "random.h"
 #include "small_file_system.h"
@@ -34,20 +35,6 @@ enum { KEYS = 40, LIMIT = 100000, GOOD = 0, BAD = 1 };
             _exit(BAD);                                                                            \
         }                                                                                          \
     } while (0)
-
-static void assert_good(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != GOOD)
-        fail_msg("the child ended with status %#x", (unsigned)status);
-}
-
-static pid_t forked(void) {
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    return child;
-}
 
 /* Where a fault may come: of each the table in the directory is as it was before, but for CREATE,
  * before which there is none. */
@@ -610,7 +597,7 @@ static void copy_with_holes(const char *from, const char *to) {
 /* Takes all that is left. */
 static void fill(const char *name) {
     static const char block[4096];
-    int filler = open(name, O_WRONLY | O_CREAT, 0600);
+    int filler = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
     EXPECT(filler >= 0);
     while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
         ;
@@ -618,19 +605,44 @@ static void fill(const char *name) {
     close(filler);
 }
 
-/* Whatever is done with a table needs no room but for another table, or for holes. */
+static void use_all_slots(struct stint_limiter *limiter) {
+    const uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
+    for (uint64_t n = 0; n < 20000; n++)
+        (void)stint_take(limiter, id, number_key(limiter, n), 1, STINT_NOW, NULL);
+    EXPECT(get_stats(limiter).used == get_stats(limiter).slots);
+    stint_close(limiter);
+}
+
+/* Too large a table is refused, and nothing is left behind. Whatever is done with one that fits needs
+ * no room but for another table, or for holes: all its blocks were reserved, so there is no SIGBUS. */
 static int use_full_file_system(void) {
-    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32];
+    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32], untouched[PATH_MAX + 32];
     struct stint_options options, same = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
+    struct statvfs room, left;
 
     snprintf(filler, sizeof filler, "%s/filler", directory);
     snprintf(sparse, sizeof sparse, "%s/sparse", directory);
+    snprintf(untouched, sizeof untouched, "%s/untouched", directory);
     if (!small_file_system_mount("size=1536k,mode=700"))
         return NO_MOUNT;
+    options = shared_options(1000000);
+    EXPECT(statvfs(directory, &room) == 0);
+    EXPECT(stint_open(&options, &limiter) == -ENOSPC && limiter == NULL);
+    EXPECT(strstr(stint_reason(), path) != NULL && entries_of_directory() == 0);
+    EXPECT(statvfs(directory, &left) == 0 && left.f_bavail == room.f_bavail);
     make_table();
     copy_with_holes(path, sparse);
+    options = table_options();
+    options.path = untouched;
+    EXPECT(stint_open(&options, &limiter) == 0);
+    fill(filler);
+    EXPECT(statvfs(directory, &left) == 0 && left.f_bavail == 0);
+    use_all_slots(limiter);
+    EXPECT(stint_open(&options, &limiter) == 0); /* there for the next one, too */
+    stint_close(limiter);
+    EXPECT(unlink(untouched) == 0);
     fill(filler);
     options = table_options();
     same.clock = test_clock;
@@ -662,7 +674,9 @@ static int use_full_file_system(void) {
     EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
     EXPECT(strstr(stint_reason(), sparse) != NULL);
     EXPECT(unlink(filler) == 0);
+    EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 < about.st_size);
     EXPECT(stint_attach(&options, &limiter) == 0 && table_right(limiter));
+    EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 >= about.st_size);
     stint_close(limiter);
     EXPECT(stint_resize(path, &same) == 0 && stint_resize(sparse, &same) == 0);
     return 0;
