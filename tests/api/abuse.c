@@ -127,51 +127,6 @@ TEST(test_flood_spares_all_kinds) {
     check_flood(STINT_FULL_REFUSE, &random);
 }
 
-/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the
- * table, and nothing else. F for what has a slot; G for a quiet key that is new, and with
- * STINT_FULL_REPLACE it is given one, and keeps it against keys with fewer tokens. */
-static void check_noisy(enum stint_on_full on_full) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, on_full);
-    uint32_t noisy = add_policy(limiter, "noisy", 2, HOUR, 0, 0);
-    uint32_t quiet = add_policy(limiter, "quiet", 10, HOUR, 0, 0);
-    enum { QUIET = 50 };
-    uint64_t number = 1 << 20;
-    for (uint32_t round = 1; round <= 10; round++) {
-        for (stint_key key = 0; key < QUIET; key++) {
-            struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
-            assert_true(v.allowed);
-            assert_int_equal(v.used, round);
-            assert_int_equal(v.flags, 0);
-        }
-        if (round >= 3) /* each quiet key has more tokens now than any noisy one will have */
-            for (uint64_t i = 0; i < 1000; i++)
-                ask(limiter, noisy, number_key(limiter, number++), 1 + i % 2, 0);
-    }
-    for (stint_key key = 0; key < QUIET; key++) {
-        struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
-        assert_false(v.allowed);
-        assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
-    }
-    struct stint_policy_stats stats = get_policy_stats(limiter, quiet);
-    assert_int_equal(stats.allowed, 10 * QUIET);
-    assert_int_equal(stats.refused, QUIET);
-    assert_int_equal(stats.untracked, 0);
-    assert_true(on_full == STINT_FULL_REPLACE ? get_stats(limiter).replaced > 1000
-                                              : get_policy_stats(limiter, noisy).untracked > 1000);
-
-    struct stint_verdict v = ask(limiter, quiet, number_key(limiter, 77777), 5, 0);
-    assert_int_equal(v.allowed, on_full != STINT_FULL_REFUSE);
-    assert_int_equal(v.flags, on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
-    stint_close(limiter);
-}
-
-TEST(test_noisy_beside_quiet) {
-    check_noisy(STINT_FULL_ADMIT);
-    check_noisy(STINT_FULL_REFUSE);
-    check_noisy(STINT_FULL_REPLACE);
-}
-
 /* ---- Chosen keys ---------------------------------------------------------------------------- */
 
 enum { SEQUENCE = PROBE_LINES * LINE_SLOTS, CHOSEN = SEQUENCE + 60, TABLE_KEYS = 40000 };

@@ -471,37 +471,29 @@ TEST_IN_DIRECTORY(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
     struct stint_limiter *limiter = open_with(&options);
+    const stint_key key = number_key(limiter, 7);
+    unsigned char secret[STINT_SECRET_SIZE];
+    memcpy(secret, options.secret, sizeof secret);
+    secret[191] ^= 1;
     for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
-        struct stint_options other = options;
-        other.max_keys = 101;
-        assert_refused(&other, EPROTO, "max_keys 100, not 101");
-        other = options;
-        other.max_policies = 65;
-        assert_refused(&other, EPROTO, "max_policies 64, not 65");
-        other = options;
-        other.shards = 4;
-        assert_refused(&other, EPROTO, "made with 1 shards, not 4");
-        unsigned char secret[STINT_SECRET_SIZE];
-        memcpy(secret, options.secret, sizeof secret);
-        secret[191] ^= 1;
-        other.secret = secret;
-        other.shards = 0;
-        assert_refused(&other, EPROTO, "secret");
-        other = options;
-        other.secret = NULL; /* the table's */
-        other.on_full = STINT_FULL_REFUSE;
-        other.flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
-        struct stint_limiter *same;
-        assert_int_equal(stint_open(&other, &same), 0);
-        assert_int_equal(number_key(same, 7), number_key(limiter, 7));
+        struct stint_options others[] = {options, options, options, options, options};
+        static const char *const reasons[] = {"max_keys 100, not 101", "max_policies 64, not 65",
+                                              "made with 1 shards, not 4", "secret"};
+        others[0].max_keys = 101;
+        others[1].max_policies = 65;
+        others[2].shards = 4;
+        others[3].secret = secret;
+        for (unsigned i = 0; i < 4; i++)
+            assert_refused(&others[i], EPROTO, reasons[i]);
+        others[4].secret = NULL; /* the table's */
+        others[4].on_full = STINT_FULL_REFUSE;
+        others[4].flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
+        struct stint_limiter *same = open_with(&others[4]);
+        assert_int_equal(number_key(same, 7), key);
         stint_close(same);
         if (attached == 0)
             stint_close(limiter);
-        else
-            break;
-        limiter = open_with(&options);
     }
-    stint_close(limiter);
 }
 
 /* A link is not followed, whatever it leads to; nor is anything made in its place. */
@@ -657,30 +649,8 @@ TEST_IN_DIRECTORY(test_open_in_alignment) {
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-TEST_IN_DIRECTORY(test_fork_private) {
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
-    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    take_granted(limiter, minute, 5, 4);
-    pid_t child = forked();
-    if (child == 0) { /* has what was taken, and the rest for itself */
-        bool good = used_of(limiter, minute, 5) == 4;
-        for (unsigned i = 0; i < 6; i++)
-            good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
-        good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
-        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        good &= stint_policy_stats_get(limiter, minute, &stats) == 0 && stats.allowed == 10;
-        stint_close(limiter);
-        _exit(good ? 0 : 1);
-    }
-    assert_good(child);
-    assert_int_equal(used_of(limiter, minute, 5), 4);
-    take_granted(limiter, minute, 5, 6);
-    assert_false(stint_take(limiter, minute, 5, 1, STINT_NOW, NULL));
-    assert_int_equal(get_policy_stats(limiter, minute).allowed, 10);
-    stint_close(limiter);
-}
-
-/* Children decide through the handle that they inherited, and all their decisions are counted: none
+/* (Forks of private memory: protocol/deaths.c.) Children decide through the handle that they
+ * inherited, and all their decisions are counted: none
  * shares an unlocked counter with another. */
 static void fork_shared(struct stint_limiter *limiter) {
     enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
@@ -848,6 +818,19 @@ static bool latest_sane(const struct stint_limiter *limiter) {
     return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
 }
 
+/* Of keys `from`, from + 1 and so on. */
+static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from, unsigned n,
+                         uint32_t tokens) {
+    for (uint64_t number = from; number < from + n; number++)
+        take_granted(limiter, policy, number_key(limiter, number), tokens);
+}
+
+static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, unsigned n,
+                                uint32_t tokens) {
+    for (unsigned number = 0; number < n; number++)
+        assert_int_equal(used_of(limiter, policy, number_key(limiter, number)), tokens);
+}
+
 /* Takes by a `now` of its own. */
 static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint64_t now) {
     assert_true(stint_take(limiter, policy, key, 1, now, NULL));
@@ -863,11 +846,9 @@ TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
             uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
             uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
             uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
-            for (unsigned n = 0; n < others; n++) {
-                take_granted(limiter, minute, number_key(limiter, n), 3);
-                take_granted(limiter, day, number_key(limiter, n), 4);
-                take_granted(limiter, hour, number_key(limiter, n), 4);
-            }
+            take_of_each(limiter, minute, 0, others, 3);
+            take_of_each(limiter, day, 0, others, 4);
+            take_of_each(limiter, hour, 0, others, 4);
             stint_key key = number_key(limiter, 1000);
             take_at(limiter, minute, key, T0 + wrong[i]);
             take_at(limiter, minute, key, T0 + wrong[i]);
@@ -893,8 +874,7 @@ TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
             /* No hint is left by which that window is opened without telling. (In 27 years its slot
              * is one left over from whole wraps ago.) */
             test_time += wrong[i];
-            for (unsigned n = 0; wrong[i] < 1000 * DAY && n < others; n++)
-                take_granted(limiter, hour, number_key(limiter, n), 1);
+            take_of_each(limiter, hour, 0, wrong[i] < 1000 * DAY ? others : 0, 1);
             assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
             take_granted(limiter, minute, number_key(limiter, 2000), 1);
             take_granted(limiter, minute, key, 1);
@@ -914,10 +894,8 @@ TEST_IN_DIRECTORY(test_latest_of_wrong_clock) {
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-    for (unsigned n = 0; n < 100; n++) {
-        take_granted(limiter, minute, number_key(limiter, n), 3);
-        take_granted(limiter, day, number_key(limiter, n), 4);
-    }
+    take_of_each(limiter, minute, 0, 100, 3);
+    take_of_each(limiter, day, 0, 100, 4);
     stint_close(limiter);
     for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
         test_time = T0 - back[i];
@@ -928,10 +906,8 @@ TEST_IN_DIRECTORY(test_latest_of_wrong_clock) {
     test_time = T0;
     limiter = open_shared(1000);
     assert_true(latest_sane(limiter) && latest_covers(limiter));
-    for (unsigned n = 0; n < 100; n++) {
-        assert_int_equal(used_of(limiter, minute, number_key(limiter, n)), 3);
-        assert_int_equal(used_of(limiter, day, number_key(limiter, n)), 4);
-    }
+    assert_used_of_each(limiter, minute, 100, 3);
+    assert_used_of_each(limiter, day, 100, 4);
     stint_close(limiter);
 }
 
@@ -946,23 +922,19 @@ TEST_IN_DIRECTORY(test_latest_of_few) {
             struct stint_limiter *limiter = open_shared(1000);
             uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
             uint32_t set = add_policy(limiter, "set", 10, MINUTE, 0, STINT_OVERRIDES);
-            for (unsigned n = 0; other == 1 && n < 100; n++)
-                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            take_of_each(limiter, day, 1000, other == 1 ? 100 : 0, 1);
             test_time = T0;
-            for (unsigned n = 0; n < lives[i]; n++)
-                take_granted(limiter, day, number_key(limiter, n), 4);
+            take_of_each(limiter, day, 0, lives[i], 4);
             for (unsigned n = 0; other == 2 && n < 100; n++)
                 assert_int_equal(stint_override(limiter, set, number_key(limiter, n), 5, T0 + DAY),
                                  0);
             test_time = T0 - 5 * DAY;
-            for (unsigned n = 0; other == 3 && n < lives[i]; n++)
-                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            take_of_each(limiter, day, 1000, other == 3 ? lives[i] : 0, 1);
             stint_close(limiter);
             stint_close(open_shared(1000));
             test_time = T0;
             limiter = open_shared(1000);
-            for (unsigned n = 0; n < lives[i]; n++)
-                assert_int_equal(used_of(limiter, day, number_key(limiter, n)), other == 3 ? 0 : 4);
+            assert_used_of_each(limiter, day, lives[i], other == 3 ? 0 : 4);
             stint_close(limiter);
             assert_int_equal(unlink(path), 0);
         }
