@@ -159,6 +159,8 @@ static struct told {
 
 static struct fault fault;
 static bool watched;
+static enum operation forked_in;
+static pid_t fork_made; /* by fork_here */
 static void fork_here(void);
 
 /* The only system call of this process that is not trapped, but for returns from signals. */
@@ -353,14 +355,17 @@ static const struct stint_policy *added_policy(void) {
     return &policy;
 }
 
-/* Sets up, gets the signal after one of its calls, and if it goes on, comes to a good end. */
-static void signalled_child(enum operation operation, bool beside) {
+/* Sets up while the fault comes, and if it goes on, to a good end, unless a table that the other one
+ * has open is to be resized. `beside`: he surely has. */
+static void watched_child(enum operation operation, bool beside) {
     struct stint_limiter *limiter = NULL;
+    (void)alarm(60);
     const int result = operate_watched(operation, &limiter);
-    EXPECT(result == (operation == RESIZE && beside ? -EBUSY : 0) ||
-           (operation == RESIZE && result == -EBUSY)); /* the other one has the table open */
+    EXPECT(operation == RESIZE ? result == -EBUSY || (result == 0 && !beside) : result == 0);
     if (limiter != NULL && operation != CREATE)
         EXPECT(table_right(limiter));
+    if (fault.forks)
+        EXPECT(fork_made > 0 && status_of(fork_made) == 0);
     stint_close(limiter);
     _exit(GOOD);
 }
@@ -407,7 +412,7 @@ static void check_signal(enum operation operation, unsigned at, int signal,
     told->calls = 0;
     pid_t child = forked();
     if (child == 0)
-        signalled_child(operation, limiter != NULL);
+        watched_child(operation, limiter != NULL);
     int status;
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     if (WIFEXITED(status)) { /* it did not come so far */
@@ -453,9 +458,6 @@ TEST_IN_DIRECTORY(test_each_call_stops) {
 
 /* ---- Each system call is where another thread forks ------------------------------------------ */
 
-static enum operation forked_in;
-static pid_t fork_made;
-
 /* As another thread would: the child does not come back to what this one is at. (No thread can be
  * made in a trap.) */
 static void fork_here(void) {
@@ -468,31 +470,15 @@ static void fork_here(void) {
     watched = true;
 }
 
-/* Sets up while the child of a fork does; both come to a good end, unless a table that the other
- * has open is to be resized. */
-static void forking_child(enum operation operation) {
-    struct stint_limiter *limiter = NULL;
-    (void)alarm(60);
-    forked_in = operation;
-    const int result = operate_watched(operation, &limiter);
-    EXPECT(result == 0 || (operation == RESIZE && result == -EBUSY));
-    if (limiter != NULL && operation != CREATE)
-        EXPECT(table_right(limiter));
-    EXPECT(fork_made > 0);
-    int status;
-    EXPECT(waitpid(fork_made, &status, 0) == fork_made && status == 0);
-    stint_close(limiter);
-    _exit(GOOD);
-}
-
 static unsigned forks;
 
 static void call_forks(enum operation operation, unsigned at) {
     fault = (struct fault){.at = at, .forks = true};
+    forked_in = operation;
     told->calls = 0;
     pid_t child = forked();
     if (child == 0)
-        forking_child(operation);
+        watched_child(operation, false);
     assert_good(child);
     assert_int_equal(entries_of_directory(), 1);
     if (operation == CREATE)
@@ -882,12 +868,8 @@ TEST_IN_DIRECTORY(test_forks) {
                 }
                 take_most(limiter, ledger, who == first ? 3 : 70);
                 stint_close(limiter);
-                if (who == 2)
-                    _exit(GOOD);
-                int status;
-                if (who == 1)
-                    _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? GOOD
-                                                                                       : BAD);
+                if (who != 0)
+                    _exit(who == 2 || status_of(grandchild) == 0 ? GOOD : BAD);
                 assert_good(child);
                 for (uint32_t p = 0; p < FORK_POLICIES; p++)
                     for (unsigned key = 0; key < FORK_KEYS; key++)
@@ -1009,8 +991,7 @@ static void use_library(const char *name, size_t count) {
     pid_t child = fork(); /* which calls no handler of the library either */
     if (child == 0)
         _exit(GOOD);
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(status_of(child) == 0);
     pthread_barrier_wait(&library.barrier);
     for (size_t i = 0; i < count; i++)
         EXPECT(pthread_join(threads[i], NULL) == 0);
