@@ -714,7 +714,7 @@ TEST_IN_DIRECTORY(test_counted_by_free_ids) {
     stint_close(limiter);
 }
 
-/* Free ids are none of a policy's, in any call; nor are those that were replaced, in the metrics. */
+/* Free ids are none of a policy's, in any call; nor are replaced ones, in the metrics. */
 TEST_IN_DIRECTORY(test_holes) {
     struct stint_limiter *limiter = open_few(4, path);
     apply(limiter, "3/m name=a\n3/m name=b", 0, NULL);

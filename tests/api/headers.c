@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * The fields that tell a client about its limits: their exact text. (Any names and any verdicts, read
- * back by the grammar of RFC 9651: fuzz target `policy`.) */
+ * The fields that tell a client about its limits: their exact text. (Any names and any verdicts,
+ * read back by the grammar of RFC 9651: fuzz target `policy`.) */
 #include "fixture.h"
 
 static struct stint_limiter *limiter;

@@ -30,8 +30,8 @@ static struct stint_policy parse(const char *text) {
     return policy;
 }
 
-/* It is this policy, whose size need not be said, and is written so (NULL: however), which is read as
- * this policy again. */
+/* It is this policy, whose size need not be said, and is written so (NULL: however), and read again
+ * from that. */
 static void assert_parses(const char *text, struct stint_policy expected, const char *written) {
     const struct stint_policy got = parse(text);
     char is[400], other[400];

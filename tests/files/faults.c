@@ -355,8 +355,8 @@ static const struct stint_policy *added_policy(void) {
     return &policy;
 }
 
-/* Sets up while the fault comes, and if it goes on, to a good end, unless a table that the other one
- * has open is to be resized. `beside`: he surely has. */
+/* Sets up while the fault comes, and if it goes on, to a good end; unless a table is to be resized
+ * that the other one has open. `beside`: he surely has. */
 static void watched_child(enum operation operation, bool beside) {
     struct stint_limiter *limiter = NULL;
     (void)alarm(60);
@@ -599,8 +599,9 @@ static void use_all_slots(struct stint_limiter *limiter) {
     stint_close(limiter);
 }
 
-/* Too large a table is refused, and nothing is left behind. Whatever is done with one that fits needs
- * no room but for another table, or for holes: all its blocks were reserved, so there is no SIGBUS. */
+/* Too large a table is refused, and nothing is left behind. Whatever is done with one that fits
+ * needs no room but for another table, or for holes: all its blocks were reserved, so there is no
+ * SIGBUS. */
 static int use_full_file_system(void) {
     char filler[PATH_MAX + 32], sparse[PATH_MAX + 32], untouched[PATH_MAX + 32];
     struct stint_options options, same = STINT_OPTIONS_INIT;

@@ -182,8 +182,8 @@ static const uint64_t sizes[] = {10, 300000};
 static const uint32_t flag_sets[] = {0, STINT_PREFAULT, STINT_SMALL_PAGES,
                                      STINT_PREFAULT | STINT_SMALL_PAGES};
 
-/* Opens, uses and closes one with all that the system gives. `calls` (NULL: nobody asks) are what it
- * takes to open: those to refuse in turn. */
+/* Opens, uses and closes one with all that the system gives. `calls` (NULL: nobody asks) are what
+ * it takes to open: those to refuse in turn. */
 static void check_opens(const struct stint_options *options, uint64_t calls[CALLS]) {
     struct stint_limiter *limiter = open_with(options);
     if (calls != NULL)
@@ -244,7 +244,6 @@ static const char *table_file(void) {
     return name;
 }
 
-/* Likewise of stint_resize, which then leaves the table as it is. */
 /* A kernel maps a file that ends in the middle of its last page; qemu does so only where its pages
  * are the kernel's. */
 static void skip_unless_files_are_mapped(void) {
@@ -252,6 +251,7 @@ static void skip_unless_files_are_mapped(void) {
         skip();
 }
 
+/* Each call of stint_resize, which then leaves the table as it is. */
 TEST(test_each_call_of_resize_refused) {
     skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0), given = options_of(100, 0);
@@ -290,7 +290,7 @@ TEST(test_each_call_of_resize_refused) {
     system_reset();
 }
 
-/* Likewise of stint_policies_apply, which then changes nothing. */
+/* Each call of stint_policies_apply, which then changes nothing. */
 TEST(test_each_call_of_apply_refused) {
     static const char *const texts[] = {"1/minute name=a",
                                         "2/hour name=b overrides\n3/hour name=c"};

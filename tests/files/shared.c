@@ -165,8 +165,8 @@ TEST_IN_DIRECTORY(test_removed_file) {
     stint_close(new);
 }
 
-/* Many processes begin at once: one table comes of it, whose keys have the same hashes for all; in a
- * file, or in zeroed memory. */
+/* Many processes begin at once: one table comes of it, whose keys have the same hashes for all; in
+ * a file, or in zeroed memory. */
 static void begin_at_once(const struct stint_options *options, void *memory, size_t size) {
     enum { PROCESSES = 8 };
     stint_key *hashes = shared_memory(PROCESSES * sizeof(stint_key));
