@@ -162,13 +162,8 @@ TEST(test_other_families_are_one_key) {
 
 /* By the limiter's own secret: keys of one limiter are not another's. */
 TEST(test_keyed) {
-    unsigned char secret[STINT_SECRET_SIZE];
-    struct random random = {1};
-    for (size_t i = 0; i < sizeof secret; i++)
-        secret[i] = (unsigned char)random_next(&random);
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 10;
-    options.secret = secret;
+    struct stint_options options = fixture_options(10, STINT_FULL_ADMIT);
+    options.secret = NULL; /* a random one */
     struct stint_limiter *other = open_with(&options);
     static const char *const texts[] = {"192.0.2.1", "2001:db8::1"};
     for (size_t i = 0; i < 2; i++) {

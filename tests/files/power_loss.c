@@ -332,8 +332,6 @@ TEST_IN_DIRECTORY(test_power_loss) {
 /* A page of never-used slots before the slot of a companion: whoever writes in it comes to an
  * end. */
 TEST_IN_DIRECTORY(test_hole) {
-    shared = shared_memory(sizeof *shared);
-    test_time_share();
     struct stint_options options = options_of(100);
     struct stint_limiter *limiter = open_with(&options);
     assert_int_equal(
@@ -362,14 +360,11 @@ TEST_IN_DIRECTORY(test_hole) {
         (void)alarm(0);
     }
     stint_close(limiter);
-    munmap(shared, sizeof *shared);
 }
 
 /* The page of a companion is lost, and that of its policy is not: its id would be another policy's,
  * whose slots would be taken for overrides. */
 TEST_IN_DIRECTORY(test_lost_companion) {
-    shared = shared_memory(sizeof *shared);
-    test_time_share();
     for (unsigned gone = 0; gone < 2; gone++) {
         struct stint_options options = options_of(100);
         struct stint_limiter *limiter = open_with(&options);
@@ -387,5 +382,4 @@ TEST_IN_DIRECTORY(test_lost_companion) {
         free(bytes.start);
         assert_int_equal(unlink(path), 0);
     }
-    munmap(shared, sizeof *shared);
 }

@@ -252,27 +252,28 @@ TEST_IN_DIRECTORY(test_not_a_table) {
     unsigned char *table = whole_table(&size);
 
     static char text[] = "# not a table\n";
-    write_file(text, sizeof text);
-    assert_refused(&options, EPROTO, "no table of stint");
-    assert_still(text, sizeof text);
-    write_file(text, 0);
-    assert_refused(&options, EPROTO, "it has 0 bytes");
-    assert_still(text, 0);
     unsigned char *zeros = calloc(1, size);
-    write_file(zeros, size);
-    assert_refused(&options, EPROTO, "does not begin as one");
-    assert_still(zeros, size);
-    free(zeros);
-
-    static const size_t cuts[] = {1, 64, 1000, sizeof(struct header), 8192};
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        write_file(table, cuts[i]);
-        assert_refused(&options, EPROTO, "cut off");
-        assert_still(table, cuts[i]);
+    const struct {
+        void *bytes;
+        size_t size;
+        const char *reason;
+    } files[] = {
+        {text, sizeof text, "no table of stint"},
+        {text, 0, "it has 0 bytes"},
+        {zeros, size, "does not begin as one"},
+        {table, 1, "cut off"},
+        {table, 64, "cut off"},
+        {table, 1000, "cut off"},
+        {table, sizeof(struct header), "cut off"},
+        {table, 8192, "cut off"},
+        {table, size - 1, "cut off"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        write_file(files[i].bytes, files[i].size);
+        assert_refused(&options, EPROTO, files[i].reason);
+        assert_still(files[i].bytes, files[i].size);
     }
-    write_file(table, size - 1);
-    assert_refused(&options, EPROTO, "cut off");
-    assert_still(table, size - 1);
+    free(zeros);
 
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
