@@ -17,13 +17,13 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "children.h"
+#include "directory.h"
 #include "model.h"
 #include "random.h"
-#include "small_file_system.h"
 
 /* Every kind of policy, with windows of 10 ms to years. */
 static const char *const kinds[] = {
@@ -50,11 +50,9 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void add_kinds(struct stint_limiter *limiter, struct stint_policy policies[KINDS]) {
     for (uint32_t kind = 0; kind < KINDS; kind++) {
-        policies[kind] = (struct stint_policy)STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_parse(kinds[kind], &policies[kind], NULL), 0);
+        policies[kind] = parsed(kinds[kind]);
         snprintf(policies[kind].name, sizeof policies[kind].name, "kind %" PRIu32, kind);
-        int id = policy_added(limiter, &policies[kind]);
-        assert_int_equal(id, kind);
+        assert_int_equal(add_made(limiter, &policies[kind]), kind);
     }
 }
 
@@ -127,51 +125,6 @@ TEST(test_flood_spares_all_kinds) {
     struct random random = {test_seed()};
     check_flood(STINT_FULL_ADMIT, &random);
     check_flood(STINT_FULL_REFUSE, &random);
-}
-
-/* A noisy policy, with ever new keys, beside a quiet one whose keys come back: they share the
- * table, and nothing else. F for what has a slot; G for a quiet key that is new, and with
- * STINT_FULL_REPLACE it is given one, and keeps it against keys with fewer tokens. */
-static void check_noisy(enum stint_on_full on_full) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, on_full);
-    uint32_t noisy = add_policy(limiter, "noisy", 2, HOUR, 0, 0);
-    uint32_t quiet = add_policy(limiter, "quiet", 10, HOUR, 0, 0);
-    enum { QUIET = 50 };
-    uint64_t number = 1 << 20;
-    for (uint32_t round = 1; round <= 10; round++) {
-        for (stint_key key = 0; key < QUIET; key++) {
-            struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
-            assert_true(v.allowed);
-            assert_int_equal(v.used, round);
-            assert_int_equal(v.flags, 0);
-        }
-        if (round >= 3) /* each quiet key has more tokens now than any noisy one will have */
-            for (uint64_t i = 0; i < 1000; i++)
-                ask(limiter, noisy, number_key(limiter, number++), 1 + i % 2, 0);
-    }
-    for (stint_key key = 0; key < QUIET; key++) {
-        struct stint_verdict v = ask(limiter, quiet, number_key(limiter, key), 1, 0);
-        assert_false(v.allowed);
-        assert_int_equal(v.flags, STINT_FIRST_REFUSAL);
-    }
-    struct stint_policy_stats stats = get_policy_stats(limiter, quiet);
-    assert_int_equal(stats.allowed, 10 * QUIET);
-    assert_int_equal(stats.refused, QUIET);
-    assert_int_equal(stats.untracked, 0);
-    assert_true(on_full == STINT_FULL_REPLACE ? get_stats(limiter).replaced > 1000
-                                              : get_policy_stats(limiter, noisy).untracked > 1000);
-
-    struct stint_verdict v = ask(limiter, quiet, number_key(limiter, 77777), 5, 0);
-    assert_int_equal(v.allowed, on_full != STINT_FULL_REFUSE);
-    assert_int_equal(v.flags, on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
-    stint_close(limiter);
-}
-
-TEST(test_noisy_beside_quiet) {
-    check_noisy(STINT_FULL_ADMIT);
-    check_noisy(STINT_FULL_REFUSE);
-    check_noisy(STINT_FULL_REPLACE);
 }
 
 /* ---- Chosen keys ---------------------------------------------------------------------------- */
@@ -548,12 +501,10 @@ TEST(test_address_space_limits) {
     static const uint64_t sizes[] = {1000, 300000};
     for (unsigned i = 0; i < 2; i++)
         for (uint32_t flags = 0; flags <= STINT_PREFAULT; flags += STINT_PREFAULT) {
-            fflush(NULL);
-            pid_t child = fork();
+            pid_t child = forked();
             if (child == 0)
                 _exit(open_under_limits(sizes[i], flags));
-            int status;
-            assert_int_equal(waitpid(child, &status, 0), child);
+            const int status = status_of(child);
             assert_true(WIFEXITED(status));
             if (WEXITSTATUS(status) == NO_PROC) {
                 print_message("skipped: no /proc or no limits here\n");
@@ -563,79 +514,22 @@ TEST(test_address_space_limits) {
         }
 }
 
-/* ---- File systems that are full, files that are cut off ------------------------------------- */
+/* ---- Files that may not grow, files that are cut off ------------------------------------- */
 
-enum { FILE_SYSTEM = 1 << 20 };
-
-/* In a file system of 1 MiB that nobody else sees. */
-static int use_small_file_system(void) {
-    struct statvfs before, after;
-    char name[PATH_MAX + 16], block[4096] = {0};
-    snprintf(name, sizeof name, "%s/filler", directory);
-    if (!small_file_system_mount("size=1m,mode=700"))
-        return NO_MOUNT;
-    CHECK(statvfs(directory, &before) == 0);
-
-    /* Too large for it: refused, and nothing is left behind. */
-    struct stint_options options = shared_options(1000000);
-    struct stint_limiter *limiter = NULL;
-    CHECK(stint_open(&options, &limiter) == -ENOSPC && limiter == NULL);
-    CHECK(strstr(stint_reason(), path) != NULL);
-    CHECK(entries_of_directory() == 0);
-    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == before.f_bavail);
-
-    /* It fits. Then somebody fills the rest, to the last block, before any of the table was
-     * touched. */
-    options.max_keys = 5000;
-    CHECK(stint_open(&options, &limiter) == 0);
-    int filler = open(name, O_WRONLY | O_CREAT, 0600);
-    CHECK(filler >= 0);
-    while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
-        ;
-    CHECK(errno == ENOSPC);
-    CHECK(statvfs(directory, &after) == 0 && after.f_bavail == 0);
-    struct stint_policy policy = make_policy("p", 2, MINUTE, 0, 0);
-    int id = policy_added(limiter, &policy);
-    CHECK(id >= 0);
-    for (uint64_t i = 0; i < 20000; i++) /* no SIGBUS in any part of the table */
-        (void)stint_take(limiter, (uint32_t)id, number_key(limiter, i), 1, STINT_NOW, NULL);
-    CHECK(get_stats(limiter).used == get_stats(limiter).slots);
-    stint_close(limiter);
-
-    /* It is there for the next one, too, while there is no room for another. */
-    CHECK(stint_open(&options, &limiter) == 0);
-    CHECK(get_policy_stats(limiter, (uint32_t)id).allowed == 20000);
-    stint_close(limiter);
-    CHECK(rename(path, name) == 0); /* in place of the filler, whose blocks are free now: nearly */
-    CHECK(close(filler) == 0);
-    return 0;
-}
-
-/* A file system without room: stint_open says -ENOSPC, and leaves nothing. One that fills up
- * later does no harm, as all blocks of a table were reserved when it was made. */
-TEST_IN_DIRECTORY(test_full_file_system) {
-    test_time = T0;
-    small_file_system_test(use_small_file_system);
-}
-
-/* `ulimit -f`: likewise, without any right to mount. */
+/* `ulimit -f`: an error, and nothing is left. (A file system without room: files/faults.c.) */
 TEST_IN_DIRECTORY(test_file_size_limit) {
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         struct rlimit limit = {.rlim_cur = 100000, .rlim_max = 100000};
         struct stint_options options = shared_options(100000);
         struct stint_limiter *limiter = NULL;
         signal(SIGXFSZ, SIG_IGN);
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-            _exit(NO_MOUNT);
+            _exit(2);
         int error = stint_open(&options, &limiter);
         _exit(error == -EFBIG && limiter == NULL && strstr(stint_reason(), path) != NULL ? 0 : 1);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_good(child);
     assert_int_equal(entries_of_directory(), 0);
 }
 
@@ -658,20 +552,20 @@ TEST_IN_DIRECTORY(test_truncated_in_use) {
         assert_int_equal(stat(path, &about), 0);
         assert_int_equal(about.st_size, cuts[i]);
 
-        fflush(NULL);
         struct sigaction plain = {.sa_handler = SIG_DFL}, old; /* fork itself looks at the table */
         assert_int_equal(sigaction(SIGBUS, &plain, &old), 0);
-        pid_t child = fork();
+        pid_t child = forked();
         if (child == 0) {
             for (uint64_t key = 0; key < 1000000; key++)
                 (void)stint_take(limiter, id, number_key(limiter, key), 1, STINT_NOW, NULL);
             _exit(0);
         }
-        int status;
         assert_int_equal(sigaction(SIGBUS, &old, NULL), 0);
-        assert_int_equal(waitpid(child, &status, 0), child);
+        const int status = status_of(child);
 #if !defined(STINT_SANITIZERS) /* the sanitizers catch it, and abort */
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+#else
+        (void)status;
 #endif
     }
     assert_int_equal(unlink(path), 0);

@@ -7,14 +7,22 @@
 
 #include "fixture.h"
 
-static char *whole(struct stint_limiter *limiter) {
-    int length = stint_metrics(limiter, NULL, NULL, 0);
+/* The whole text, with these options. */
+static char *written(struct stint_limiter *limiter, const char *const *labels, uint32_t flags) {
+    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
+    options.labels = labels;
+    options.flags = flags;
+    int length = stint_metrics(limiter, &options, NULL, 0);
     assert_true(length > 0);
     char *text = malloc((size_t)length + 1);
     assert_non_null(text);
-    assert_int_equal(stint_metrics(limiter, NULL, text, (size_t)length + 1), length);
+    assert_int_equal(stint_metrics(limiter, &options, text, (size_t)length + 1), length);
     assert_int_equal(strlen(text), length);
     return text;
+}
+
+static char *whole(struct stint_limiter *limiter) {
+    return written(limiter, NULL, 0);
 }
 
 static void assert_line(struct stint_limiter *limiter, const char *line) {
@@ -40,17 +48,6 @@ TEST(test_cut) {
     stint_close(limiter);
 }
 
-TEST(test_errors) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    char buffer[8] = "before";
-    assert_int_equal(stint_metrics(NULL, NULL, buffer, sizeof buffer), -EINVAL);
-    assert_reason("limiter");
-    assert_string_equal(buffer, "before");
-    assert_int_equal(stint_metrics(limiter, NULL, NULL, 1), -EINVAL);
-    assert_reason("buffer");
-    stint_close(limiter);
-}
-
 /* Without policies there is a table all the same, and an end. */
 TEST(test_no_policies) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
@@ -64,7 +61,8 @@ TEST(test_no_policies) {
     stint_close(limiter);
 }
 
-/* The text follows what happens, and is longer where numbers are. */
+/* The text follows what happens, and is longer where numbers are. (Each count of decisions, charges
+ * and refunds, as they happen: twin. Each counter's line: below.) */
 TEST(test_follows_the_counts) {
     struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
     uint32_t policy = add_policy(limiter, "p", 9, MINUTE, 0, 0);
@@ -81,52 +79,12 @@ TEST(test_follows_the_counts) {
     assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 10\n");
     assert_line(limiter, "\nstint_policy_limit{policy=\"p\"} 10\n");
     assert_int_equal(stint_metrics(limiter, NULL, NULL, 0), length + 2);
+    stint_reset(limiter, policy, key);
+    stint_reset(limiter, policy, number_key(limiter, 2)); /* there is no such key */
+    assert_line(limiter, "\nstint_table_resets_total 1\n");
     test_time += MINUTE;
     assert_line(limiter, "\nstint_table_live_slots 0\n");
     assert_line(limiter, "\nstint_table_used_slots 1\n");
-    stint_close(limiter);
-}
-
-/* Decisions near the limit and resets, as they happen. */
-TEST(test_near_limit_and_resets) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    struct stint_policy near = make_policy("p", 10, MINUTE, 0, 0);
-    near.near_limit = 80;
-    int policy = policy_added(limiter, &near);
-    assert_int_equal(policy, 0);
-    stint_key key = number_key(limiter, 1);
-    for (int i = 0; i < 11; i++) /* the last is refused, and so not counted as near */
-        assert_int_equal(stint_take(limiter, 0, key, 1, STINT_NOW, NULL), i < 10);
-    assert_line(limiter, "\nstint_near_limit_decisions_total{policy=\"p\"} 2\n");
-    stint_reset(limiter, 0, key);
-    stint_reset(limiter, 0, number_key(limiter, 2)); /* there is no such key */
-    assert_line(limiter, "\nstint_table_resets_total 1\n");
-    assert_true(stint_take(limiter, 0, key, 1, STINT_NOW, NULL));
-    assert_line(limiter, "\nstint_near_limit_decisions_total{policy=\"p\"} 2\n");
-    stint_close(limiter);
-}
-
-/* Tokens charged and given back, and requests that make no sense. None of them is a decision. */
-TEST(test_charges_and_refunds) {
-    struct stint_limiter *limiter = open_limiter(10, STINT_FULL_ADMIT);
-    uint32_t policy = add_policy(limiter, "p", 10, MINUTE, 0, 0);
-    struct stint_request request = {
-        .key = number_key(limiter, 1), .policy = policy, .cost = 25, .flags = STINT_CHARGE};
-    struct stint_verdict verdict;
-    assert_true(stint_decide(limiter, &request, STINT_NOW, &verdict));
-    assert_int_equal(verdict.granted, 25);
-    assert_line(limiter, "\nstint_charged_tokens_total{policy=\"p\"} 25\n");
-    assert_int_equal(stint_refund(limiter, policy, request.key, 7, verdict.window), 7);
-    verdict.granted = 11;
-    assert_int_equal(stint_refund_all(limiter, &request, &verdict, 1), 11);
-    assert_int_equal(stint_refund(limiter, policy, request.key, 9, 0), 0);
-    assert_line(limiter, "\nstint_refunded_tokens_total{policy=\"p\"} 18\n");
-    request.flags |= STINT_PARTIAL;
-    assert_false(stint_decide(limiter, &request, STINT_NOW, NULL));
-    assert_line(limiter, "\nstint_table_bad_requests_total 1\n");
-    assert_line(limiter, "\nstint_charged_tokens_total{policy=\"p\"} 25\n");
-    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"allowed\"} 0\n");
-    assert_line(limiter, "\nstint_decisions_total{policy=\"p\",outcome=\"refused\"} 0\n");
     stint_close(limiter);
 }
 
@@ -154,20 +112,6 @@ TEST(test_windows_are_exact) {
         assert_line(limiter, line);
     }
     stint_close(limiter);
-}
-
-/* What is written of a limiter with a policy "p", with these options. */
-static char *written(struct stint_limiter *limiter, const char *const *labels, uint32_t flags) {
-    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
-    options.labels = labels;
-    options.flags = flags;
-    int length = stint_metrics(limiter, &options, NULL, 0);
-    assert_true(length > 0);
-    char *text = malloc((size_t)length + 1);
-    assert_non_null(text);
-    assert_int_equal(stint_metrics(limiter, &options, text, (size_t)length + 1), length);
-    assert_int_equal(strlen(text), length);
-    return text;
 }
 
 /* Labels are in every sample, after those that it has; in no comment. */
@@ -244,23 +188,25 @@ TEST(test_options_are_checked) {
         options.labels = labels;
         assert_int_equal(stint_metrics(limiter, &options, NULL, 0) > 0, n + 4 <= 1000);
     }
-    options.labels = NULL;
-    for (unsigned bit = 2; bit < 32; bit++) {
-        options.flags = UINT32_C(1) << bit;
-        assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
-        assert_reason("flags");
+    static const struct {
+        struct stint_metrics_options options;
+        const char *reason;
+    } wrong[] = {
+        {{sizeof options, NULL, 1 << 2, 0}, "flags"},
+        {{sizeof options, NULL, UINT32_C(1) << 31, 0}, "flags"},
+        {{sizeof options, NULL, 0, 1}, "reserved"},
+        {{0, NULL, 0, 0}, "options.size"},
+        {{sizeof options - 1, NULL, 0, 0}, "options.size"},
+        {{4097, NULL, 0, 0}, "options.size"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(stint_metrics(limiter, &wrong[i].options, buffer, sizeof buffer), -EINVAL);
+        assert_reason(wrong[i].reason);
     }
-    options.flags = 0;
-    options.reserved = 1;
-    assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
-    assert_reason("reserved");
-    options.reserved = 0;
-    static const size_t sizes[] = {0, sizeof options - 1, 4097};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        options.size = sizes[i];
-        assert_int_equal(stint_metrics(limiter, &options, buffer, sizeof buffer), -EINVAL);
-        assert_reason("options.size");
-    }
+    assert_int_equal(stint_metrics(NULL, NULL, buffer, sizeof buffer), -EINVAL);
+    assert_reason("limiter");
+    assert_int_equal(stint_metrics(limiter, NULL, NULL, 1), -EINVAL);
+    assert_reason("buffer");
     assert_string_equal(buffer, "before");
     stint_close(limiter);
 }
@@ -271,40 +217,31 @@ TEST(test_every_counter) {
     uint32_t policy = add_policy(limiter, "p", 1, MINUTE, 0, 0);
     uint32_t other = add_policy(limiter, "other", 1, MINUTE, 0, 0);
     uint32_t table = limiter->max_policies;
+#define OF_POLICY(counter, field, sample)                                                          \
+    { false, counter, offsetof(struct stint_policy_stats, field), "stint_" sample }
+#define OF_TABLE(counter, field, sample)                                                           \
+    { true, counter, offsetof(struct stint_stats, field), "stint_table_" sample "_total" }
     static const struct {
         bool of_table;
         uint32_t counter;
         size_t offset; /* in the statistics */
         const char *sample;
     } counters[] = {
-        {false, COUNT_ALLOWED, offsetof(struct stint_policy_stats, allowed),
-         "stint_decisions_total{policy=\"p\",outcome=\"allowed\"}"},
-        {false, COUNT_REFUSED, offsetof(struct stint_policy_stats, refused),
-         "stint_decisions_total{policy=\"p\",outcome=\"refused\"}"},
-        {false, COUNT_SHADOWED, offsetof(struct stint_policy_stats, shadowed),
-         "stint_decisions_total{policy=\"p\",outcome=\"shadowed\"}"},
-        {false, COUNT_FIRST_REFUSAL, offsetof(struct stint_policy_stats, first_refusals),
-         "stint_first_refusals_total{policy=\"p\"}"},
-        {false, COUNT_UNTRACKED, offsetof(struct stint_policy_stats, untracked),
-         "stint_untracked_decisions_total{policy=\"p\"}"},
-        {false, COUNT_NEAR_LIMIT, offsetof(struct stint_policy_stats, near_limit),
-         "stint_near_limit_decisions_total{policy=\"p\"}"},
-        {false, COUNT_CHARGED, offsetof(struct stint_policy_stats, charged),
-         "stint_charged_tokens_total{policy=\"p\"}"},
-        {false, COUNT_REFUNDED, offsetof(struct stint_policy_stats, refunded),
-         "stint_refunded_tokens_total{policy=\"p\"}"},
-        {true, COUNT_PLACED, offsetof(struct stint_stats, placed), "stint_table_placed_total"},
-        {true, COUNT_REPLACED, offsetof(struct stint_stats, replaced),
-         "stint_table_replaced_total"},
-        {true, COUNT_CLOCK_STEP, offsetof(struct stint_stats, clock_steps),
-         "stint_table_clock_steps_total"},
-        {true, COUNT_STRAY, offsetof(struct stint_stats, stray_tokens),
-         "stint_table_stray_tokens_total"},
-        {true, COUNT_UNKNOWN_POLICY, offsetof(struct stint_stats, unknown_policy),
-         "stint_table_unknown_policy_decisions_total"},
-        {true, COUNT_BAD_REQUEST, offsetof(struct stint_stats, bad_requests),
-         "stint_table_bad_requests_total"},
-        {true, COUNT_RESET, offsetof(struct stint_stats, resets), "stint_table_resets_total"},
+        OF_POLICY(COUNT_ALLOWED, allowed, "decisions_total{policy=\"p\",outcome=\"allowed\"}"),
+        OF_POLICY(COUNT_REFUSED, refused, "decisions_total{policy=\"p\",outcome=\"refused\"}"),
+        OF_POLICY(COUNT_SHADOWED, shadowed, "decisions_total{policy=\"p\",outcome=\"shadowed\"}"),
+        OF_POLICY(COUNT_FIRST_REFUSAL, first_refusals, "first_refusals_total{policy=\"p\"}"),
+        OF_POLICY(COUNT_UNTRACKED, untracked, "untracked_decisions_total{policy=\"p\"}"),
+        OF_POLICY(COUNT_NEAR_LIMIT, near_limit, "near_limit_decisions_total{policy=\"p\"}"),
+        OF_POLICY(COUNT_CHARGED, charged, "charged_tokens_total{policy=\"p\"}"),
+        OF_POLICY(COUNT_REFUNDED, refunded, "refunded_tokens_total{policy=\"p\"}"),
+        OF_TABLE(COUNT_PLACED, placed, "placed"),
+        OF_TABLE(COUNT_REPLACED, replaced, "replaced"),
+        OF_TABLE(COUNT_CLOCK_STEP, clock_steps, "clock_steps"),
+        OF_TABLE(COUNT_STRAY, stray_tokens, "stray_tokens"),
+        OF_TABLE(COUNT_UNKNOWN_POLICY, unknown_policy, "unknown_policy_decisions"),
+        OF_TABLE(COUNT_BAD_REQUEST, bad_requests, "bad_requests"),
+        OF_TABLE(COUNT_RESET, resets, "resets"),
     };
     enum { COUNTERS = sizeof counters / sizeof counters[0] };
     for (size_t i = 0; i < COUNTERS; i++)

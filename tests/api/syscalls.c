@@ -10,8 +10,8 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "children.h"
 
 #include <linux/seccomp.h>
 
@@ -25,17 +25,13 @@ static void leave(int code) {
 
 /* Runs `body` in a child under the filter. Returns the status of waitpid. */
 static int in_strict_child(int (*body)(void *shared), void *shared) {
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0)
             leave(NO_SECCOMP);
         leave(body(shared));
     }
-    int status = 0;
-    assert_true(child > 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return status;
+    return status_of(child);
 }
 
 static int do_nothing(void *shared) {
@@ -76,17 +72,13 @@ static const char *const policies[POLICIES] = {
 };
 
 static struct stint_limiter *open_bed(uint32_t flags, uint32_t on_full) {
-    struct stint_limiter *limiter = NULL;
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 500;
     options.flags = flags;
     options.on_full = on_full;
-    assert_int_equal(stint_open(&options, &limiter), 0);
-    for (int i = 0; i < POLICIES; i++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_parse(policies[i], &policy, NULL), 0);
-        assert_int_equal(policy_added(limiter, &policy), i);
-    }
+    struct stint_limiter *limiter = open_with(&options);
+    for (uint32_t i = 0; i < POLICIES; i++)
+        assert_int_equal(add_text(limiter, policies[i]), i);
     return limiter;
 }
 

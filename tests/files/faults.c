@@ -4,6 +4,7 @@
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
  * file systems that are full or may only be read; clocks that differ; forks; a library that is
  * unloaded. What was told is a reason, what was there is unharmed, and nothing is left behind. */
+#include "children.h"
 #include "fixture.h"
 #include "random.h"
 #include "small_file_system.h"
@@ -34,20 +35,6 @@ enum { KEYS = 40, LIMIT = 100000, GOOD = 0, BAD = 1 };
             _exit(BAD);                                                                            \
         }                                                                                          \
     } while (0)
-
-static void assert_good(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != GOOD)
-        fail_msg("the child ended with status %#x", (unsigned)status);
-}
-
-static pid_t forked(void) {
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    return child;
-}
 
 /* Where a fault may come: of each the table in the directory is as it was before, but for CREATE,
  * before which there is none. */
@@ -172,6 +159,8 @@ static struct told {
 
 static struct fault fault;
 static bool watched;
+static enum operation forked_in;
+static pid_t fork_made; /* by fork_here */
 static void fork_here(void);
 
 /* The only system call of this process that is not trapped, but for returns from signals. */
@@ -366,14 +355,17 @@ static const struct stint_policy *added_policy(void) {
     return &policy;
 }
 
-/* Sets up, gets the signal after one of its calls, and if it goes on, comes to a good end. */
-static void signalled_child(enum operation operation, bool beside) {
+/* Sets up while the fault comes, and if it goes on, to a good end; unless a table is to be resized
+ * that the other one has open. `beside`: he surely has. */
+static void watched_child(enum operation operation, bool beside) {
     struct stint_limiter *limiter = NULL;
+    (void)alarm(60);
     const int result = operate_watched(operation, &limiter);
-    EXPECT(result == (operation == RESIZE && beside ? -EBUSY : 0) ||
-           (operation == RESIZE && result == -EBUSY)); /* the other one has the table open */
+    EXPECT(operation == RESIZE ? result == -EBUSY || (result == 0 && !beside) : result == 0);
     if (limiter != NULL && operation != CREATE)
         EXPECT(table_right(limiter));
+    if (fault.forks)
+        EXPECT(fork_made > 0 && status_of(fork_made) == 0);
     stint_close(limiter);
     _exit(GOOD);
 }
@@ -420,7 +412,7 @@ static void check_signal(enum operation operation, unsigned at, int signal,
     told->calls = 0;
     pid_t child = forked();
     if (child == 0)
-        signalled_child(operation, limiter != NULL);
+        watched_child(operation, limiter != NULL);
     int status;
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     if (WIFEXITED(status)) { /* it did not come so far */
@@ -466,9 +458,6 @@ TEST_IN_DIRECTORY(test_each_call_stops) {
 
 /* ---- Each system call is where another thread forks ------------------------------------------ */
 
-static enum operation forked_in;
-static pid_t fork_made;
-
 /* As another thread would: the child does not come back to what this one is at. (No thread can be
  * made in a trap.) */
 static void fork_here(void) {
@@ -481,31 +470,15 @@ static void fork_here(void) {
     watched = true;
 }
 
-/* Sets up while the child of a fork does; both come to a good end, unless a table that the other
- * has open is to be resized. */
-static void forking_child(enum operation operation) {
-    struct stint_limiter *limiter = NULL;
-    (void)alarm(60);
-    forked_in = operation;
-    const int result = operate_watched(operation, &limiter);
-    EXPECT(result == 0 || (operation == RESIZE && result == -EBUSY));
-    if (limiter != NULL && operation != CREATE)
-        EXPECT(table_right(limiter));
-    EXPECT(fork_made > 0);
-    int status;
-    EXPECT(waitpid(fork_made, &status, 0) == fork_made && status == 0);
-    stint_close(limiter);
-    _exit(GOOD);
-}
-
 static unsigned forks;
 
 static void call_forks(enum operation operation, unsigned at) {
     fault = (struct fault){.at = at, .forks = true};
+    forked_in = operation;
     told->calls = 0;
     pid_t child = forked();
     if (child == 0)
-        forking_child(operation);
+        watched_child(operation, false);
     assert_good(child);
     assert_int_equal(entries_of_directory(), 1);
     if (operation == CREATE)
@@ -610,7 +583,7 @@ static void copy_with_holes(const char *from, const char *to) {
 /* Takes all that is left. */
 static void fill(const char *name) {
     static const char block[4096];
-    int filler = open(name, O_WRONLY | O_CREAT, 0600);
+    int filler = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
     EXPECT(filler >= 0);
     while (write(filler, block, sizeof block) == (ssize_t)sizeof block)
         ;
@@ -618,19 +591,45 @@ static void fill(const char *name) {
     close(filler);
 }
 
-/* Whatever is done with a table needs no room but for another table, or for holes. */
+static void use_all_slots(struct stint_limiter *limiter) {
+    const uint32_t id = add_policy(limiter, "p", 2, MINUTE, 0, 0);
+    for (uint64_t n = 0; n < 20000; n++)
+        (void)stint_take(limiter, id, number_key(limiter, n), 1, STINT_NOW, NULL);
+    EXPECT(get_stats(limiter).used == get_stats(limiter).slots);
+    stint_close(limiter);
+}
+
+/* Too large a table is refused, and nothing is left behind. Whatever is done with one that fits
+ * needs no room but for another table, or for holes: all its blocks were reserved, so there is no
+ * SIGBUS. */
 static int use_full_file_system(void) {
-    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32];
+    char filler[PATH_MAX + 32], sparse[PATH_MAX + 32], untouched[PATH_MAX + 32];
     struct stint_options options, same = STINT_OPTIONS_INIT;
     struct stint_limiter *limiter = NULL;
     struct stat before, about;
+    struct statvfs room, left;
 
     snprintf(filler, sizeof filler, "%s/filler", directory);
     snprintf(sparse, sizeof sparse, "%s/sparse", directory);
+    snprintf(untouched, sizeof untouched, "%s/untouched", directory);
     if (!small_file_system_mount("size=1536k,mode=700"))
         return NO_MOUNT;
+    options = shared_options(1000000);
+    EXPECT(statvfs(directory, &room) == 0);
+    EXPECT(stint_open(&options, &limiter) == -ENOSPC && limiter == NULL);
+    EXPECT(strstr(stint_reason(), path) != NULL && entries_of_directory() == 0);
+    EXPECT(statvfs(directory, &left) == 0 && left.f_bavail == room.f_bavail);
     make_table();
     copy_with_holes(path, sparse);
+    options = table_options();
+    options.path = untouched;
+    EXPECT(stint_open(&options, &limiter) == 0);
+    fill(filler);
+    EXPECT(statvfs(directory, &left) == 0 && left.f_bavail == 0);
+    use_all_slots(limiter);
+    EXPECT(stint_open(&options, &limiter) == 0); /* there for the next one, too */
+    stint_close(limiter);
+    EXPECT(unlink(untouched) == 0);
     fill(filler);
     options = table_options();
     same.clock = test_clock;
@@ -662,7 +661,9 @@ static int use_full_file_system(void) {
     EXPECT(stint_attach(&options, &limiter) == -ENOSPC);
     EXPECT(strstr(stint_reason(), sparse) != NULL);
     EXPECT(unlink(filler) == 0);
+    EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 < about.st_size);
     EXPECT(stint_attach(&options, &limiter) == 0 && table_right(limiter));
+    EXPECT(stat(sparse, &about) == 0 && about.st_blocks * 512 >= about.st_size);
     stint_close(limiter);
     EXPECT(stint_resize(path, &same) == 0 && stint_resize(sparse, &same) == 0);
     return 0;
@@ -868,12 +869,8 @@ TEST_IN_DIRECTORY(test_forks) {
                 }
                 take_most(limiter, ledger, who == first ? 3 : 70);
                 stint_close(limiter);
-                if (who == 2)
-                    _exit(GOOD);
-                int status;
-                if (who == 1)
-                    _exit(waitpid(grandchild, &status, 0) == grandchild && status == 0 ? GOOD
-                                                                                       : BAD);
+                if (who != 0)
+                    _exit(who == 2 || status_of(grandchild) == 0 ? GOOD : BAD);
                 assert_good(child);
                 for (uint32_t p = 0; p < FORK_POLICIES; p++)
                     for (unsigned key = 0; key < FORK_KEYS; key++)
@@ -995,8 +992,7 @@ static void use_library(const char *name, size_t count) {
     pid_t child = fork(); /* which calls no handler of the library either */
     if (child == 0)
         _exit(GOOD);
-    int status;
-    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(status_of(child) == 0);
     pthread_barrier_wait(&library.barrier);
     for (size_t i = 0; i < count; i++)
         EXPECT(pthread_join(threads[i], NULL) == 0);

@@ -182,10 +182,12 @@ static const uint64_t sizes[] = {10, 300000};
 static const uint32_t flag_sets[] = {0, STINT_PREFAULT, STINT_SMALL_PAGES,
                                      STINT_PREFAULT | STINT_SMALL_PAGES};
 
-/* Opens, uses and closes one with all that the system gives. */
-static void check_opens(const struct stint_options *options) {
-    struct stint_limiter *limiter = NULL;
-    assert_int_equal(stint_open(options, &limiter), 0);
+/* Opens, uses and closes one with all that the system gives. `calls` (NULL: nobody asks) are what
+ * it takes to open: those to refuse in turn. */
+static void check_opens(const struct stint_options *options, uint64_t calls[CALLS]) {
+    struct stint_limiter *limiter = open_with(options);
+    if (calls != NULL)
+        memcpy(calls, system_calls.calls, sizeof system_calls.calls);
     struct stint_stats stats = get_stats(limiter);
     assert_int_equal(system_calls.mapped, stats.memory + sizeof(struct own_lanes));
     uint32_t policy = add_policy(limiter, "", 1, MINUTE, 0, 0);
@@ -202,15 +204,6 @@ static void check_refused(const struct stint_options *options, int error, const 
     assert_int_equal(stint_open(options, &limiter), -error);
     assert_ptr_equal(limiter, untouched);
     assert_reason(reason);
-    system_reset();
-}
-
-/* What it costs to open one with all that the system gives: the calls to refuse in turn. */
-static void count_calls(const struct stint_options *options, uint64_t calls[CALLS]) {
-    struct stint_limiter *limiter = NULL;
-    assert_int_equal(stint_open(options, &limiter), 0);
-    memcpy(calls, system_calls.calls, sizeof system_calls.calls);
-    stint_close(limiter);
     system_reset();
 }
 
@@ -231,7 +224,7 @@ TEST(test_each_call_refused) {
         for (size_t f = 0; f < sizeof flag_sets / sizeof *flag_sets; f++) {
             struct stint_options options = options_of(sizes[s], flag_sets[f]);
             uint64_t calls[CALLS];
-            count_calls(&options, calls);
+            check_opens(&options, calls);
             for (unsigned call = 0; call < CALLS; call++) {
                 for (uint64_t n = 0; call != MADVISE && n < calls[call]; n++) {
                     system_calls.refused[call] = UINT64_C(1) << n;
@@ -240,7 +233,6 @@ TEST(test_each_call_refused) {
                     refused++;
                 }
             }
-            check_opens(&options);
         }
     }
     assert_true(refused >= 3 * 8); /* a mapping, a handle, a secret for each of the eight */
@@ -252,7 +244,6 @@ static const char *table_file(void) {
     return name;
 }
 
-/* Likewise of stint_resize, which then leaves the table as it is. */
 /* A kernel maps a file that ends in the middle of its last page; qemu does so only where its pages
  * are the kernel's. */
 static void skip_unless_files_are_mapped(void) {
@@ -260,6 +251,7 @@ static void skip_unless_files_are_mapped(void) {
         skip();
 }
 
+/* Each call of stint_resize, which then leaves the table as it is. */
 TEST(test_each_call_of_resize_refused) {
     skip_unless_files_are_mapped();
     struct stint_options options = options_of(10, 0), given = options_of(100, 0);
@@ -298,7 +290,7 @@ TEST(test_each_call_of_resize_refused) {
     system_reset();
 }
 
-/* Likewise of stint_policies_apply, which then changes nothing. */
+/* Each call of stint_policies_apply, which then changes nothing. */
 TEST(test_each_call_of_apply_refused) {
     static const char *const texts[] = {"1/minute name=a",
                                         "2/hour name=b overrides\n3/hour name=c"};
@@ -343,7 +335,7 @@ TEST(test_no_huge_pages) {
         struct stint_options options = options_of(300000, flag_sets[f]);
         system_calls.refused[MADVISE] = UINT64_MAX;
         system_calls.error = EINVAL;
-        check_opens(&options);
+        check_opens(&options, NULL);
     }
 }
 
@@ -419,7 +411,7 @@ TEST(test_given_secret) {
     options.secret = test_secret();
     system_calls.refused[GETRANDOM] = UINT64_MAX;
     system_calls.error = ENOSYS;
-    check_opens(&options);
+    check_opens(&options, NULL);
 }
 
 /* Whoever waits for the lock of a table in use goes on if a signal interrupts him, and gives up at
@@ -563,21 +555,17 @@ TEST(test_nothing_after_open) {
     int64_t mapped = system_calls.mapped, allocated = system_calls.allocated;
     memcpy(calls, system_calls.calls, sizeof calls);
 
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_parse("10/minute", &policy, NULL), 0);
-    int minute = policy_added(limiter, &policy);
-    uint32_t hour = add_policy(limiter, "", 25, HOUR, 0, STINT_COUNT_REFUSED);
-    assert_true(minute >= 0);
-    assert_int_equal(stint_policy_parse("10/s stripes=2", &policy, NULL), 0);
-    int striped = policy_added(limiter, &policy);
-    assert_true(striped >= 0);
+    const uint32_t minute = add_text(limiter, "10/minute");
+    const uint32_t hour = add_text(limiter, "25/hour count-refused");
+    struct stint_policy policy = parsed("10/s stripes=2");
+    add_made(limiter, &policy);
     for (uint64_t i = 0; i < 20000; i++) { /* more keys than fit, in many windows */
         struct stint_request requests[20];
         struct stint_verdict verdict;
         uint64_t now = T0 + i / 500 * 20 * SECOND;
         stint_key key = stint_key_join(limiter, number_key(limiter, i % 3000), "part", 4);
-        if (stint_take(limiter, (uint32_t)minute, key, 1, now, &verdict))
-            stint_refund(limiter, (uint32_t)minute, key, 1, verdict.window);
+        if (stint_take(limiter, minute, key, 1, now, &verdict))
+            stint_refund(limiter, minute, key, 1, verdict.window);
         for (uint32_t n = 0; n < 20; n++)
             requests[n] =
                 (struct stint_request){.key = key + n, .policy = n % 3, .cost = n, .flags = n % 16};

@@ -12,8 +12,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
+#include "children.h"
 #include "directory.h"
 
 enum { PAGE = 4096, SNAPSHOTS = 5, KEYS = 80, POLICIES = 10 };
@@ -101,18 +101,8 @@ static void step(struct stint_limiter *limiter, enum load load, struct random *r
         (void)stint_policy_remove(limiter, id);
 }
 
-static struct stint_limiter *attach(void) {
-    struct stint_options options = options_of(0);
-    struct stint_limiter *limiter = NULL;
-    if (stint_attach(&options, &limiter) != 0)
-        fail_msg("%s", stint_reason());
-    return limiter;
-}
-
 static pid_t fork_user(enum load load, uint64_t seed) {
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = forked();
     if (child == 0) {
         struct random random = {seed};
         struct stint_options options = options_of(0);
@@ -182,9 +172,8 @@ static void lose_power(struct loss *loss, enum load load, struct random *random)
         }
     }
     for (unsigned u = 0; u < 2; u++) {
-        int status;
         assert_int_equal(kill(users[u], SIGKILL), 0);
-        assert_int_equal(waitpid(users[u], &status, 0), users[u]);
+        const int status = status_of(users[u]);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     larger.clock = test_clock;
@@ -233,8 +222,7 @@ static bool see(void *context, const struct stint_entry *entry) {
 /* All that looks. */
 static void look(struct stint_limiter *limiter) {
     static char text[1 << 16];
-    struct stint_stats stats = STINT_STATS_INIT;
-    assert_int_equal(stint_stats_get(limiter, &stats), 0);
+    const struct stint_stats stats = get_stats(limiter);
     assert_true(stats.live <= stats.slots && stats.used <= stats.slots);
     assert_int_equal(stint_each(limiter, see, NULL), 0);
     assert_true(stint_metrics(limiter, NULL, text, sizeof text) > 0);
@@ -290,7 +278,7 @@ static enum outcome check_mixture(const struct loss *loss, struct bytes mixed, b
         return REFUSED;
     }
     if (way == 1)
-        limiter = attach();
+        assert_int_equal(stint_attach(&options, &limiter), 0);
     look(limiter);
     error = stint_policies_apply(limiter, policies_text(bounded ? 0 : random_next(random)),
                                  STINT_PRUNE, NULL, NULL, NULL);
@@ -344,8 +332,6 @@ TEST_IN_DIRECTORY(test_power_loss) {
 /* A page of never-used slots before the slot of a companion: whoever writes in it comes to an
  * end. */
 TEST_IN_DIRECTORY(test_hole) {
-    shared = shared_memory(sizeof *shared);
-    test_time_share();
     struct stint_options options = options_of(100);
     struct stint_limiter *limiter = open_with(&options);
     assert_int_equal(
@@ -374,14 +360,11 @@ TEST_IN_DIRECTORY(test_hole) {
         (void)alarm(0);
     }
     stint_close(limiter);
-    munmap(shared, sizeof *shared);
 }
 
 /* The page of a companion is lost, and that of its policy is not: its id would be another policy's,
  * whose slots would be taken for overrides. */
 TEST_IN_DIRECTORY(test_lost_companion) {
-    shared = shared_memory(sizeof *shared);
-    test_time_share();
     for (unsigned gone = 0; gone < 2; gone++) {
         struct stint_options options = options_of(100);
         struct stint_limiter *limiter = open_with(&options);
@@ -394,10 +377,9 @@ TEST_IN_DIRECTORY(test_lost_companion) {
         limiter = NULL;
         struct bytes bytes = file_read(path);
         assert_int_equal(stint_open(&options, &limiter), -EPROTO);
-        assert_non_null(strstr(stint_reason(), "policy 0"));
+        assert_reason("policy 0");
         assert_file(bytes);
         free(bytes.start);
         assert_int_equal(unlink(path), 0);
     }
-    munmap(shared, sizeof *shared);
 }

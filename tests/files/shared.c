@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "directory.h"
 
 /* ---- Waiting for who is stopped: time just passes where a test says so ----------------------- */
@@ -35,11 +35,15 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
 /* ---- Tables in files ------------------------------------------------------------------------- */
 
 static struct stint_limiter *open_shared(uint64_t max_keys) {
-    struct stint_options options = shared_options(max_keys);
-    struct stint_limiter *limiter = NULL;
-    if (stint_open(&options, &limiter) != 0)
-        fail_msg("%s", stint_reason());
-    return limiter;
+    const struct stint_options options = shared_options(max_keys);
+    return open_with(&options);
+}
+
+/* In memory that is given, or in the options' file. */
+static int open_either(const struct stint_options *options, void *memory, size_t size,
+                       struct stint_limiter **limiter) {
+    return memory == NULL ? stint_open(options, limiter)
+                          : stint_open_in(options, memory, size, limiter);
 }
 
 static void assert_refused(const struct stint_options *options, int error, const char *reason) {
@@ -55,13 +59,6 @@ static void take_granted(struct stint_limiter *limiter, uint32_t policy, stint_k
                          uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         assert_true(stint_take(limiter, policy, key, 1, STINT_NOW, NULL));
-}
-
-static uint32_t used(struct stint_limiter *limiter, uint32_t policy, stint_key key) {
-    struct stint_verdict verdict;
-    struct stint_request request = {.key = key, .policy = policy, .flags = STINT_PEEK};
-    stint_decide(limiter, &request, STINT_NOW, &verdict);
-    return verdict.used;
 }
 
 /* ---- Sharing --------------------------------------------------------------------------------- */
@@ -98,38 +95,32 @@ TEST_IN_DIRECTORY(test_policies_by_name) {
     assert_int_equal(add_policy(one, "hour", 100, HOUR, 0, STINT_START_PER_KEY), hour);
     assert_int_equal(get_stats(one).policies, 2);
 
-    struct stint_policy other[] = {
-        make_policy("minute", 11, MINUTE, 0, 0),
-        make_policy("minute", 10, HOUR, 0, 0),
-        make_policy("minute", 10, MINUTE, (int64_t)SECOND, 0),
-        make_policy("minute", 10, MINUTE, 0, STINT_SHADOW),
+    static const struct {
+        const char *text, *reason;
+    } others[] = {
+        {"11/minute", "another limit"},
+        {"10/hour", "another window"},
+        {"10/minute start=1970-01-01T00:00:01Z", "another start"},
+        {"10/minute shadow", "another flags"},
+        {"10/minute capacity=20", "another capacity"},
+        {"10/minute reserve=5", "another max_reserved"},
+        {"10/minute stripes=2", "another stripes"},
+        {"10/minute near=80%", "another near_limit"},
+        {"10/minute jitter=10%", "another jitter"},
     };
-    static const char *const differs[] = {"limit", "window", "start", "flags"};
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
-        char reason[64];
-        snprintf(reason, sizeof reason, "named minute exists with another %s", differs[i]);
-        assert_int_equal(policy_added(two, &other[i]), -EEXIST);
-        if (strstr(stint_reason(), reason) == NULL)
-            fail_msg("\"%s\" does not say: %s", stint_reason(), reason);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct stint_policy other = parsed(others[i].text);
+        strcpy(other.name, "minute");
+        assert_int_equal(policy_added(two, &other), -EEXIST);
+        assert_reason("named minute exists with ");
+        assert_reason(others[i].reason);
     }
-    struct stint_policy more[] = {
-        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
-        make_policy("minute", 10, MINUTE, 0, 0), make_policy("minute", 10, MINUTE, 0, 0),
-        make_policy("minute", 10, MINUTE, 0, 0),
-    };
-    more[0].capacity = 20;
-    more[1].max_reserved = 5;
-    more[2].stripes = 2;
-    more[3].near_limit = 80;
-    more[4].jitter = 10;
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        assert_int_equal(policy_added(two, &more[i]), -EEXIST);
-    more[0].capacity = 10; /* says what is so anyway */
-    assert_int_equal(policy_added(two, &more[0]), minute);
+    /* What says the same in other words is that one. */
+    assert_int_equal(add_text(two, "10/minute name=minute capacity=10"), minute);
 
     stint_key key = stint_key_of(one, "client", 6);
     take_granted(one, minute, key, 10);
-    assert_int_equal(stint_policy_change(two, minute, &other[0]), 0);
+    change_limit(two, minute, 11);
     take_granted(one, minute, key, 1);
     assert_false(stint_take(one, minute, key, 1, STINT_NOW, NULL));
     stint_close(one);
@@ -151,7 +142,7 @@ TEST_IN_DIRECTORY(test_restart) {
     assert_int_equal(add_policy(limiter, "minute", 10, MINUTE, 0, 0), minute);
     assert_int_equal(add_policy(limiter, "day", 100, DAY, 0, 0), day);
     assert_int_equal(stint_key_of(limiter, "client", 6), key);
-    assert_int_equal(used(limiter, day, key), 70);
+    assert_int_equal(used_of(limiter, day, key), 70);
     take_granted(limiter, day, key, 30);
     assert_false(stint_take(limiter, day, key, 1, STINT_NOW, NULL));
     take_granted(limiter, minute, key, 10);
@@ -169,50 +160,62 @@ TEST_IN_DIRECTORY(test_removed_file) {
     assert_int_equal(unlink(path), 0);
     struct stint_limiter *new = open_shared(1000);
     assert_int_equal(policy_found(new, "minute"), -ENOENT);
-    assert_int_equal(used(old, minute, 1), 3);
+    assert_int_equal(used_of(old, minute, 1), 3);
     stint_close(old);
     stint_close(new);
 }
 
-/* Many processes begin at once: one table comes of it. */
-TEST_IN_DIRECTORY(test_made_once) {
-    enum { ROUNDS = 20, PROCESSES = 8 };
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        int start[2];
-        pid_t children[PROCESSES];
-        assert_int_equal(pipe(start), 0);
-        for (unsigned i = 0; i < PROCESSES; i++) {
-            children[i] = fork();
-            assert_true(children[i] >= 0);
-            if (children[i] > 0)
-                continue;
-            char byte;
-            close(start[1]);
-            if (read(start[0], &byte, 1) != 0) /* all begin when the parent closes its end */
-                _exit(2);
-            struct stint_options options = shared_options(1000);
-            struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
-            struct stint_limiter *limiter;
-            if (stint_open(&options, &limiter) != 0)
-                _exit(3);
-            int id = policy_added(limiter, &policy);
-            if (id != 0)
-                _exit(4);
-            for (unsigned n = 0; n < 5; n++)
-                (void)stint_take(limiter, (uint32_t)id, stint_key_of(limiter, "k", 1), 1, STINT_NOW,
-                                 NULL);
-            stint_close(limiter);
-            _exit(0);
-        }
-        close(start[0]);
+/* Many processes begin at once: one table comes of it, whose keys have the same hashes for all; in
+ * a file, or in zeroed memory. */
+static void begin_at_once(const struct stint_options *options, void *memory, size_t size) {
+    enum { PROCESSES = 8 };
+    stint_key *hashes = shared_memory(PROCESSES * sizeof(stint_key));
+    struct stint_limiter *limiter;
+    pid_t children[PROCESSES];
+    int start[2];
+    assert_int_equal(pipe(start), 0);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        children[i] = forked();
+        if (children[i] > 0)
+            continue;
+        char byte;
         close(start[1]);
-        for (unsigned i = 0; i < PROCESSES; i++)
-            assert_child_good(children[i]);
-        struct stint_limiter *limiter = open_shared(1000);
-        assert_int_equal(get_stats(limiter).policies, 1);
-        assert_int_equal(get_policy_stats(limiter, 0).allowed, 10);
-        assert_int_equal(get_policy_stats(limiter, 0).refused, PROCESSES * 5 - 10);
+        if (read(start[0], &byte, 1) != 0) /* all begin when the parent closes its end */
+            _exit(2);
+        if (open_either(options, memory, size, &limiter) != 0)
+            _exit(3);
+        const struct stint_policy policy = make_policy("minute", 10, MINUTE, 0, 0);
+        if (policy_added(limiter, &policy) != 0)
+            _exit(4);
+        hashes[i] = stint_key_of(limiter, "k", 1);
+        for (unsigned n = 0; n < 5; n++)
+            (void)stint_take(limiter, 0, hashes[i], 1, STINT_NOW, NULL);
         stint_close(limiter);
+        _exit(0);
+    }
+    close(start[0]);
+    close(start[1]);
+    for (unsigned i = 0; i < PROCESSES; i++)
+        assert_good(children[i]);
+    assert_int_equal(open_either(options, memory, size, &limiter), 0);
+    for (unsigned i = 0; i < PROCESSES; i++)
+        assert_int_equal(hashes[i], stint_key_of(limiter, "k", 1));
+    assert_int_equal(get_stats(limiter).policies, 1);
+    assert_int_equal(get_policy_stats(limiter, 0).allowed, 10);
+    assert_int_equal(get_policy_stats(limiter, 0).refused, PROCESSES * 5 - 10);
+    stint_close(limiter);
+    assert_int_equal(munmap(hashes, PROCESSES * sizeof(stint_key)), 0);
+}
+
+TEST_IN_DIRECTORY(test_made_once) {
+    struct stint_options in_file = shared_options(1000), in_memory = in_file;
+    in_memory.path = NULL;
+    const size_t size = stint_memory_size(&in_memory);
+    for (unsigned round = 0; round < 20; round++) {
+        void *memory = shared_memory(size);
+        begin_at_once(&in_memory, memory, size);
+        begin_at_once(&in_file, NULL, 0);
+        assert_int_equal(munmap(memory, size), 0);
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -229,14 +232,10 @@ static void assert_still(void *bytes, size_t size) {
 
 /* The bytes of its table; it is closed. */
 static unsigned char *bytes_of(struct stint_limiter *limiter, size_t *size) {
-    *size = get_stats(limiter).memory;
     stint_close(limiter);
-    unsigned char *bytes = malloc(*size);
-    int file = open(path, O_RDONLY);
-    assert_non_null(bytes);
-    assert_int_equal(read(file, bytes, *size), *size);
-    close(file);
-    return bytes;
+    const struct bytes bytes = file_read(path);
+    *size = bytes.size;
+    return bytes.start;
 }
 
 /* A whole table of 100 keys with one policy, as bytes. */
@@ -253,27 +252,28 @@ TEST_IN_DIRECTORY(test_not_a_table) {
     unsigned char *table = whole_table(&size);
 
     static char text[] = "# not a table\n";
-    write_file(text, sizeof text);
-    assert_refused(&options, EPROTO, "no table of stint");
-    assert_still(text, sizeof text);
-    write_file(text, 0);
-    assert_refused(&options, EPROTO, "it has 0 bytes");
-    assert_still(text, 0);
     unsigned char *zeros = calloc(1, size);
-    write_file(zeros, size);
-    assert_refused(&options, EPROTO, "does not begin as one");
-    assert_still(zeros, size);
-    free(zeros);
-
-    static const size_t cuts[] = {1, 64, 1000, sizeof(struct header), 8192};
-    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-        write_file(table, cuts[i]);
-        assert_refused(&options, EPROTO, "cut off");
-        assert_still(table, cuts[i]);
+    const struct {
+        void *bytes;
+        size_t size;
+        const char *reason;
+    } files[] = {
+        {text, sizeof text, "no table of stint"},
+        {text, 0, "it has 0 bytes"},
+        {zeros, size, "does not begin as one"},
+        {table, 1, "cut off"},
+        {table, 64, "cut off"},
+        {table, 1000, "cut off"},
+        {table, sizeof(struct header), "cut off"},
+        {table, 8192, "cut off"},
+        {table, size - 1, "cut off"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        write_file(files[i].bytes, files[i].size);
+        assert_refused(&options, EPROTO, files[i].reason);
+        assert_still(files[i].bytes, files[i].size);
     }
-    write_file(table, size - 1);
-    assert_refused(&options, EPROTO, "cut off");
-    assert_still(table, size - 1);
+    free(zeros);
 
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -387,7 +387,7 @@ TEST_IN_DIRECTORY(test_damaged_table) {
             table[later[i].at + bit / 8] ^= flip;
             write_file(table, size);
             assert_refused(&options, EPROTO, later[i].reason);
-            assert_non_null(strstr(stint_reason(), "use the version that made the table"));
+            assert_reason("use the version that made the table");
             assert_still(table, size);
             table[later[i].at + bit / 8] ^= flip;
         }
@@ -462,7 +462,7 @@ TEST_IN_DIRECTORY(test_rule_of_no_policy) {
         take_granted(two, minute, 5, 1);
         stint_close(two);
     }
-    assert_int_equal(used(limiter, minute, 5), 8);
+    assert_int_equal(used_of(limiter, minute, 5), 8);
     limiter->policies[minute].rules[1][RULE_TRAITS] |= UINT64_C(7) << TRAIT_STRIPES; /* 128 */
     assert_true(ask(limiter, minute, 6, 900, 0).granted <= 1000);
     stint_close(limiter);
@@ -474,62 +474,29 @@ TEST_IN_DIRECTORY(test_other_options) {
     struct stint_options options = shared_options(100);
     options.secret = test_secret();
     struct stint_limiter *limiter = open_with(&options);
+    const stint_key key = number_key(limiter, 7);
+    unsigned char secret[STINT_SECRET_SIZE];
+    memcpy(secret, options.secret, sizeof secret);
+    secret[191] ^= 1;
     for (unsigned attached = 0; attached < 2; attached++) { /* beside a user, and alone */
-        struct stint_options other = options;
-        other.max_keys = 101;
-        assert_refused(&other, EPROTO, "max_keys 100, not 101");
-        other = options;
-        other.max_policies = 65;
-        assert_refused(&other, EPROTO, "max_policies 64, not 65");
-        other = options;
-        other.shards = 4;
-        assert_refused(&other, EPROTO, "options.shards 1, not 4");
-        unsigned char secret[STINT_SECRET_SIZE];
-        memcpy(secret, options.secret, sizeof secret);
-        secret[191] ^= 1;
-        other.secret = secret;
-        other.shards = 0;
-        assert_refused(&other, EPROTO, "secret");
-        other = options;
-        other.secret = NULL; /* the table's */
-        other.on_full = STINT_FULL_REFUSE;
-        other.flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
-        struct stint_limiter *same;
-        assert_int_equal(stint_open(&other, &same), 0);
-        assert_int_equal(number_key(same, 7), number_key(limiter, 7));
+        struct stint_options others[] = {options, options, options, options, options};
+        static const char *const reasons[] = {"max_keys 100, not 101", "max_policies 64, not 65",
+                                              "options.shards 1, not 4", "secret"};
+        others[0].max_keys = 101;
+        others[1].max_policies = 65;
+        others[2].shards = 4;
+        others[3].secret = secret;
+        for (unsigned i = 0; i < 4; i++)
+            assert_refused(&others[i], EPROTO, reasons[i]);
+        others[4].secret = NULL; /* the table's */
+        others[4].on_full = STINT_FULL_REFUSE;
+        others[4].flags = STINT_PREFAULT | STINT_PRECISE_CLOCK;
+        struct stint_limiter *same = open_with(&others[4]);
+        assert_int_equal(number_key(same, 7), key);
         stint_close(same);
         if (attached == 0)
             stint_close(limiter);
-        else
-            break;
-        limiter = open_with(&options);
     }
-    stint_close(limiter);
-}
-
-/* A file and a directory that may not be written to: root may do everything, so another user
- * tries. */
-TEST_IN_DIRECTORY(test_rights) {
-    struct stint_options options = shared_options(100);
-    stint_close(open_shared(100));
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child > 0) {
-        assert_child_good(child);
-        return;
-    }
-    struct stint_limiter *limiter;
-    const uid_t nobody = 65534;
-    if (geteuid() == 0 && (chown(directory, nobody, (gid_t)-1) != 0 ||
-                           chown(path, nobody, (gid_t)-1) != 0 || setuid(nobody) != 0))
-        _exit(2);
-    if (chmod(path, 0400) != 0 || stint_open(&options, &limiter) != -EACCES ||
-        strstr(stint_reason(), path) == NULL)
-        _exit(3);
-    if (unlink(path) != 0 || chmod(directory, 0500) != 0 ||
-        stint_open(&options, &limiter) != -EACCES || strstr(stint_reason(), path) == NULL)
-        _exit(4);
-    _exit(chmod(directory, 0700) == 0 ? 0 : 5);
 }
 
 /* A link is not followed, whatever it leads to; nor is anything made in its place. */
@@ -560,12 +527,12 @@ TEST_IN_DIRECTORY(test_long_paths) {
             text[i] = i % 100 == 0 ? '/' : 'x';
         memcpy(text + length, "the end", 8);
         assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
-        assert_non_null(strstr(stint_reason(), "the end: options.path is too long"));
+        assert_reason("the end: options.path is too long");
     }
     for (size_t length = 256; length < 300; length++) { /* bytes of the name */
         snprintf(text, sizeof text, "%s/%0*d", directory, (int)length, 7);
         assert_int_equal(stint_open(&options, &limiter), -ENAMETOOLONG);
-        assert_non_null(strstr(stint_reason(), "0007: options.path is too long"));
+        assert_reason("0007: options.path is too long");
     }
     assert_null(limiter);
     assert_non_null(strstr(stint_strerror(-ENAMETOOLONG), "too long"));
@@ -639,14 +606,14 @@ TEST_IN_DIRECTORY(test_open_in) {
     stint_close(one);
     stint_close(two);
     assert_int_equal(stint_open_in(&options, memory, size, &one), 0);
-    assert_int_equal(used(one, minute, 5), 10);
+    assert_int_equal(used_of(one, minute, 5), 10);
     stint_close(one);
 
     options.max_keys = 999;
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EPROTO);
     options.max_keys = 0;
     assert_int_equal(stint_memory_size(&options), 0);
-    assert_non_null(strstr(stint_reason(), "max_keys"));
+    assert_reason("max_keys");
     options.max_keys = 1000;
 
     memset(memory, 0, sizeof(struct header));
@@ -658,7 +625,7 @@ TEST_IN_DIRECTORY(test_open_in) {
     time_passes = true;
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY); /* after 10 s */
     time_passes = false;
-    assert_non_null(strstr(stint_reason(), "other options"));
+    assert_reason("other options");
     assert_int_equal(munmap(memory, size + 64), 0);
 }
 
@@ -685,31 +652,8 @@ TEST_IN_DIRECTORY(test_open_in_alignment) {
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-TEST_IN_DIRECTORY(test_fork_private) {
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
-    uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    take_granted(limiter, minute, 5, 4);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) { /* has what was taken, and the rest for itself */
-        bool good = used(limiter, minute, 5) == 4;
-        for (unsigned i = 0; i < 6; i++)
-            good &= stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
-        good &= !stint_take(limiter, minute, 5, 1, STINT_NOW, NULL);
-        struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-        good &= stint_policy_stats_get(limiter, minute, &stats) == 0 && stats.allowed == 10;
-        stint_close(limiter);
-        _exit(good ? 0 : 1);
-    }
-    assert_child_good(child);
-    assert_int_equal(used(limiter, minute, 5), 4);
-    take_granted(limiter, minute, 5, 6);
-    assert_false(stint_take(limiter, minute, 5, 1, STINT_NOW, NULL));
-    assert_int_equal(get_policy_stats(limiter, minute).allowed, 10);
-    stint_close(limiter);
-}
-
-/* Children decide through the handle that they inherited, and all their decisions are counted: none
+/* (Forks of private memory: protocol/deaths.c.) Children decide through the handle that they
+ * inherited, and all their decisions are counted: none
  * shares an unlocked counter with another. */
 static void fork_shared(struct stint_limiter *limiter) {
     enum { CHILDREN = 6, TAKES = 20000, LIMIT = 50000 };
@@ -718,8 +662,7 @@ static void fork_shared(struct stint_limiter *limiter) {
     take_granted(limiter, hot, 1, 1); /* the parent's thread has a lane by now */
     pid_t children[CHILDREN];
     for (unsigned i = 0; i < CHILDREN; i++) {
-        children[i] = fork();
-        assert_true(children[i] >= 0);
+        children[i] = forked();
         if (children[i] == 0) {
             for (unsigned n = 0; n < TAKES; n++) {
                 (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
@@ -732,27 +675,25 @@ static void fork_shared(struct stint_limiter *limiter) {
     for (unsigned n = 0; n < TAKES; n++)
         (void)stint_take(limiter, day, 5, 1, STINT_NOW, NULL);
     for (unsigned i = 0; i < CHILDREN; i++)
-        assert_child_good(children[i]);
+        assert_good(children[i]);
     struct stint_policy_stats stats = get_policy_stats(limiter, day);
     assert_int_equal(stats.allowed, LIMIT);
     assert_int_equal(stats.refused, (CHILDREN + 1) * TAKES - LIMIT);
     assert_int_equal(stats.first_refusals, 1);
     assert_int_equal(get_policy_stats(limiter, hot).allowed, 1 + CHILDREN * TAKES);
     assert_int_equal(get_stats(limiter).untracked, 0);
+    stint_close(limiter);
 }
 
 TEST_IN_DIRECTORY(test_fork_shared) {
-    struct stint_limiter *limiter = open_shared(100000);
-    fork_shared(limiter);
-    stint_close(limiter);
-
     struct stint_options options = shared_options(100000);
+    struct stint_limiter *limiter = open_with(&options);
+    fork_shared(limiter);
     options.path = NULL;
     size_t size = stint_memory_size(&options);
     void *memory = shared_memory(size);
     assert_int_equal(stint_open_in(&options, memory, size, &limiter), 0);
     fork_shared(limiter);
-    stint_close(limiter);
     assert_int_equal(munmap(memory, size), 0);
 }
 
@@ -766,9 +707,8 @@ static unsigned lanes_owned(const struct stint_limiter *limiter) {
 }
 
 static void assert_killed(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_true(WIFSIGNALED(status_of(child)));
 }
 
 /* A process that decides and, once it can be killed, waits for that. */
@@ -776,8 +716,7 @@ static pid_t fork_user(struct stint_limiter *limiter, uint32_t policy) {
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = forked();
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         (void)stint_take(limiter, policy, 1, 1, STINT_NOW, NULL);
@@ -816,14 +755,12 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
     take_granted(two, minute, 1, 1); /* finds none left */
     for (unsigned i = 0; i < USERS; i++) {
-        assert_int_equal(kill(users[i], SIGKILL), 0);
         assert_killed(users[i]);
     }
     assert_int_equal(lanes_owned(limiter), LANES_MAX - 1);
 
     pid_t later = fork_user(limiter, minute);
     assert_int_equal(lanes_owned(limiter), 2);
-    assert_int_equal(kill(later, SIGKILL), 0);
     assert_killed(later);
     uint32_t first = stint_limiter_stripe(two);
     change_limit(two, minute, STINT_LIMIT_MAX - 1);
@@ -832,7 +769,6 @@ TEST_IN_DIRECTORY(test_lane_owners) {
     assert_int_equal(lanes_owned(limiter), 2);
     assert_int_equal(stint_limiter_stripe(two), first);
     later = fork_user(limiter, minute);
-    assert_int_equal(kill(later, SIGKILL), 0);
     assert_killed(later);
     stint_close(two);
     assert_int_equal(lanes_owned(limiter), 2);
@@ -858,11 +794,10 @@ TEST_IN_DIRECTORY(test_stripes_without_lanes) {
         limiter->header->lane_owners[i] = UINT64_C(7) << 32 | i;
     for (unsigned i = 0; i < USERS; i++) {
         pid_t user = fork_user(limiter, striped);
-        assert_int_equal(kill(user, SIGKILL), 0);
         assert_killed(user);
     }
     assert_in_range(get_stats(limiter).used, USERS / 2, USERS);
-    assert_int_equal(used(limiter, striped, 1), USERS);
+    assert_int_equal(used_of(limiter, striped, 1), USERS);
     stint_close(limiter);
 }
 
@@ -886,6 +821,19 @@ static bool latest_sane(const struct stint_limiter *limiter) {
     return (tick_t)limiter->header->latest_begin <= tick_of(test_time) + ALLOWANCE_TICKS;
 }
 
+/* Of keys `from`, from + 1 and so on. */
+static void take_of_each(struct stint_limiter *limiter, uint32_t policy, uint64_t from, unsigned n,
+                         uint32_t tokens) {
+    for (uint64_t number = from; number < from + n; number++)
+        take_granted(limiter, policy, number_key(limiter, number), tokens);
+}
+
+static void assert_used_of_each(struct stint_limiter *limiter, uint32_t policy, unsigned n,
+                                uint32_t tokens) {
+    for (unsigned number = 0; number < n; number++)
+        assert_int_equal(used_of(limiter, policy, number_key(limiter, number)), tokens);
+}
+
 /* Takes by a `now` of its own. */
 static void take_at(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint64_t now) {
     assert_true(stint_take(limiter, policy, key, 1, now, NULL));
@@ -901,11 +849,9 @@ TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
             uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
             uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
             uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
-            for (unsigned n = 0; n < others; n++) {
-                take_granted(limiter, minute, number_key(limiter, n), 3);
-                take_granted(limiter, day, number_key(limiter, n), 4);
-                take_granted(limiter, hour, number_key(limiter, n), 4);
-            }
+            take_of_each(limiter, minute, 0, others, 3);
+            take_of_each(limiter, day, 0, others, 4);
+            take_of_each(limiter, hour, 0, others, 4);
             stint_key key = number_key(limiter, 1000);
             take_at(limiter, minute, key, T0 + wrong[i]);
             take_at(limiter, minute, key, T0 + wrong[i]);
@@ -914,16 +860,16 @@ TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
             assert_false(latest_sane(limiter));
             uint32_t before[2][100]; /* those takes may have taken over a slot */
             for (unsigned n = 0; n < others; n++) {
-                before[0][n] = used(limiter, minute, number_key(limiter, n));
-                before[1][n] = used(limiter, day, number_key(limiter, n));
+                before[0][n] = used_of(limiter, minute, number_key(limiter, n));
+                before[1][n] = used_of(limiter, day, number_key(limiter, n));
             }
             stint_close(limiter);
 
             limiter = open_shared(1000);
             assert_true(latest_sane(limiter) && latest_covers(limiter));
             for (unsigned n = 0; n < others; n++) {
-                assert_int_equal(used(limiter, minute, number_key(limiter, n)), before[0][n]);
-                assert_int_equal(used(limiter, day, number_key(limiter, n)), before[1][n]);
+                assert_int_equal(used_of(limiter, minute, number_key(limiter, n)), before[0][n]);
+                assert_int_equal(used_of(limiter, day, number_key(limiter, n)), before[1][n]);
             }
             take_granted(limiter, minute, key, 10); /* as if it had never been there */
             assert_false(stint_take(limiter, minute, key, 1, STINT_NOW, NULL));
@@ -931,8 +877,7 @@ TEST_IN_DIRECTORY(test_latest_after_wrong_now) {
             /* No hint is left by which that window is opened without telling. (In 27 years its slot
              * is one left over from whole wraps ago.) */
             test_time += wrong[i];
-            for (unsigned n = 0; wrong[i] < 1000 * DAY && n < others; n++)
-                take_granted(limiter, hour, number_key(limiter, n), 1);
+            take_of_each(limiter, hour, 0, wrong[i] < 1000 * DAY ? others : 0, 1);
             assert_true(wrong[i] > 1000 * DAY || latest_covers(limiter));
             take_granted(limiter, minute, number_key(limiter, 2000), 1);
             take_granted(limiter, minute, key, 1);
@@ -952,10 +897,8 @@ TEST_IN_DIRECTORY(test_latest_of_wrong_clock) {
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
     uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
-    for (unsigned n = 0; n < 100; n++) {
-        take_granted(limiter, minute, number_key(limiter, n), 3);
-        take_granted(limiter, day, number_key(limiter, n), 4);
-    }
+    take_of_each(limiter, minute, 0, 100, 3);
+    take_of_each(limiter, day, 0, 100, 4);
     stint_close(limiter);
     for (size_t i = 0; i < sizeof back / sizeof *back; i++) {
         test_time = T0 - back[i];
@@ -966,10 +909,8 @@ TEST_IN_DIRECTORY(test_latest_of_wrong_clock) {
     test_time = T0;
     limiter = open_shared(1000);
     assert_true(latest_sane(limiter) && latest_covers(limiter));
-    for (unsigned n = 0; n < 100; n++) {
-        assert_int_equal(used(limiter, minute, number_key(limiter, n)), 3);
-        assert_int_equal(used(limiter, day, number_key(limiter, n)), 4);
-    }
+    assert_used_of_each(limiter, minute, 100, 3);
+    assert_used_of_each(limiter, day, 100, 4);
     stint_close(limiter);
 }
 
@@ -984,23 +925,19 @@ TEST_IN_DIRECTORY(test_latest_of_few) {
             struct stint_limiter *limiter = open_shared(1000);
             uint32_t day = add_policy(limiter, "day", 10, DAY, 0, 0);
             uint32_t set = add_policy(limiter, "set", 10, MINUTE, 0, STINT_OVERRIDES);
-            for (unsigned n = 0; other == 1 && n < 100; n++)
-                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            take_of_each(limiter, day, 1000, other == 1 ? 100 : 0, 1);
             test_time = T0;
-            for (unsigned n = 0; n < lives[i]; n++)
-                take_granted(limiter, day, number_key(limiter, n), 4);
+            take_of_each(limiter, day, 0, lives[i], 4);
             for (unsigned n = 0; other == 2 && n < 100; n++)
                 assert_int_equal(stint_override(limiter, set, number_key(limiter, n), 5, T0 + DAY),
                                  0);
             test_time = T0 - 5 * DAY;
-            for (unsigned n = 0; other == 3 && n < lives[i]; n++)
-                take_granted(limiter, day, number_key(limiter, 1000 + n), 1);
+            take_of_each(limiter, day, 1000, other == 3 ? lives[i] : 0, 1);
             stint_close(limiter);
             stint_close(open_shared(1000));
             test_time = T0;
             limiter = open_shared(1000);
-            for (unsigned n = 0; n < lives[i]; n++)
-                assert_int_equal(used(limiter, day, number_key(limiter, n)), other == 3 ? 0 : 4);
+            assert_used_of_each(limiter, day, lives[i], other == 3 ? 0 : 4);
             stint_close(limiter);
             assert_int_equal(unlink(path), 0);
         }
@@ -1014,8 +951,7 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
         skip();
     struct stint_limiter *limiter = open_shared(1000);
     uint32_t minute = add_policy(limiter, "minute", 10, MINUTE, 0, 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = forked();
     if (child == 0) {
         if (stint_limiter_lock(limiter) != 0)
             _exit(1);
@@ -1025,9 +961,7 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
         memcpy(limiter->records[1].name, "half", 5);
         (void)raise(SIGKILL);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
+    assert_true(WIFSIGNALED(status_of(child)));
     uint32_t hour = add_policy(limiter, "hour", 5, HOUR, 0, 0);
     assert_int_equal(hour, 1);
     take_granted(limiter, minute, 1, 10);
@@ -1045,11 +979,10 @@ TEST_IN_DIRECTORY(test_lock_holder_dies) {
     /* What he left is looked at. If it is none that stint makes, the lock is of no more use. */
     for (unsigned damage = 0; damage < 2; damage++) {
         limiter = open_shared(1000);
-        child = fork();
-        assert_true(child >= 0);
+        child = forked();
         if (child == 0)
             _exit(stint_limiter_lock(limiter));
-        assert_child_good(child);
+        assert_good(child);
         uint64_t *reach = &limiter->table.shards[0].reach, whole = *reach;
         struct stint_policy policy = make_policy("week", 70, 7 * DAY, 0, 0);
         *reach = damage == 0 ? limiter->table.probe_lines : whole;
@@ -1076,58 +1009,4 @@ TEST_IN_DIRECTORY(test_opener_is_stopped) {
     time_passes = false;
     close(file);
     stint_close(open_shared(100));
-}
-
-/* Several open zeroed memory at once: all find one table, whose keys have the same hashes. */
-TEST_IN_DIRECTORY(test_made_once_in_memory) {
-    enum { ROUNDS = 50, PROCESSES = 4 };
-    struct stint_options options = shared_options(1000);
-    options.path = NULL;
-    size_t size = stint_memory_size(&options);
-    stint_key *hashes = shared_memory(PROCESSES * sizeof(stint_key));
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        void *memory = shared_memory(size);
-        pid_t children[PROCESSES];
-        for (unsigned i = 0; i < PROCESSES; i++) {
-            children[i] = fork();
-            assert_true(children[i] >= 0);
-            if (children[i] == 0) {
-                struct stint_limiter *limiter;
-                if (stint_open_in(&options, memory, size, &limiter) != 0)
-                    _exit(1);
-                hashes[i] = number_key(limiter, 7);
-                _exit(0);
-            }
-        }
-        for (unsigned i = 0; i < PROCESSES; i++)
-            assert_child_good(children[i]);
-        for (unsigned i = 0; i < PROCESSES; i++)
-            assert_int_equal(hashes[i], hashes[0]);
-        assert_int_equal(munmap(memory, size), 0);
-    }
-    assert_int_equal(munmap(hashes, PROCESSES * sizeof(stint_key)), 0);
-}
-
-/* A copy of a table with holes gets all its blocks when it is opened. */
-TEST_IN_DIRECTORY(test_copy_with_holes) {
-    static const unsigned char zeros[4096];
-    size_t size;
-    unsigned char *table = whole_table(&size);
-    assert_int_equal(unlink(path), 0);
-    int file = open(path, O_RDWR | O_CREAT, 0600);
-    assert_true(file >= 0);
-    assert_int_equal(ftruncate(file, (off_t)size), 0);
-    for (size_t at = 0; at < size; at += sizeof zeros) {
-        size_t part = size - at < sizeof zeros ? size - at : sizeof zeros;
-        if (memcmp(table + at, zeros, part) != 0)
-            assert_int_equal(pwrite(file, table + at, part, (off_t)at), part);
-    }
-    close(file);
-    struct stint_limiter *limiter = open_shared(100);
-    struct stat about;
-    assert_int_equal(stat(path, &about), 0);
-    assert_true((size_t)about.st_blocks * 512 >= size);
-    assert_int_equal(used(limiter, 0, 1), 3);
-    stint_close(limiter);
-    free(table);
 }
