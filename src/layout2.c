@@ -12,7 +12,7 @@
 #include "notation.h"
 #include "policy.h"
 #include "policy_check.h"
-#include "slot.h"
+#include "decision.h"
 
 /* ---- What 0.1 wrote -------------------------------------------------------------------------- */
 
@@ -103,7 +103,7 @@ static bool policy_of(const struct policy2 *old, const struct record2 *record,
     const struct rule2 *rule = &old->rules[old->version % 2];
     char rate[STINT_NAME_SIZE];
 
-    if (old->version == 0 || record->name[0] == '\0' || record->largest > LARGEST_MAX ||
+    if (old->version == 0 || record->name[0] == '\0' ||
         old->length < 1 || old->length > (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS) ||
         old->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
         old->start < INT64_MIN / (int64_t)STINT_TICK_NS)
@@ -167,8 +167,6 @@ int stint_layout2_policies(struct stint_limiter *limiter, const void *front) {
             added != id)
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
-        if (limiter->policies[id].largest < record.largest)
-            limiter->policies[id].largest = record.largest;
         limiter->records[id].refusals_count |= record.refusals_count != 0;
     }
     stint_policies_repair(limiter); /* those that have counted refusals say so */

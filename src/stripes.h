@@ -8,31 +8,15 @@
 #ifndef STINT_STRIPES_H
 #define STINT_STRIPES_H
 
-#include "slot.h"
+#include "decision.h"
 
-/* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of
- * take.c, if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
-NOINLINE bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                uint64_t now, struct stint_verdict *verdict, uint64_t word);
+/* The short way: takes 1 or more tokens of a key of a striped policy from this thread's own stripe.
+ * The request has no flags, and no limit of its own. `word`: the policy's traits and capacity. */
+NOINLINE enum answer stint_stripe_take(struct stint_limiter *limiter,
+                                       const struct stint_request *request, uint64_t now,
+                                       struct stint_verdict *verdict, uint64_t word);
 
-/* Likewise, tokens. */
-NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id,
-                                     stint_key key, uint32_t cost, uint64_t now,
-                                     struct stint_verdict *verdict);
-
-/* The long way of any request, striped or not, and its end. If the policy is gone on the way, the
- * request is decided by the one in its place. */
-bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
-                           struct stint_verdict *verdict);
-
-/* The rest of a request for one token whose fetch-add met another window, or no room: others were
- * faster. */
-NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict, const struct added *added);
-
-/* The long way of a request from its beginning to its verdict: where the path of take.c leaves. */
-bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                       uint64_t now, struct stint_verdict *verdict);
+/* The long way: decides on a key of a striped policy. What came of it is in the decision. */
+void stint_stripes_settle(struct decision *whole);
 
 #endif

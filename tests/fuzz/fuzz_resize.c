@@ -91,7 +91,7 @@ static void make_layout2(const struct stint_limiter *limiter, char *table) {
         const uint32_t numbers[] = {rule.limit,   rule.capacity,      rule.max_reserved,
                                     rule.stripes, rule.flags,         rule.near_limit,
                                     rule.jitter,  rule.capacity_given};
-        const uint64_t counts[] = {limiter->records[id].refusals_count, policy->largest};
+        const uint64_t counts[] = {limiter->records[id].refusals_count, 0};
         char *at = table + whole.parts[POLICIES] + id * sizeof *policy;
         put(at, 0, words, sizeof words);
         memset(at + 64, 0, 64);
