@@ -23,7 +23,7 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
                           tick_t end, uint64_t added) {
     const bool seen = state_same_window(added, state_of(end, 0));
 
-    if (GUARD(BACK_PENDING, state_pending(added)) || !GUARDED(BACK))
+    if (state_pending(added) || !GUARDED(BACK))
         return;
     for (;;) {
         const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */

@@ -153,7 +153,7 @@ static inline bool state_ahead(uint64_t state, tick_t end) {
 static ALWAYS_INLINE bool slot_room(const struct slot *slot, uint64_t tag, tick_t end,
                                     uint64_t capacity, uint64_t *state) {
     *state = atomic_load_acquire(&slot->state); /* M1: then the tag again (M2) */
-    return LIKELY(!GUARD(TAKE_ROOM, *state - state_of(end, 0) >= capacity)) &&
+    return LIKELY(*state - state_of(end, 0) < capacity) &&
            LIKELY(!GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag)));
 }
 

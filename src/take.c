@@ -320,16 +320,14 @@ static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
                                     struct stint_verdict *verdict) {
     if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
         return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
-    return stint_decide_long(limiter->looking, request, now_fetching(limiter, request->key, now),
-                             verdict);
+    return stint_decide_long(limiter->looking, request, now, verdict);
 }
 
-/* Whatever the hot way leaves. */
+/* Whatever the hot way leaves. `now` is no STINT_NOW. */
 static NOINLINE bool decide_left(struct stint_limiter *limiter, const struct stint_request *request,
                                  uint64_t now, struct stint_verdict *verdict) {
     if (UNLIKELY(request->policy >= limiter->deciding))
         return decide_unknown(limiter, request, now, verdict);
-    now = now_fetching(limiter, request->key, now);
     const enum answer answer = short_way(limiter, request, now, verdict);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
                                   : stint_decide_long(limiter, request, now, verdict);
@@ -344,11 +342,10 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    if (LIKELY(cost == 1) && LIKELY(policy < limiter->deciding)) {
-        now = now_fetching(limiter, key, now);
-        if (LIKELY(take_hot(limiter, policy, key, now, verdict) != LEFT))
-            return true;
-    }
+    now = now_fetching(limiter, key, now);
+    if (LIKELY(cost == 1) && LIKELY(policy < limiter->deciding) &&
+        LIKELY(take_hot(limiter, policy, key, now, verdict) != LEFT))
+        return true;
     return take_left(limiter, policy, key, cost, now, verdict);
 }
 
@@ -356,7 +353,7 @@ bool stint_decide(struct stint_limiter *limiter, const struct stint_request *req
                   struct stint_verdict *verdict) {
     if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    return decide_left(limiter, request, now, verdict);
+    return decide_left(limiter, request, now_fetching(limiter, request->key, now), verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -402,7 +399,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
             LIKELY(take_at(limiter, policy, request->key, now, verdict, place) != LEFT))
             allowed++;
         else
-            allowed += stint_decide(limiter, request, now, verdict);
+            allowed += decide_left(limiter, request, now, verdict);
     }
     return allowed;
 }

@@ -31,7 +31,7 @@ enum stint_test_instant {
     /* Charge: slot.h, take.c, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
-    X(TAKE_ROOM, "a fetch-add without having seen room")                                           \
+    X(TAKE_ROOM, "a swap without having seen room")                                           \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \
@@ -47,7 +47,6 @@ enum stint_test_instant {
     X(COUNT_FADE, "what is held in flight since the window before fades")                          \
     X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
     X(BACK, "who added a token without room leaves it in the slot")                                \
-    X(BACK_PENDING, "a token that was added to a claim is taken back from what the claim became")  \
     X(BACK_TAG, "a token is taken back from another key")                                          \
     X(BACK_WINDOW, "a token is taken back from a later window")                                    \
     X(BACK_FALLEN,                                                                                 \

@@ -62,12 +62,6 @@ const struct story stories[] = {
     {WITHOUT(TAKE_ADDED), {"two threads and one token, striped", .stops = 1,
      .before = "take striped key", .a = "take striped key", .b = "take striped key"}},
 
-    /* The first request in a window finds the key's slot in the last one. */
-    {WITHOUT(TAKE_ROOM), {"add to a window that is over",
-     .before = "take two key; turn 10; tell two", .a = "take two key"}},
-    {WITHOUT(TAKE_ROOM), {"add to a window that is over, striped",
-     .before = "take striped key; turn 10; tell striped", .a = "take striped key"}},
-
     /* Nobody has decided in the present window yet. */
     {WITHOUT(TAKE_WINDOW), {"window of the last request",
      .before = "take two key; turn 10", .a = "take two key"}},
@@ -107,32 +101,6 @@ const struct story stories[] = {
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two other"}},
     {PATCHED("smooth-bits"), {"late add to a smooth key", .stops = 1,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take smooth other cost 16383"}},
-
-    /* Then the key's next window begins, and is full. */
-    {WITHOUT(TAKE_ADDED), {"late add to a full window", .stops = 1,
-     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two key x2"}},
-    {WITHOUT(TAKE_ADDED), {"late add to a full window, striped", .stops = 1,
-     .before = "take striped key; tell striped", .a = "take striped key",
-     .b = "turn 10; take striped key x4"}},
-
-    /* There is none by the time of the fetch-add. What was added is cut off by who is refused next;
-     * then the limit is raised. */
-    {WITHOUT(TAKE_ADDED), {"add to a full window, then more room", .stops = 2, .of_policies = true,
-     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "take two key",
-     .c = "take two key; change two 4/100ms"}},
-    {WITHOUT(TAKE_ADDED), {"add to a full window, then more, group", .stops = 2,
-     .of_policies = true,
-     .before = SLOT_HAS_ROOM, .a = "all two key + long h0", .b = "take two key",
-     .c = "take two key; change two 4/100ms"}},
-    {WITHOUT(TAKE_ADDED), {"add to a full window, then more, striped", .stops = 2,
-     .of_policies = true,
-     .before = "take striped key; tell striped", .a = "take striped key", .b = "take striped key",
-     .c = "take striped key x3; change striped 6/100ms stripes=2"}},
-
-    /* Then the slot goes to another key, and by a claim whose thread is killed back. */
-    {WITHOUT(BACK_PENDING), {"late add to a claim", .stops = 1,
-     .before = SLOT_HAS_ROOM, .a = "take two key",
-     .b = "turn 10; take two other; turn 20; die two key"}},
 
     /* Then the slot goes to another key. The key spends its window in another slot, the third, and
      * gets the first back when the next one has begun: after the fetch-add, before the look at its
@@ -330,10 +298,11 @@ const struct story stories[] = {
      .a = "take two key quiet; apply 2/50ms name=two; turn 9; take two key x2 quiet;"
           "refund two key 1 of 10 quiet; take two key quiet = no"}},
 
-    /* A thread finds the last token gone, and looks for the slot, which was swept meanwhile. */
-    {WITHOUT(CLAIM_GONE), {"claim by a policy that is gone", .stops = 2,
-     .before = "take two key", .a = "take two key", .b = "take two key rest x8",
-     .c = "apply 2/250ms name=two"}},
+    /* A late thread finds the key in a later window, and looks for its slot, which was swept
+     * meanwhile. */
+    {WITHOUT(CLAIM_GONE), {"claim by a policy that is gone", .stops = 1,
+     .before = "take two key x2; turn 10; take two key", .a = "take two key at 5",
+     .b = "apply 2/250ms name=two"}},
 
     /* It has seen room there, and adds a token in the last tick of the window. */
     {WITHOUT(SWEEP_FULL), {"add to a slot that was swept", .stops = 1,
@@ -358,14 +327,13 @@ const struct story stories[] = {
     /* What goes wrong where one token is taken. */
     {WITHOUT(TAKE_TAG), {"another key's room, a group", .stops = 1,
      .before = SLOT_IS_OVER, .a = "all two key + long h0", .b = "take two other"}},
-    {WITHOUT(TAKE_ROOM), {"add to a window that is over, a group",
-     .before = "take two key; turn 10; tell two", .a = "all two key + long h0"}},
     {WITHOUT(TAKE_WINDOW), {"window of the last request, a group",
-     .before = "take two key; turn 10", .a = "all two key + long h0"}},
+     .before = "take two key; take long h0; turn 10", .a = "all two key + long h0"}},
 
     /* Two threads see the last token, one of them with another key's, which it has already. */
     {WITHOUT(TAKE_ADDED), {"two threads and one token, a group", .stops = 1,
-     .before = "take two key", .a = "all two key + long other", .b = "take two key"}},
+     .before = "take two key; take long other", .a = "all two key + long other",
+     .b = "take two key"}},
     {WITHOUT(PARTS_BACK), {"group keeps what it took", .stops = 1,
      .before = "take two other; take two key", .a = "all two other + two key",
      .b = "take two key"}},
