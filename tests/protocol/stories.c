@@ -337,6 +337,9 @@ const struct story stories[] = {
     {WITHOUT(PARTS_BACK), {"group keeps what it took", .stops = 1,
      .before = "take two other; take two key", .a = "all two other + two key",
      .b = "take two key"}},
+    {WITHOUT(PARTS_BACK), {"group keeps what it swapped", .stops = 1,
+     .before = "take two other; take two key", .a = "all two other long + two key long",
+     .b = "take two key"}},
 
     /* A: a key whose count is full is never refused for a while. A group gives back what was
      * counted of its tokens, none, and not all that it was granted. */
