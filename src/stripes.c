@@ -16,12 +16,6 @@ struct gathered {
     uint32_t flags;
 };
 
-/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
- * one. */
-static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
-    return used * stripes < capacity ? used * stripes : capacity;
-}
-
 /* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint64_t now, uint32_t stripe,
                                        uint64_t cost, uint32_t flags, uint32_t part_flags) {
@@ -38,36 +32,6 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     part.terms.flags = flags;
     part.terms.part = part_flags | PART_SILENT;
     return part;
-}
-
-/* ---- The thread's own stripe: the short way -------------------------------------------------- */
-
-enum answer stint_stripe_take(struct stint_limiter *limiter, const struct stint_request *request,
-                              uint64_t now, struct stint_verdict *verdict, uint64_t word) {
-    const struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t cost = request->cost, capacity = word >> 32;
-    const uint32_t stripes = traits_stripes((uint32_t)word);
-    const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
-    const uint64_t hash = stripe_key(request->key, stripe);
-    const uint64_t tag = table_tag(&limiter->table, hash, request->policy);
-    const uint64_t share =
-        (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
-    /* A hint, whose begin latest_begin has (I7). */
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    struct slot *slot = slot_near(&limiter->table, hash, tag);
-    uint64_t state, used;
-
-    if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-        UNLIKELY(slot == NULL) || UNLIKELY(cost - 1 >= share))
-        return LEFT;
-    if (LIKELY(cost == 1) ? !slot_room(slot, tag, end, share, &state) ||
-                                !slot_add(limiter, slot, tag, end, share, &used)
-                          : !slot_take(slot, tag, end, cost, share, &used))
-        return LEFT;
-    struct decision whole = plain_decision(limiter, request->policy, now, end, capacity);
-    whole.terms.traits = (uint32_t)word;
-    /* Not below the cost, which fits the share. */
-    return taken_end(&whole, stripe_estimate(used, capacity, stripes), request->cost, verdict);
 }
 
 /* ---- All stripes ----------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
  * or does nothing and leaves the request to the next way:
  *
  *     take_hot      one token by a plain policy: one atomic add charges
+ *     take_seen     the same where the slot has no room, or is in another window
  *     take_tokens   a cost, or a limit of the request's own: one swap charges
  *     take_ruled    one token of a key that may have an override
  *     stripes.c     tokens of the stripe that is the thread's own
@@ -27,10 +28,11 @@
 
 /* ---- One token by a plain policy ------------------------------------------------------------- */
 
-/* Where a key is looked for, and the end of the window of now. */
+/* Where a key is looked for, and is; and the end of the window of now. */
 struct place {
     struct line *home;
     tick_t end;
+    struct slot *slot;
 };
 
 /* Step 2: whether the hot way is for a policy, and its hint is of the window of now, which ends at
@@ -48,50 +50,70 @@ static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now
            !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
 }
 
-/* Steps 3 to 6. */
+/* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
 static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
                                          stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                         struct place place) {
+                                         struct place *place) {
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-    struct slot *slot = line_find(place.home, tag);
     uint64_t state, used;
 
-    if (UNLIKELY(slot == NULL)) {
-        slot = line_find(table_next(&limiter->table, key, place.home), tag);
-        if (slot == NULL)
+    place->slot = line_find(place->home, tag);
+    if (UNLIKELY(place->slot == NULL)) {
+        place->slot = line_find(table_next(&limiter->table, key, place->home), tag);
+        if (place->slot == NULL)
             return LEFT;
     }
     const uint64_t capacity =
         atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
-    if (!slot_room(slot, tag, place.end, capacity, &state) ||
-        !slot_add(limiter, slot, tag, place.end, capacity, &used))
+    if (!slot_room(place->slot, tag, place->end, capacity, &state) ||
+        !slot_add(limiter, place->slot, tag, place->end, capacity, &used))
         return LEFT;
-    struct decision decision = plain_decision(limiter, policy_id, now, place.end, capacity);
+    struct decision decision = plain_decision(limiter, policy_id, now, place->end, capacity);
     return taken_end(&decision, used, 1, verdict);
 }
 
 static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_t policy_id,
                                           stint_key key, uint64_t now,
-                                          struct stint_verdict *verdict) {
+                                          struct stint_verdict *verdict, struct place *place) {
     const struct policy *policy = &limiter->policies[policy_id];
-    struct place place = {.home = home_of(&limiter->table, key)};
 
-    if (UNLIKELY(!window_hot(policy, now, &place.end)) &&
-        (!window_ruled(policy, now, place.end) ||
+    *place = (struct place){.home = home_of(&limiter->table, key)};
+    if (UNLIKELY(!window_hot(policy, now, &place->end)) &&
+        (!window_ruled(policy, now, place->end) ||
          GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key))))
         return LEFT;
     return take_at(limiter, policy_id, key, now, verdict, place);
 }
 
+/* The key's tag was seen in a slot: what is refused there, and the first in a window. */
+static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32_t policy_id,
+                                           stint_key key, uint64_t now,
+                                           struct stint_verdict *verdict, struct slot *slot) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint64_t word = policy_traits(policy);
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    struct decision decision = plain_decision(limiter, policy_id, now, end, word >> 32);
+    struct seen seen = {.slot = slot};
+
+    if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
+        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+        return LEFT;
+    decision.tag = table_tag(&limiter->table, key, policy_id);
+    seen.state = atomic_load_acquire(&slot->state); /* M1 */
+    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
+        return LEFT;
+    decision.charge = judge(&decision.terms, seen.count, 0);
+    return slot_finish(&decision, &seen, verdict);
+}
+
 /* ---- Tokens by a policy of one count --------------------------------------------------------- */
 
-/* Any number of tokens, perhaps up to a limit of the request's own, by a policy that is plain or
- * carries tokens over: in the window of its hint, as far as they fit. */
+/* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint, as
+ * far as they fit. `capacity`: the policy's, or the request's own. */
 static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
-                                             struct stint_verdict *verdict, uint64_t word) {
+                                             struct stint_verdict *verdict, uint64_t capacity) {
     const struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t capacity = request->limit != 0 ? request->limit : word >> 32;
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
     uint64_t used;
@@ -130,8 +152,9 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
 }
 
 /* By a policy that is hot but for its overrides. One swap charges, as the limit is the key's. */
-static NOINLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
-                                       stint_key key, uint64_t now, struct stint_verdict *verdict) {
+static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
+                                            stint_key key, uint64_t now,
+                                            struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
     const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M10 */
@@ -161,7 +184,8 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
     struct decision decision = {0};
     struct seen seen;
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
+    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0) ||
+        (known.overrides && traits_striped(decision.terms.traits)))
         return LEFT;
     seen.slot = slot_near(&limiter->table, decision.hash, decision.tag);
     if (UNLIKELY(seen.slot == NULL))
@@ -177,90 +201,49 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
     return answer;
 }
 
+/* The six steps; if they leave the request, the long way. */
+static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict, struct known known) {
+    const enum answer answer = short_as(limiter, request, now, verdict, known);
+    return LIKELY(answer != LEFT) ? answer == ALLOWED
+                                  : stint_decide_long(limiter, request, now, verdict);
+}
+
 #define KNOWN(of_policy, of_flags)                                                                 \
     ((struct known){.traits = TRAIT_EXISTS | (of_policy), .flags = true, .of_request = (of_flags)})
 
-/* A request without flags by a plain policy: what is refused, and the first in a window. */
-static NOINLINE enum answer short_plain(struct stint_limiter *limiter,
-                                        const struct stint_request *request, uint64_t now,
-                                        struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, 0));
-}
-
 /* A look by a plain policy. */
-static NOINLINE enum answer short_look(struct stint_limiter *limiter,
-                                       const struct stint_request *request, uint64_t now,
-                                       struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));
+static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
+                                 uint64_t now, struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));
 }
 
 /* A charge by a plain policy. */
-static NOINLINE enum answer short_charge(struct stint_limiter *limiter,
-                                         const struct stint_request *request, uint64_t now,
-                                         struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_CHARGE));
+static NOINLINE bool decide_charge(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_CHARGE));
 }
 
 /* A reservation by a policy that carries tokens over, and does nothing else. */
-static NOINLINE enum answer short_reserve(struct stint_limiter *limiter,
-                                          const struct stint_request *request, uint64_t now,
-                                          struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
+static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
 }
 
 /* A request without flags by any policy of one slot a key without overrides. */
-static NOINLINE enum answer short_policy(struct stint_limiter *limiter,
-                                         const struct stint_request *request, uint64_t now,
-                                         struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, (struct known){.flags = true});
+static NOINLINE bool decide_policy(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
 }
 
-/* Any request by any policy of one slot a key. */
-static NOINLINE enum answer short_any(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict) {
-    return short_as(limiter, request, now, verdict, nothing_known);
-}
-
-/* The short way of a request with flags. */
-static enum answer short_flagged(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, struct stint_verdict *verdict, uint32_t traits) {
-    if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && request->reserved == 0) {
-        if (request->flags == STINT_PEEK)
-            return short_look(limiter, request, now, verdict);
-        if (request->flags == STINT_CHARGE)
-            return short_charge(limiter, request, now, verdict);
-    }
-    if (traits == (TRAIT_EXISTS | TRAIT_CARRIES) && request->flags == STINT_RESERVE &&
-        request->reserved == 0)
-        return short_reserve(limiter, request, now, verdict);
-    return traits_striped(traits) ? LEFT : short_any(limiter, request, now, verdict);
-}
-
-/* The short ways of a request that is not hot: of its policy, then of any. */
-static enum answer short_way(struct stint_limiter *limiter, const struct stint_request *request,
-                             uint64_t now, struct stint_verdict *verdict) {
-    const uint64_t word = policy_traits(&limiter->policies[request->policy]);
-    const uint32_t traits = (uint32_t)word;
-    const bool plain = traits == (TRAIT_EXISTS | TRAIT_PLAIN);
-    enum answer answer = LEFT;
-
-    if (UNLIKELY((request->flags | request->reserved) != 0))
-        return short_flagged(limiter, request, now, verdict, traits);
-    if (traits_striped(traits))
-        return request->limit == 0 ? stint_stripe_take(limiter, request, now, verdict, word) : LEFT;
-    if ((traits & STINT_OVERRIDES) != 0) {
-        if (request->cost == 1 && request->limit == 0)
-            answer = take_ruled(limiter, request->policy, request->key, now, verdict);
-        return answer != LEFT ? answer : short_any(limiter, request, now, verdict);
-    }
-    if ((plain && (request->cost != 1 || request->limit != 0)) ||
-        traits == (TRAIT_EXISTS | TRAIT_CARRIES))
-        answer = take_tokens(limiter, request, now, verdict, word);
-    if (answer != LEFT)
-        return answer;
-    return plain ? short_plain(limiter, request, now, verdict)
-                 : short_policy(limiter, request, now, verdict);
+/* Any request by any policy. */
+static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stint_request *request,
+                                uint64_t now, struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, nothing_known);
 }
 
 /* ---- The long way ---------------------------------------------------------------------------- */
@@ -323,37 +306,113 @@ static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
     return stint_decide_long(limiter->looking, request, now, verdict);
 }
 
-/* Whatever the hot way leaves. `now` is no STINT_NOW. */
-static NOINLINE bool decide_left(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, struct stint_verdict *verdict) {
-    if (UNLIKELY(request->policy >= limiter->deciding))
-        return decide_unknown(limiter, request, now, verdict);
-    const enum answer answer = short_way(limiter, request, now, verdict);
-    return LIKELY(answer != LEFT) ? answer == ALLOWED
-                                  : stint_decide_long(limiter, request, now, verdict);
+/* A request with flags. */
+static ALWAYS_INLINE bool decide_flagged(struct stint_limiter *limiter,
+                                         const struct stint_request *request, uint64_t now,
+                                         struct stint_verdict *verdict) {
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
+    const uint32_t flags = request->flags;
+
+    if (LIKELY(request->reserved == 0)) {
+        if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && flags == STINT_PEEK)
+            return decide_look(limiter, request, now, verdict);
+        if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && flags == STINT_CHARGE)
+            return decide_charge(limiter, request, now, verdict);
+        if (traits == (TRAIT_EXISTS | TRAIT_CARRIES) && flags == STINT_RESERVE)
+            return decide_reserve(limiter, request, now, verdict);
+    }
+    return decide_any(limiter, request, now, verdict);
 }
 
-/* All arguments stay in their registers. */
+/* Tokens that are not hot go one of these ways, all arguments in their registers. */
+
+static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                              uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_policy(limiter, &request, now, verdict);
+}
+
+static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                  uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const uint64_t capacity = policy_traits(&limiter->policies[policy]) >> 32;
+    return LIKELY(take_tokens(limiter, &request, now, verdict, capacity) != LEFT) ||
+           take_any(limiter, policy, key, cost, now, verdict);
+}
+
+static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                    uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (LIKELY(cost == 1 ? stripe_take(limiter, policy, key, 1, now, verdict) != LEFT
+                         : stripe_take(limiter, policy, key, cost, now, verdict) != LEFT))
+        return true;
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return stint_decide_long(limiter, &request, now, verdict);
+}
+
+static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                      uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (LIKELY(cost == 1) && LIKELY(take_ruled(limiter, policy, key, now, verdict) != LEFT))
+        return true;
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_any(limiter, &request, now, verdict);
+}
+
 static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
-    return decide_left(limiter, &request, now, verdict);
+    if (UNLIKELY(policy >= limiter->deciding)) {
+        const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+        return decide_unknown(limiter, &request, now, verdict);
+    }
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy]);
+    return (traits & ~(uint32_t)TRAIT_CARRIES & ~(uint32_t)TRAIT_PLAIN) == TRAIT_EXISTS
+               ? take_by_swap(limiter, policy, key, cost, now, verdict)
+           : traits_striped(traits) ? take_by_stripe(limiter, policy, key, cost, now, verdict)
+           : (traits & STINT_OVERRIDES) != 0
+               ? take_by_override(limiter, policy, key, cost, now, verdict)
+               : take_any(limiter, policy, key, cost, now, verdict);
+}
+
+/* One token that found no room in the key's slot. */
+static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                               uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
+    const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
+    return LIKELY(answer != LEFT) ? answer == ALLOWED
+                                  : take_left(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
+    struct place place;
+
     now = now_fetching(limiter, key, now);
-    if (LIKELY(cost == 1) && LIKELY(policy < limiter->deciding) &&
-        LIKELY(take_hot(limiter, policy, key, now, verdict) != LEFT))
+    if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
+        return take_left(limiter, policy, key, cost, now, verdict);
+    if (LIKELY(take_hot(limiter, policy, key, now, verdict, &place) != LEFT))
         return true;
-    return take_left(limiter, policy, key, cost, now, verdict);
+    return place.slot != NULL ? take_full(limiter, policy, key, now, verdict, place.slot)
+                              : take_left(limiter, policy, key, 1, now, verdict);
+}
+
+/* Any request, by a time that is no STINT_NOW. */
+static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint_request *request,
+                               uint64_t now, struct stint_verdict *verdict) {
+    if (UNLIKELY(request->policy >= limiter->deciding))
+        return decide_unknown(limiter, request, now, verdict);
+    if ((request->flags | request->reserved) != 0)
+        return decide_flagged(limiter, request, now, verdict);
+    if (request->limit == 0)
+        return take_left(limiter, request->policy, request->key, request->cost, now, verdict);
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
+    return (LIKELY(traits == (TRAIT_EXISTS | TRAIT_PLAIN)) &&
+            LIKELY(take_tokens(limiter, request, now, verdict, request->limit) != LEFT)) ||
+           decide_any(limiter, request, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
     if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    return decide_left(limiter, request, now_fetching(limiter, request->key, now), verdict);
+    return decide_at(limiter, request, now_fetching(limiter, request->key, now), verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -396,10 +455,10 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         if (LIKELY(!atomic_less(hot_window, left)) && /* M10 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
                    request->cost == 1) &&
-            LIKELY(take_at(limiter, policy, request->key, now, verdict, place) != LEFT))
+            LIKELY(take_at(limiter, policy, request->key, now, verdict, &place) != LEFT))
             allowed++;
         else
-            allowed += decide_left(limiter, request, now, verdict);
+            allowed += decide_at(limiter, request, now, verdict);
     }
     return allowed;
 }
