@@ -76,16 +76,17 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
 
 /* ---- 1  Policy ------------------------------------------------------------------------------- */
 
-uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limiter *limiter,
-                                  const struct stint_request *request, uint64_t now, uint32_t why) {
+uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
+                             const struct stint_request *request, uint64_t now) {
     struct stint_request same = *request;
+    uint32_t why;
 
     /* Each round but the first: the policy was replaced once more. */
-    while (why == STINT_UNKNOWN_POLICY) {
+    while ((why = decision_begin(decision, limiter, &same, now, nothing_known)) ==
+           STINT_UNKNOWN_POLICY) {
         same.policy = stint_limiter_policy_now(limiter, request->policy);
         if (same.policy >= limiter->deciding) /* POLICY_NONE, and all by a read-only handle */
             break;
-        why = decision_begin(decision, limiter, &same, now, nothing_known);
     }
     return why;
 }

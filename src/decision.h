@@ -205,10 +205,10 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     return 0;
 }
 
-/* After decision_begin has said `why` there is no decision: begins the one by the policy that is
- * now in the place of the request's, if that was replaced. Returns 0, or why there is none. */
-uint32_t stint_decision_begin_now(struct decision *decision, struct stint_limiter *limiter,
-                                  const struct stint_request *request, uint64_t now, uint32_t why);
+/* Begins a decision by the policy that decides for the request now: its own, or the one that has
+ * replaced it. Returns 0, or why there is none. */
+uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
+                             const struct stint_request *request, uint64_t now);
 
 /* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
  * capacity is constant, so the compiler folds what is computed from it. */

@@ -52,11 +52,9 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
                                  uint32_t part, uint64_t now, struct stint_verdict *verdict,
                                  uint64_t *took) {
     struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+    const uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
     *took = 0;
-    if (why != 0)
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
     decision.terms.part |= part;
@@ -71,11 +69,9 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
     struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+    uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
     *would = 0;
-    if (why != 0)
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
         why = STINT_BAD_REQUEST;
     if (why != 0)

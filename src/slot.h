@@ -85,7 +85,7 @@
  *
  * Why each step is right stands above its function: what confirms a state that was loaded at
  * slot_look (decision.h), the fetch-add at slot_add, claims in claim.c, a full table in full.c,
- * groups in group.c. ordering.md has the orders of memory, M1 to M15. Each atomic operation cites
+ * groups in group.c. ordering.md has the orders of memory. Each atomic operation cites
  * the M or I that it serves.
  *
  * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3

@@ -259,8 +259,8 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
             break;
         /* The policy is gone: the one in its place decides. */
         const struct terms asked = decision->terms;
-        uint32_t why = stint_decision_begin_now(decision, decision->limiter, request, decision->now,
-                                                STINT_UNKNOWN_POLICY);
+        const uint32_t why =
+            stint_decision_open(decision, decision->limiter, request, decision->now);
         if (why != 0)
             return stint_decision_void(decision->limiter, why, verdict);
         decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
@@ -277,10 +277,8 @@ bool stint_decision_settle(struct decision *decision, const struct stint_request
 bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict) {
     struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+    const uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
-    if (UNLIKELY(why != 0))
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     return UNLIKELY(why != 0) ? stint_decision_void(limiter, why, verdict)
                               : stint_decision_settle(&decision, request, verdict);
 }
