@@ -22,28 +22,11 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) Two
- *     exceptions. Tokens that were granted before a stint_reset and are given back after it may be
- *     granted once more, those and no others. And where the largest limit that a policy ever had is
- *     raised, one token more may be granted for each thread that slept, since before, between
- *     finding the count above that limit ("Where requests race", below) and cutting it off, while
- *     another thread cut it off and just as many tokens were granted by the new limit.
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) A reset is the
+ *     one exception; the table below has it.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
- *     admitted. Four exceptions, none of which admits anything extra:
- *     - A stray token, counted as far as it can be seen (stint_stats.stray_tokens): a thread that
- *       slept between loading its slot and adding to it, for so long that the window ended and
- *       another key took the slot, leaves one token charged to that key until its window ends
- *       (where tokens carry over, until it is paid back). So it does if its own key's next window
- *       had begun there, and a slot of the table was made free before the end of that: a policy was
- *       removed, an override lifted or shortened, or a key replaced. Who sleeps through all of that
- *       while he looks can be refused, once, by the count of the key that had the slot.
- *     - stint_decide_all, and a request for several tokens of a striped key, can hold tokens for an
- *       instant and give them back. Others can be refused for these.
- *     - A striped key's slots are read one after the other, which is no snapshot (struct
- *       stint_verdict).
- *     - Tokens of refused requests can be found counted when a limit changes, and in a policy that
- *       was charged (below, "Where requests race").
+ *     admitted. The exceptions are in the table. None of them admits anything extra.
  *  C  A refused request costs nothing: it consumes nothing and touches no slot. Only the first
  *     refusal of a key in a window sets one bit in its slot (striped: in the first of its slots),
  *     for which a key that has none is given one if there is room. (STINT_COUNT_REFUSED and
@@ -74,6 +57,36 @@
  *     one in a file; in smaller ones the top bits, 7 of the 64 or as many as max_policies has,
  *     count for little.)
  *
+ * EXCEPTIONS TO A AND B. Each says what happens, how much it is, and what it pays for.
+ *
+ *  A1  A key is reset. Tokens that were granted before can be given back after it, and are then
+ *      granted once more. So can a token of B1 that its thread takes back after the reset.
+ *          As many as were given back, and one for each such thread.
+ *          A reset is one swap. It knows of no request that is under way.
+ *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it
+ *      back. Until then others can be refused for it, also after a refund or a raised limit.
+ *          One for each such thread. If the thread is killed in between: until the window ends; or,
+ *          if the policy comes to carry tokens meanwhile, until it is paid back.
+ *          One token is one atomic add, which never has to be tried again.
+ *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
+ *      ended and another key has the slot. That key is charged the token. So is the thread's own
+ *      key in its next window, if a slot's end fell meanwhile: a policy was removed, an override
+ *      lifted or shortened, or a key replaced.
+ *          One, until that window ends (or it is paid back). stint_stats.stray_tokens counts those
+ *          that are seen.
+ *          Nobody waits for a thread that sleeps.
+ *  B3  A thread sleeps through all that B2 names in the middle of a look. It can be refused by the
+ *      count of the key that had the slot.
+ *          One request.
+ *          A refusal writes nothing.
+ *  B4  stint_decide_all, and a request for several tokens of a striped key, take one by one. If
+ *      others were faster, they give back what they took. Others can be refused for it meanwhile.
+ *          What they had taken, for an instant.
+ *          Nothing is locked, however many slots a request needs.
+ *  B5  The slots of a striped key are read one after the other, while tokens move between them.
+ *          See struct stint_verdict.
+ *          A hot key scales with the cores.
+ *
  * WHAT TO KNOW BEFORE YOU DEPEND ON IT
  *
  *  - A fixed window admits up to twice the limit in a span shorter than the window when the span
@@ -91,13 +104,6 @@
  *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
  *    was counted.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
- *  - Where requests race for the last tokens of a key, each that is refused can add a token to the
- *    count for an instant: at most one for each thread. The library cuts off what is above the
- *    largest limit that the policy ever had. So a raise of the limit at that very instant finds
- *    those tokens counted. So do a request with a limit of its own above the policy's, a refund
- *    after the limit was lowered, and all requests after the policy's first charge (STINT_CHARGE).
- *    They are gone with the next window; but a change that makes tokens carry over can make a debt
- *    of them. A look (STINT_PEEK) changes nothing of this, whatever its limit.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
@@ -752,9 +758,8 @@ struct stint_verdict {
     uint32_t capacity;  /* most tokens the key can hold */
     uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
                          * tokens are reserved, after a charge, after the limit was lowered, where
-                         * refusals are counted, and by up to one for each thread that was refused
-                         * at the same instant as others, until the slot is next written. Smooth:
-                         * the sum that is compared with the limit. In flight: what is held */
+                         * refusals are counted, and by one for each thread that is refused at this
+                         * instant and has its token still to take back (B). Smooth: the sum that is compared with the limit. In flight: what is held */
     uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
@@ -839,8 +844,6 @@ enum stint_request_flags {
      *     is cut off: verdict.granted is what was charged.
      *   - The next window of a plain policy begins with nothing used. Where tokens carry over, what
      *     was charged is paid back as what was taken is: with max_reserved it can be a debt.
-     *   - Once a policy has been charged, tokens that its refused requests added by racing with
-     *     others (verdict.used) stay until their window ends.
      *   - Striped: the shares are filled in turn, and the rest goes to the first.
      *   - A full table: STINT_FULL_REPLACE as ever; else nothing is charged, marked
      *     STINT_UNTRACKED, and allowed. A striped key can lack slots for some of its stripes. What
@@ -963,9 +966,7 @@ STINT_API size_t stint_decide_groups(struct stint_limiter *limiter,
  *           smooth or in-flight policy still counts, and is given back to). Until then tokens are
  *           given back, and counted in stats.refunded, though the window may be over by the clock:
  *           only tokens that carry over are of use then
- * A refund first forgets what the key's count holds above the largest limit that the policy ever
- * had: counted refusals (STINT_COUNT_REFUSED), which are none of the tokens taken. Those below that
- * limit stay. Once the policy was charged (STINT_CHARGE), all stay.
+ * Counted refusals (STINT_COUNT_REFUSED) are none of the tokens taken, and stay counted.
  * Returns the tokens given back. */
 STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                 uint32_t tokens, uint64_t window) STINT_NONNULL(1);

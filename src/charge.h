@@ -166,7 +166,6 @@ struct terms {
     uint64_t most; /* to which a charge may bring a count */
     uint64_t before; /* tokens that are looked beside, as if they had been taken */
     uint32_t part;   /* enum part_flags */
-    bool counted;    /* a fetch-add has counted this request already, whether it fits or not */
     bool unlike;     /* the capacity is the request's own */
     bool own;        /* likewise, and less than the policy's */
 };
@@ -300,8 +299,7 @@ static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t cou
     taken = 0;
     if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
         taken = terms->capacity - used;
-    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0 &&
-        !terms->counted) {
+    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0) {
         uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
         taken += terms->cost < most ? terms->cost : most;
     }

@@ -9,7 +9,7 @@
  *
  * Anyone who meets a pending slot of his key does the same work for it, so nobody waits for a
  * thread that stopped (promise E). Only a request that leaves nothing behind, as a look, does not
- * (settle.c, decide_absent). */
+ * (decide.c, decide_absent). */
 #include "claim.h"
 
 /* ---- The short way --------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static tick_t commit_tick(struct decision *decision, uint64_t claim_id) {
     tick_t now = tick_of(decision->now), asked = now;
     tick_t claimed = end_of(claim_id, now) - 1;
 
-    if (traits_striped(decision->terms.traits)) /* as in settle.c, look_ahead */
+    if (traits_striped(decision->terms.traits)) /* as in decide.c, look_ahead */
         asked = tick_of(decision->asked);
     if (UNLIKELY((tick_t)seen > asked + ALLOWANCE_TICKS || claimed > asked + ALLOWANCE_TICKS)) {
         tick_t clock = stint_decision_read_clock(decision);
@@ -153,7 +153,7 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
 
 /* Deals with another slot of the sequence that had the key's tag. Returns whether the claim may
  * still stand; if not, it has been cancelled. */
-static bool claim_outranks(const struct decision *decision, const struct snapshot *claim,
+static bool claim_outranks(const struct decision *decision, const struct seen *claim,
                            struct slot *other, uint32_t position) {
     /* As in find: tag, state, tag again (M1). Who helps a claim looks after it (M6). */
     while (atomic_load_acquire(&other->tag) == decision->tag) {
@@ -178,7 +178,7 @@ static bool claim_outranks(const struct decision *decision, const struct snapsho
  * The look goes as far as the shard's reach, loaded after the claim (M5, I6). A claim that came
  * before this one raised the reach before (M7), so the look finds it. One that comes later looks
  * itself. */
-static bool claim_stands(const struct decision *decision, const struct snapshot *claim) {
+static bool claim_stands(const struct decision *decision, const struct seen *claim) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
 
@@ -206,7 +206,7 @@ static bool claim_stands(const struct decision *decision, const struct snapshot 
 
 /* Commits a claim as `next`, whoever claimed it: by one CAS, whatever `used` is by then. A stray
  * add into a pending slot must not hold the commit up, and is dropped. */
-static enum progress claim_commit(const struct decision *decision, const struct snapshot *claim,
+static enum progress claim_commit(const struct decision *decision, const struct seen *claim,
                                   uint64_t next) {
     uint64_t state = claim->state;
 
@@ -226,7 +226,7 @@ static enum progress claim_commit(const struct decision *decision, const struct 
  * what it had used in this window is no longer known. The decision begins anew, by the policy that
  * is there now. If the policy is seen to be there after the look (M8), the sweep had not begun when
  * the look was made. Returns whether it is gone. */
-static bool claim_gone(struct decision *decision, const struct snapshot *claim) {
+static bool claim_gone(struct decision *decision, const struct seen *claim) {
     if (!GUARD(CLAIM_GONE, policy_traits(decision->policy) == 0)) /* M8 */
         return false;
     (void)claim_cancel(decision, claim->slot, claim->state);
@@ -237,7 +237,7 @@ static bool claim_gone(struct decision *decision, const struct snapshot *claim) 
 
 /* The steps before a commit. Returns whether the claim may be committed; else `progress` receives
  * what became of it. */
-static bool claim_holds(struct decision *decision, const struct snapshot *claim,
+static bool claim_holds(struct decision *decision, const struct seen *claim,
                         enum progress *progress) {
     *progress = STALE;
     INSTANT(INSTANT_CLAIMED);
@@ -249,7 +249,7 @@ static bool claim_holds(struct decision *decision, const struct snapshot *claim,
 }
 
 /* Commits a claim with this request's charge. */
-enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
+enum progress stint_claim_resolve(struct decision *decision, const struct seen *claim,
                                   uint32_t flags) {
     struct charge *charge = &decision->charge;
     enum progress progress;
@@ -275,8 +275,8 @@ enum progress stint_claim_resolve(struct decision *decision, const struct snapsh
 
 /* Commits a claim of a companion's. It ends when it says, but not before the claim would (I1). No
  * window is opened, and so none again: the watermark is not asked. */
-enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
-                                   tick_t end, uint64_t rest) {
+enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
+                                   uint64_t rest) {
     const tick_t claimed = end_of(state_id(claim->state), tick_of(decision->now));
     enum progress progress;
 
@@ -285,29 +285,29 @@ enum progress stint_claim_override(struct decision *decision, const struct snaps
     return claim_commit(decision, claim, state_of(end > claimed ? end : claimed, rest));
 }
 
-/* Claims the slot seen at `snapshot` with one double-width CAS. */
-bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot) {
+/* Claims the slot seen at `seen` with one double-width CAS. */
+bool stint_claim_slot(struct decision *decision, struct seen *seen) {
     /* I6: before the claim (M7). */
     atomic_raise(&table_shard_of(&decision->limiter->table, decision->hash)->reach,
-                 snapshot->position / LINE_SLOTS);
+                 seen->position / LINE_SLOTS);
     tick_t end = tick_of(decision->now) + 1;
-    const uint64_t expected[2] = {snapshot->tag, snapshot->state};
+    const uint64_t expected[2] = {seen->tag, seen->state};
     const uint64_t claim[2] = {decision->tag, state_of(end, STATE_PENDING)};
 
     /* I2. Then comes the look (M5). */
-    if (!atomic_cas2_seq(snapshot->slot, expected, claim))
+    if (!atomic_cas2_seq(seen->slot, expected, claim))
         return false;
-    snapshot->tag = claim[0];
-    snapshot->state = claim[1];
-    if (UNLIKELY(snapshot->stepped))
+    seen->tag = claim[0];
+    seen->state = claim[1];
+    if (UNLIKELY(seen->stepped))
         limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
     limiter_count_table(decision->limiter, COUNT_PLACED);
     return true;
 }
 
-bool stint_claim_free(struct decision *decision, struct snapshot *snapshot) {
+bool stint_claim_free(struct decision *decision, struct seen *seen) {
     INSTANT(INSTANT_ABSENT);
-    if (snapshot->tag != 0)
+    if (seen->tag != 0)
         watermark_raise(decision);
-    return stint_claim_slot(decision, snapshot);
+    return stint_claim_slot(decision, seen);
 }

@@ -8,19 +8,19 @@
 /* Tries the short way of a new key while the table is young. */
 enum progress stint_claim_short(struct decision *decision);
 
-/* Claims the slot seen at `snapshot` with one double-width CAS: a live one, too
+/* Claims the slot seen at `seen` with one double-width CAS: a live one, too
  * (STINT_FULL_REPLACE). */
-bool stint_claim_slot(struct decision *decision, struct snapshot *snapshot);
+bool stint_claim_slot(struct decision *decision, struct seen *seen);
 
 /* Likewise one that is free: what its last key may still need of it is seen to. */
-bool stint_claim_free(struct decision *decision, struct snapshot *snapshot);
+bool stint_claim_free(struct decision *decision, struct seen *seen);
 
 /* Commits a claim with this request's charge, whoever claimed it. */
-enum progress stint_claim_resolve(struct decision *decision, const struct snapshot *claim,
+enum progress stint_claim_resolve(struct decision *decision, const struct seen *claim,
                                   uint32_t flags);
 
 /* Likewise of a companion's key: a state of its own, `rest` besides the end. */
-enum progress stint_claim_override(struct decision *decision, const struct snapshot *claim,
-                                   tick_t end, uint64_t rest);
+enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
+                                   uint64_t rest);
 
 #endif

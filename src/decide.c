@@ -1,106 +1,105 @@
 /* SPDX-License-Identifier: MIT
- * The whole path: any request whose slot is in its key's first two lines. take.c has the hot ones
- * of it, and the introduction. What finds no slot there, or another window or claim in it than it
- * should, leaves by stint_slot_decide, the long way (stripes.c, settle.c). */
+ * The long way of a decision on one slot: search, then charge, claim or do without, until nothing
+ * has changed on the way. Read slot.h and take.c first. */
 #include "decide.h"
 
-#include "overrides.h"
-#include "slot.h"
-#include "stripes.h"
+#include "claim.h"
+#include "full.h"
+#include "search.h"
 
-/* The whole path. */
-static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct stint_verdict *verdict, struct known known) {
-    struct decision decision = {0};
-    struct sight sight;
-    bool allowed;
+/* The key has no slot, but may claim the one at `seen`; or (pending) has a claim there that
+ * somebody has not resolved yet. */
+static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending);
 
-    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0))
-        return stint_slot_decide(limiter, request, now, verdict);
-    struct slot *slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(slot == NULL) || /* M1 */
-        UNLIKELY(slot_look(&decision, slot, atomic_load_acquire(&slot->state), &sight) !=
-                 LOOK_GOOD))
-        return stint_slot_decide(limiter, request, now, verdict);
-    decision.charge = judge(&decision.terms, sight.count, tick_ns(decision.end) - decision.now);
-    if (UNLIKELY(!slot_finish(&decision, &sight, verdict, &allowed)))
-        return stint_slot_decide(limiter, request, now, verdict);
-    if (known.overrides && strikes(&decision))
-        stint_strike(limiter, request->policy, decision.terms.traits, request->key, decision.now,
-                     verdict);
-    return allowed;
-}
+/* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
+ * the clock was stepped back, and the slot starts anew. Returns whether the slot is to be looked at
+ * again: then that look finds it in no later window than the decision. Time that passes between two
+ * readings of the clock makes no difference: there is one reading, of a stripe two. */
+static bool look_ahead(struct decision *decision, struct seen *seen) {
+    uint64_t id = state_id(seen->state);
+    bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
+    const tick_t now = tick_of(decision->now); /* it may have moved */
 
-/* A look at a plain policy's. */
-static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
-                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct known known = {
-        .traits = TRAIT_EXISTS | TRAIT_PLAIN, .flags = true, .of_request = STINT_PEEK};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-/* A charge by a plain policy. */
-static NOINLINE bool decide_charge(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict) {
-    const struct known known = {
-        .traits = TRAIT_EXISTS | TRAIT_PLAIN, .flags = true, .of_request = STINT_CHARGE};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-/* A reservation by a policy that carries tokens over, and does nothing else. */
-static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct stint_verdict *verdict) {
-    const struct known known = {
-        .traits = TRAIT_EXISTS | TRAIT_CARRIES, .flags = true, .of_request = STINT_RESERVE};
-    return decide_as(limiter, request, now, verdict, known);
-}
-
-/* Tokens by any policy of one slot a key. */
-bool stint_decide_policy(struct stint_limiter *limiter, const struct stint_request *request,
-                         uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
-}
-
-static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stint_request *request,
-                                uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){0});
-}
-
-bool stint_decide_overrides(struct stint_limiter *limiter, const struct stint_request *request,
-                            uint64_t now, struct stint_verdict *verdict) {
-    return decide_as(limiter, request, now, verdict, (struct known){.overrides = true});
-}
-
-bool stint_decide_apart(struct stint_limiter *limiter, const struct stint_request *request,
-                        uint64_t now, struct stint_verdict *verdict) {
-    const uint64_t word = policy_traits(&limiter->policies[request->policy]);
-    return traits_striped((uint32_t)word) ? stint_slot_decide(limiter, request, now, verdict)
-                                          : stint_decide_overrides(limiter, request, now, verdict);
-}
-
-bool stint_decide_more(struct stint_limiter *limiter, const struct stint_request *request,
-                       uint64_t now, struct stint_verdict *verdict) {
-    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
-    if (UNLIKELY(request->reserved != 0) || UNLIKELY((traits & TRAITS_APART) != 0))
-        return stint_decide_apart(limiter, request, now, verdict);
-    if (traits == (TRAIT_EXISTS | TRAIT_PLAIN)) {
-        if (request->flags == STINT_PEEK)
-            return decide_look(limiter, request, now, verdict);
-        if (request->flags == STINT_CHARGE)
-            return decide_charge(limiter, request, now, verdict);
+    if (decision->end == 0)
+        decision->end = window_in(decision, seen->state);
+    if (!state_ahead(seen->state, decision->end))
+        return true; /* this thread was late; now it is not */
+    if (traits_striped(decision->terms.traits) && !stepped) {
+        /* The whole may have moved ahead of its caller, to where another stripe is. */
+        struct decision asked = *decision;
+        asked.now = decision->asked;
+        stepped = stint_beyond_clock(&asked, id, decision->policy->length);
     }
-    if (traits == (TRAIT_EXISTS | TRAIT_CARRIES) && request->flags == STINT_RESERVE)
-        return decide_reserve(limiter, request, now, verdict);
-    return decide_any(limiter, request, now, verdict);
+    tick_t end = end_of(id, now);
+    if (end <= now) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
+        return false;
+    /* Stripes must agree on a window. They could not agree on one that is left over from 2^33 ticks
+     * ago: it is none of the policy's. */
+    if ((decision->terms.part & PART_SILENT) != 0 &&
+        (end - decision->policy->start) % policy_length(decision->policy) != 0)
+        stepped = true;
+    if (stepped) {
+        seen->stepped = true;
+        return false;
+    }
+    decision->end = end;
+    return true;
 }
 
-bool stint_decide_unknown(struct stint_limiter *limiter, const struct stint_request *request,
-                          uint64_t now, struct stint_verdict *verdict) {
-    if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
-        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
-    return stint_slot_decide(limiter->looking, request,
-                             now == STINT_NOW ? limiter_now(limiter) : now, verdict);
+/* The key is in a slot. */
+static enum progress decide_found(struct decision *decision, struct seen *seen) {
+    seen->state = atomic_load_acquire(&seen->slot->state); /* M1, M6 */
+    seen->stepped = false;
+    enum look look = slot_look(decision, seen);
+    if (look == LOOK_AHEAD && look_ahead(decision, seen))
+        look = slot_look(decision, seen);
+    if (look == LOOK_STALE)
+        return STALE;
+    if (look == LOOK_PENDING)
+        return decide_absent(decision, seen, true);
+    uint64_t left = tick_ns(decision->end) - decision->now;
+    decision->charge = judge(&decision->terms, seen->count, left);
+    if (!slot_charge(decision, seen))
+        return STALE;
+    if (UNLIKELY(seen->stepped) && (decision->charge.count != 0 || decision->flags != 0))
+        limiter_count_table(decision->limiter, COUNT_CLOCK_STEP);
+    return DONE;
+}
+
+static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending) {
+    decision->charge = judge(&decision->terms, 0, 0);
+    if (leaves_nothing(decision)) {
+        /* It does not resolve the claim. It tells of the committed slot, if there is one beside the
+         * claim for a while. */
+        if (pending &&
+            stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, seen))
+            return decide_found(decision, seen);
+        return stint_decide_nothing(decision, 0);
+    }
+    if (!pending) {
+        if (!stint_claim_free(decision, seen))
+            return STALE;
+    }
+    return stint_claim_resolve(decision, seen, 0);
+}
+
+void stint_slot_settle(struct decision *decision) {
+    struct seen seen;
+    enum progress progress = stint_claim_short(decision);
+
+    /* Each round that ends STALE saw another thread's write, or moved its own now to the
+     * clock's. */
+    while (UNLIKELY(progress == STALE)) {
+        decision->end = window_of(decision);
+        switch (stint_slot_find(decision, &seen)) {
+        case FOUND:
+            progress = decide_found(decision, &seen);
+            break;
+        case ABSENT:
+            progress = decide_absent(decision, &seen, false);
+            break;
+        default:
+            progress = stint_decide_full(decision);
+        }
+    }
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decision.h"
 #include "labels.h"
 #include "message.h"
-#include "slot.h"
 
 /* A slot of a striped key. */
 struct stripe {
@@ -97,10 +97,9 @@ static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
 static void slot_count(const struct telling *telling, const struct policy *policy, uint32_t traits,
                        uint64_t hash, uint64_t state, struct stint_entry *entry) {
     const tick_t now = tick_of(telling->now), end = end_of(state_id(state), now);
-    const struct decision decision = {
-        .policy = &telling->limiter->policies[entry->policy],
-        .terms = {.traits = traits, .fade = policy->fade, .reciprocal = policy->reciprocal}};
-    uint64_t count = count_granted(&decision, state_used(state));
+    const struct terms terms = {
+        .traits = traits, .fade = policy->fade, .reciprocal = policy->reciprocal};
+    uint64_t count = state_used(state);
 
     entry->end = tick_ns(end);
     if (end > now) {
@@ -111,7 +110,7 @@ static void slot_count(const struct telling *telling, const struct policy *polic
         count = count_carry(&rule, count, (uint64_t)((later - end) / policy_length(policy)));
         entry->end = tick_ns(later);
     }
-    entry->used = count_total(&decision.terms, count, entry->end - telling->now);
+    entry->used = count_total(&terms, count, entry->end - telling->now);
 }
 
 /* Keeps a slot of a striped key for later. Returns false if there is no memory. */

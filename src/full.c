@@ -20,11 +20,11 @@ static bool found_again(const struct decision *decision) {
 }
 
 /* Tokens that a slot of a key holds. */
-static uint64_t slot_tokens(const struct decision *decision, const struct snapshot *snapshot) {
-    const struct policy *policy = limiter_tag_policy(decision->limiter, snapshot->tag);
+static uint64_t slot_tokens(const struct decision *decision, const struct seen *seen) {
+    const struct policy *policy = limiter_tag_policy(decision->limiter, seen->tag);
     if (policy == NULL)
         return 0;
-    uint64_t count = state_used(snapshot->state);
+    uint64_t count = state_used(seen->state);
     const uint64_t traits = policy_traits(policy);
     if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
         return UINT64_MAX; /* an override: it is never replaced */
@@ -53,7 +53,7 @@ static inline struct slot_pattern used_at_least(const struct table *table, uint6
 enum least_used { LEAST, NONE, OWN };
 
 /* Finds the slot of the sequence with the fewest tokens used. */
-static enum least_used find_least_used(const struct decision *decision, struct snapshot *snapshot) {
+static enum least_used find_least_used(const struct decision *decision, struct seen *least) {
     const struct table *table = &decision->limiter->table;
     struct sequence sequence = sequence_of(table, decision->hash);
     /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
@@ -70,7 +70,7 @@ static enum least_used find_least_used(const struct decision *decision, struct s
             break;
         struct line *line = sequence_line(&sequence, i);
         for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-            struct snapshot seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
+            struct seen seen = {.slot = &line->slots[j], .position = i * LINE_SLOTS + j};
             seen.tag = atomic_load_acquire(&seen.slot->tag); /* M15 */
             seen.state =
                 atomic_load_acquire(&seen.slot->state); /* I1: what replaces it compares both */
@@ -82,7 +82,7 @@ static enum least_used find_least_used(const struct decision *decision, struct s
             uint64_t tokens = slot_tokens(decision, &seen);
             if (tokens < fewest) {
                 fewest = tokens;
-                *snapshot = seen;
+                *least = seen;
             }
         }
         enough = used_at_least(table, decision->tag, fewest);
@@ -106,18 +106,18 @@ enum progress stint_decide_full(struct decision *decision) {
     const bool nothing = leaves_nothing(decision);
     /* A refusal that leaves nothing behind but its mark replaces nobody. */
     if (replace && !look && !nothing && (charge->fits || charge->count != 0)) {
-        struct snapshot snapshot;
-        enum least_used found = find_least_used(decision, &snapshot);
+        struct seen seen;
+        enum least_used found = find_least_used(decision, &seen);
         const tick_t now = tick_of(decision->now);
         if (found == OWN)
             return STALE;
         if (found == LEAST) {
             shard_end_falls(table_shard_of(&decision->limiter->table, decision->hash),
-                            end_of(state_id(snapshot.state), now), now);
-            if (!stint_claim_slot(decision, &snapshot))
+                            end_of(state_id(seen.state), now), now);
+            if (!stint_claim_slot(decision, &seen))
                 return STALE;
             limiter_count_table(decision->limiter, COUNT_REPLACED);
-            return stint_claim_resolve(decision, &snapshot, STINT_REPLACED);
+            return stint_claim_resolve(decision, &seen, STINT_REPLACED);
         }
         /* Every slot is changing hands at this instant: admit rather than wait. */
     } else {

@@ -33,13 +33,9 @@ struct policy {
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot path is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
-    /* Most tokens that any request was ever allowed to count up to: the largest of the policy's
-     * capacities with what may be reserved, of the requests' own limits, and of what a charge may
-     * bring a count to. */
-    uint64_t largest;
-    uint64_t window;     /* ns */
-    uint64_t reciprocal; /* of the window (reciprocal_of) */
-    tick_t length;       /* of the window; calendar: of the longest. `window`: likewise */
+    uint64_t window;       /* ns */
+    uint64_t reciprocal;   /* of the window (reciprocal_of) */
+    tick_t length;         /* of the window; calendar: of the longest. `window`: likewise */
     tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: likewise,
                    * by the clock of the offset */
     /* Second line: the rule, which may change. It is there twice, so that a reader always has a
@@ -79,9 +75,6 @@ enum record_flags {
     RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
     RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
 };
-
-/* More than any request was ever allowed to count up to. */
-#define LARGEST_MAX (2 * (uint64_t)STINT_LIMIT_MAX)
 
 /* Counters (counters.h). Threads do not share lines: each of the first LANES_MAX - 1 threads that
  * use a table has a lane of its own, to which it adds without a lock prefix; those after it share
@@ -256,7 +249,7 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
 /* Before the end of a slot of a shard falls, but for steps of the clock (I1): of a policy that is
  * gone, of a companion, or that is replaced. The slot may have this end again, for another key of
  * the shard. Until that is over, nobody takes what he added to some window for an addition to his
- * own key's next one (slot.c, stint_slot_added_ours). */
+ * own key's next one (slot.c, stint_slot_take_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */

@@ -56,7 +56,6 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
     uint64_t *refusals = &limiter->records[id].refusals_count;
 
     /* M10: all of these before the rule is stored. */
-    atomic_raise(&policy->largest, (uint64_t)rule->capacity + rule->max_reserved);
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
     /* M10 */
@@ -69,8 +68,7 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
 /* What the hot path reads of a policy. Window 0: it is not for it. */
 static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
     INSTANT(INSTANT_SET_UP);
-    /* M10: the largest limit was raised before. */
-    atomic_store_relaxed(&policy->hot_capacity, capacity);
+    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M10 */
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&policy->hot_window, window); /* M10 */
 }
@@ -290,7 +288,6 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     made->length = COMPANION_TICKS;
     made->window = STINT_WINDOW_MAX;
     made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
-    made->largest = 0;
     made->fade = count_fade(0, STINT_WINDOW_MAX);
     INSTANT(INSTANT_SET_UP);
     made->current_end = stint_limiter_hint_first(limiter, made);
@@ -347,7 +344,7 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
     }
     return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
            policy->length == COMPANION_TICKS && policy->start == 0 &&
-           policy->window == STINT_WINDOW_MAX && policy->largest == 0 &&
+           policy->window == STINT_WINDOW_MAX &&
            policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
            policy->fade == policy->window &&
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
@@ -410,7 +407,6 @@ static void create(struct stint_limiter *limiter, const struct stint_policy *pol
     added->window = tick_ns(added->length);
     INSTANT(INSTANT_SET_UP);
     added->reciprocal = reciprocal_of(added->window);
-    added->largest = 0;
     added->fade = count_fade(policy->flags, added->window);
     added->current_end = stint_limiter_hint_first(limiter, added);
     limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
@@ -556,9 +552,8 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const tick_t length = policy_length(policy);
     const uint64_t window = tick_ns(length);
 
-    if (policy->largest > LARGEST_MAX || record->name[0] == '\0' ||
-        memchr(record->name, '\0', sizeof(record->name)) == NULL || policy->length != length ||
-        policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
+    if (record->name[0] == '\0' || memchr(record->name, '\0', sizeof(record->name)) == NULL ||
+        policy->length != length || policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
         policy->start < INT64_MIN / (int64_t)STINT_TICK_NS || policy->window != window ||
         policy->reciprocal != reciprocal_of(window))
         return false;

@@ -3,26 +3,67 @@
  * read. */
 #include "refund.h"
 
-#include "overrides.h"
+#include "override_set.h"
 #include "search.h"
 
+/* Tokens that are given back. */
+struct giving {
+    const struct policy *policy;
+    uint32_t traits; /* of it */
+    uint64_t tag;
+    uint64_t id; /* of the window in which they were taken */
+};
+
+/* Gives back `back` tokens in a slot of the key that was seen with this state, if that is of their
+ * window (two counts: or of the next one). `back` receives how many. Returns false if the slot has
+ * changed since.
+ *
+ * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
+ * count of that window; of two counts that may be the previous one's. In flight, too: what is held
+ * since the window before is told by its end, and comes off that count. It takes no more than
+ * is there. A verdict of no slot has no window (0), and nothing is given back by
+ * it: by now the key may have a slot, whose tokens are others'. */
+static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
+                                         uint64_t state, uint32_t *back) {
+    const uint32_t traits = giving->traits;
+    const bool two = (traits & TWO_COUNTS) != 0;
+    uint64_t mask = two ? THIS_MASK : USED_MASK;
+    const uint32_t tokens = *back;
+    uint32_t shift = 0; /* which of the two counts; the only one */
+
+    *back = 0;
+    if (GUARD(REFUND_WINDOW, state_id(state) != giving->id)) {
+        if (!two || GUARD(REFUND_FORGOTTEN, ((giving->id + (uint64_t)giving->policy->length) &
+                                             ID_MASK) != state_id(state)))
+            return true;
+        shift = THIS_BITS;
+        mask = SMOOTH_MAX;
+    }
+    uint64_t held = state_used(state) >> shift & mask;
+    uint64_t given = GUARD(REFUND_ZERO, tokens > held) ? held : tokens;
+    if (given == 0)
+        return true;
+    *back = (uint32_t)given;
+    return slot_swap(slot, giving->tag, state,
+                     (state & ~(mask << shift)) | (held - given) << shift);
+}
+
 uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash,
-                           uint32_t stripe, uint64_t id, uint32_t tokens) {
+                           uint64_t id, uint32_t tokens) {
     const struct policy *policy = &limiter->policies[policy_id];
     const struct giving giving = {.policy = policy,
                                   .traits = (uint32_t)policy_traits(policy),
-                                  .stripe = stripe,
                                   .tag = table_tag(&limiter->table, hash, policy_id),
                                   .id = id};
-    struct snapshot snapshot;
+    struct seen seen;
     uint32_t back;
 
     INSTANT(INSTANT_REFUND);
     do {
-        if (!stint_find_committed(&limiter->table, hash, giving.tag, &snapshot))
+        if (!stint_find_committed(&limiter->table, hash, giving.tag, &seen))
             return 0;
         back = tokens;
-    } while (!slot_give_back(&giving, snapshot.slot, snapshot.state, &back));
+    } while (!slot_give_back(&giving, seen.slot, seen.state, &back));
     return back;
 }
 
@@ -35,11 +76,11 @@ static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t po
                                 uint64_t key, uint64_t window) {
     const uint64_t hash = stripe_key(key, 0);
     const tick_t end = tick_of_end(window);
-    struct snapshot snapshot;
+    struct seen seen;
 
     return stint_find_committed(&limiter->table, hash, table_tag(&limiter->table, hash, policy_id),
-                                &snapshot)
-               ? end_of(state_id(snapshot.state), end) > end
+                                &seen)
+               ? end_of(state_id(seen.state), end) > end
                : tick_of(limiter_now(limiter)) >= end;
 }
 
@@ -57,7 +98,7 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     for (uint32_t stripe = 0; stripe < stripes && back < tokens; stripe++) {
         if (stripe == 1 && first_stripe_passed(limiter, policy_id, key, window))
             break;
-        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe), stripe,
+        back += stint_slot_refund(limiter, policy_id, stripe_key(key, stripe),
                                   id_of(tick_of_end(window)), tokens - back);
     }
     return back;
@@ -89,10 +130,8 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
 /* Likewise by a policy of two counts. */
 static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, uint64_t window,
                                    struct slot *slot, uint32_t *back) {
-    const struct giving giving = {.policy = policy,
-                                  .traits = TWO_COUNTS | TRAIT_CARRIES,
-                                  .tag = tag,
-                                  .id = id_of(tick_of_end(window))};
+    const struct giving giving = {
+        .policy = policy, .traits = TWO_COUNTS, .tag = tag, .id = id_of(tick_of_end(window))};
     return refund_in(&giving, slot, back);
 }
 
@@ -126,10 +165,8 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
                    ? of_two
                    : stint_key_refund(limiter, policy_id, key, tokens, window);
     } else {
-        const struct giving giving = {.policy = policy,
-                                      .traits = traits & TRAIT_CARRIES,
-                                      .tag = tag,
-                                      .id = id_of(tick_of_end(window))};
+        const struct giving giving = {
+            .policy = policy, .traits = 0, .tag = tag, .id = id_of(tick_of_end(window))};
         if (UNLIKELY(!refund_in(&giving, slot, &back)))
             back = stint_key_refund(limiter, policy_id, key, tokens, window);
     }
@@ -141,12 +178,12 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
 /* Sets what a key has used to 0. Returns whether that was anything that still counted. */
 static bool slot_reset(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash) {
     const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
-    struct snapshot snapshot;
+    struct seen seen;
 
-    while (stint_find_committed(&limiter->table, hash, tag, &snapshot)) {
-        if (slot_swap(snapshot.slot, tag, snapshot.state, snapshot.state & ~USED_MASK))
-            return state_used(snapshot.state) != 0 &&
-                   stint_slot_live(limiter, tag, snapshot.state, tick_of(limiter_now(limiter)));
+    while (stint_find_committed(&limiter->table, hash, tag, &seen)) {
+        if (slot_swap(seen.slot, tag, seen.state, seen.state & ~USED_MASK))
+            return state_used(seen.state) != 0 &&
+                   stint_slot_live(limiter, tag, seen.state, tick_of(limiter_now(limiter)));
     }
     return false;
 }

@@ -107,17 +107,17 @@ static bool latest_recover(struct decision *decision) {
 
 /* Whether a used slot can be taken over: without it, its key would be decided on in the same
  * way. */
-static bool slot_reusable(struct decision *decision, struct snapshot *snapshot) {
+static bool slot_reusable(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
-    bool key = snapshot->tag != table_tombstone(table) && !state_pending(snapshot->state);
-    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, snapshot->tag) : NULL;
+    bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
+    const struct policy *policy = key ? limiter_tag_policy(decision->limiter, seen->tag) : NULL;
     tick_t now = tick_of(decision->now);
 
-    if (end_of(state_id(snapshot->state), now) <= now)
-        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, snapshot->state, now));
-    snapshot->stepped = stint_beyond_clock(decision, state_id(snapshot->state),
-                                           policy == NULL ? 1 : policy->length);
-    return snapshot->stepped;
+    if (end_of(state_id(seen->state), now) <= now)
+        return policy == NULL || !GUARD(REUSE_CARRIES, slot_carries(policy, seen->state, now));
+    seen->stepped =
+        stint_beyond_clock(decision, state_id(seen->state), policy == NULL ? 1 : policy->length);
+    return seen->stepped;
 }
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live;
@@ -225,27 +225,26 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
     return rest.slot != NULL ? rest : (struct search){NULL, i};
 }
 
-static struct snapshot snapshot_of(const struct search *search, uint64_t tag) {
+static struct seen seen_of(const struct search *search, uint64_t tag) {
     struct slot *slot = search->slot;
     uint32_t number = (uint32_t)((uintptr_t)slot % sizeof(struct line) / sizeof(*slot));
-    return (struct snapshot){
-        .slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
+    return (struct seen){.slot = slot, .tag = tag, .position = search->line * LINE_SLOTS + number};
 }
 
-enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot) {
+enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     uint64_t now = decision->now;
     tick_t tick = tick_of(now);
     struct search search = slot_search(decision->limiter, decision->hash, decision->tag, tick);
 
     if (search.slot != NULL) {
-        *snapshot = snapshot_of(&search, decision->tag);
+        *seen = seen_of(&search, decision->tag);
         return FOUND;
     }
     /* Loaded after the bulk checks (M8): this thread may have slept in between. */
     if (UNLIKELY(GUARD(LATEST_AGAIN, latest_beyond(decision->limiter, tick)))) {
         if (latest_recover(decision))
-            return stint_slot_find(decision, snapshot);
+            return stint_slot_find(decision, seen);
         search.line = 0; /* look slot by slot at what was checked in bulk, too */
     }
     struct sequence sequence = sequence_of(table, decision->hash);
@@ -253,42 +252,42 @@ enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot)
     for (uint32_t i = search.line * LINE_SLOTS; /* the tag (M15), then the state (M9) */
          (i = next_not_live(decision, &sequence, i, tick)) < end; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
-        *snapshot = (struct snapshot){.slot = slot, .position = i};
-        snapshot->tag = atomic_load_acquire(&slot->tag);     /* M15 */
-        snapshot->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
-        if (snapshot->tag == 0 || slot_reusable(decision, snapshot)) {
+        *seen = (struct seen){.slot = slot, .position = i};
+        seen->tag = atomic_load_acquire(&slot->tag);     /* M15 */
+        seen->state = atomic_load_acquire(&slot->state); /* M9; 0 with tag 0, but of nonsense */
+        if (seen->tag == 0 || slot_reusable(decision, seen)) {
             /* Look again, as far as this slot: it is a while since that search. Another thread's
              * claim for the key is likely to be in a slot before this one. Two claims of a key
              * would use up a slot until the next tick. */
             search = stint_find_tag(table, decision->hash, decision->tag, 0, i / LINE_SLOTS + 1);
             if (search.slot == NULL)
                 return ABSENT;
-            *snapshot = snapshot_of(&search, decision->tag);
+            *seen = seen_of(&search, decision->tag);
             return FOUND;
         }
         tick = tick_of(decision->now); /* it may have moved */
     }
     if (GUARD(FULL_LATE, decision->now != now))
         /* this thread was late, and judged the first slots by a `now` of then */
-        return stint_slot_find(decision, snapshot);
+        return stint_slot_find(decision, seen);
     return FULL;
 }
 
 /* The committed slot of a key as it was seen (I3: there is one at most), or none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                          struct snapshot *snapshot) {
+                          struct seen *seen) {
     struct sequence sequence = sequence_of(table, hash);
 
     for (uint32_t i = 0, n = sequence_reach(table, hash) * LINE_SLOTS; i < n; i++) {
         struct slot *slot = sequence_slot(&sequence, i);
-        uint64_t seen = atomic_load_acquire(&slot->tag); /* I5 */
-        if (seen == 0)
+        uint64_t has = atomic_load_acquire(&slot->tag); /* I5 */
+        if (has == 0)
             return false;
-        if (seen != tag)
+        if (has != tag)
             continue;
         uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
         if (!GUARD(REFUND_TAG, atomic_load_acquire(&slot->tag) != tag) && !state_pending(state)) {
-            *snapshot = (struct snapshot){.slot = slot, .tag = tag, .state = state, .position = i};
+            *seen = (struct seen){.slot = slot, .tag = tag, .state = state, .position = i};
             return true;
         }
     }

@@ -3,7 +3,7 @@
 #ifndef STINT_SEARCH_H
 #define STINT_SEARCH_H
 
-#include "slot.h"
+#include "decision.h"
 
 /* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
@@ -102,15 +102,6 @@ static inline uint32_t sequence_reach(const struct table *table, uint64_t hash) 
     return LIKELY(reach < table->probe_lines) ? (uint32_t)reach + 1 : table->probe_lines;
 }
 
-/* A slot as it was seen. */
-struct snapshot {
-    struct slot *slot; /* NULL: none */
-    uint64_t tag;
-    uint64_t state;
-    uint32_t position;
-    bool stepped; /* it may be claimed only because the clock was stepped back */
-};
-
 /* A search for a tag looks for a never-used slot in this many lines: it may stop there (I5). While
  * a table is young, that ends most searches, nearly always in the first two lines. Later there is
  * no such slot, and looking costs. (slot_search looks in the line at which it stops, too.) */
@@ -130,14 +121,14 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
 /* The committed slot of a key as it was seen (I3: there is one at most). Returns false if there is
  * none. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
-                          struct snapshot *snapshot);
+                          struct seen *seen);
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key. FOUND: `snapshot` is its slot, of which only the tag was seen. ABSENT:
- * `snapshot` is the first slot that it may claim. FULL: it may claim none; whether it has one is to
+/* Looks for the key. FOUND: `seen` is its slot, of which only the tag was seen. ABSENT:
+ * `seen` is the first slot that it may claim. FULL: it may claim none; whether it has one is to
  * be looked at again. */
-enum found stint_slot_find(struct decision *decision, struct snapshot *snapshot);
+enum found stint_slot_find(struct decision *decision, struct seen *seen);
 
 /* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and
  * none has the tag. It compares the high halves of tags only. A slot whose tag differs in the low

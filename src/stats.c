@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "message.h"
-#include "slot.h"
+#include "override.h"
 #include "stats.h"
 
 void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {

@@ -4,9 +4,8 @@
  * refusal. */
 #include "stripes.h"
 
-#include "overrides.h"
+#include "decide.h"
 #include "refund.h"
-#include "settle.h"
 
 /* What a request has come to on several stripes. */
 struct gathered {
@@ -16,12 +15,6 @@ struct gathered {
     uint64_t seen;                          /* tokens that all of them had used before */
     uint32_t flags;
 };
-
-/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
- * one. */
-static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
-    return used * stripes < capacity ? used * stripes : capacity;
-}
 
 /* The decision on one stripe, as a part of the whole. It is neither counted nor marked. */
 static struct decision stripe_decision(const struct decision *whole, uint64_t now, uint32_t stripe,
@@ -41,93 +34,6 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     return part;
 }
 
-/* ---- The thread's own stripe ----------------------------------------------------------------- */
-
-/* A fetch-add on the own stripe met another window, or no room. Returns whether it took a token all
- * the same. `end` is that of the window in which it was to count, and receives the end of the one
- * in which it did. */
-static NOINLINE bool own_added(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                               uint64_t now, struct added added, tick_t *end) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    struct decision whole;
-    if (decision_begin(&whole, limiter, &request, now, nothing_known) != 0)
-        return false; /* the policy is gone */
-    uint32_t stripe = stint_limiter_stripe(limiter) & (traits_stripes(whole.terms.traits) - 1);
-    struct decision part = stripe_decision(&whole, now, stripe, 1, 0, 0);
-    if (!stint_slot_added_ours(&part, added.slot, state_of(*end, 0), added.state) ||
-        GUARD(STRIPES_ADDED, !added_had_room(&added, part.terms.capacity)))
-        return false;
-    *end = end_of(state_id(added.state), tick_of(now));
-    return true;
-}
-
-/* The own stripe has not what is asked for, or cannot be charged by these few steps. */
-static NOINLINE bool own_left(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                              uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    return stint_slot_decide(limiter, &request, now, verdict);
-}
-
-/* Steps 2 to 6. The policy's traits and capacity are `word`. */
-static ALWAYS_INLINE bool own_take(struct stint_limiter *limiter,
-                                   const struct stint_request *request, uint64_t now,
-                                   struct stint_verdict *verdict, uint64_t word) {
-    const uint32_t policy_id = request->policy, cost = request->cost;
-    const stint_key key = request->key;
-    const struct policy *policy = &limiter->policies[policy_id];
-    const uint64_t capacity = word >> 32;
-    const uint32_t stripes = traits_stripes((uint32_t)word);
-    const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
-    const uint64_t hash = stripe_key(key, stripe);
-    const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
-    const uint64_t share =
-        (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
-    /* A hint, whose begin latest_begin has (I7). */
-    tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    struct slot *slot = slot_near(&limiter->table, hash, tag);
-
-    if (UNLIKELY(GUARD(STRIPE_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
-        UNLIKELY(slot == NULL) || UNLIKELY(cost == 0))
-        return own_left(limiter, policy_id, key, cost, now, verdict);
-    uint64_t window = state_of(end, 0), state = atomic_load_acquire(&slot->state); /* M1 */
-    uint64_t used = state - window + cost;
-    if (UNLIKELY(GUARD(STRIPE_ROOM, state - window > share || used > share)) ||
-        UNLIKELY(GUARD(STRIPE_TAG, atomic_load_acquire(&slot->tag) != tag)))
-        return own_left(limiter, policy_id, key, cost, now, verdict);
-    if (UNLIKELY(cost != 1)) {
-        if (!slot_swap(slot, tag, state, state + cost))
-            return own_left(limiter, policy_id, key, cost, now, verdict);
-    } else {
-        INSTANT(INSTANT_LOADED);
-        uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
-        used = added - window + 1;
-        if (UNLIKELY(GUARD(STRIPE_ADDED, used - 1 >= share))) {
-            if (!own_added(limiter, policy_id, key, now, (struct added){slot, window, added, share},
-                           &end))
-                return own_left(limiter, policy_id, key, cost, now, verdict);
-            used = state_used(added) + 1;
-            now = stint_now_before(limiter, policy, end, now);
-        }
-    }
-    used = stripe_estimate(used, capacity, stripes); /* not below the cost, which fits the share */
-    struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
-    whole.terms.traits = (uint32_t)word;
-    whole.charge = (struct charge){used, used, used, cost, true};
-    return decision_end(&whole, verdict);
-}
-
-bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint64_t now, struct stint_verdict *verdict, uint64_t word) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return own_take(limiter, &request, now, verdict, word);
-}
-
-bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                            uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    return own_take(limiter, &request, now, verdict, policy_traits(&limiter->policies[policy_id]));
-}
-
 /* ---- All stripes ----------------------------------------------------------------------------- */
 
 /* Gives back what was taken. A stripe may hold less than was taken from it: then somebody else's
@@ -144,7 +50,7 @@ static void give_back(const struct decision *whole, const struct gathered *gathe
             continue;
         uint32_t back =
             stint_slot_refund(whole->limiter, whole->policy_id, stripe_key(whole->hash, stripe),
-                              stripe, id_of(whole->end), (uint32_t)tokens);
+                              id_of(whole->end), (uint32_t)tokens);
         rest = i < stripes ? rest + tokens - back : rest - back;
     }
 }
@@ -369,7 +275,7 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
 }
 
 /* Decides on a key of a striped policy. */
-static void stripes_decide(struct decision *whole) {
+void stint_stripes_settle(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     const uint64_t cost = terms->cost;
     uint64_t now = whole->now; /* of the caller, for whom the verdict is */
@@ -386,60 +292,4 @@ static void stripes_decide(struct decision *whole) {
     whole->now = now;
     if (UNLIKELY(gone))
         whole->flags = DECISION_GONE;
-}
-
-/* ---- Any request: the long way --------------------------------------------------------------- */
-
-/* Ends a decision that was settled, and counts a strike if it is one. */
-static bool settled_end(struct decision *decision, struct stint_verdict *verdict) {
-    const bool allowed = decision_end(decision, verdict);
-    if (strikes(decision))
-        stint_strike(decision->limiter, decision->policy_id, decision->terms.traits, decision->hash,
-                     decision->now, verdict);
-    return allowed;
-}
-
-bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
-                           struct stint_verdict *verdict) {
-    for (;;) {
-        if (traits_striped(decision->terms.traits))
-            stripes_decide(decision);
-        else
-            stint_slot_settle(decision);
-        if (LIKELY((decision->flags & DECISION_GONE) == 0))
-            return settled_end(decision, verdict);
-        const struct terms asked = decision->terms;
-        uint32_t why = stint_decision_begin_now(decision, decision->limiter, request, decision->now,
-                                                STINT_UNKNOWN_POLICY);
-        if (why != 0)
-            return stint_decision_void(decision->limiter, why, verdict);
-        decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
-        decision->terms.flags = asked.flags;
-        decision->terms.before = asked.before;
-    }
-}
-
-bool stint_slot_decide_added(struct stint_limiter *limiter, const struct stint_request *request,
-                             uint64_t now, struct stint_verdict *verdict,
-                             const struct added *added) {
-    struct decision decision;
-
-    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0)
-        return stint_slot_decide(limiter, request, now, verdict); /* the policy is gone */
-    stint_slot_settle_added(&decision, added);
-    return UNLIKELY((decision.flags & DECISION_GONE) != 0)
-               ? stint_slot_decide(limiter, request, now, verdict)
-               : settled_end(&decision, verdict);
-}
-
-bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                       uint64_t now, struct stint_verdict *verdict) {
-    struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
-
-    if (UNLIKELY(why != 0))
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
-    if (UNLIKELY(why != 0))
-        return stint_decision_void(limiter, why, verdict);
-    return stint_decision_settle(&decision, request, verdict);
 }

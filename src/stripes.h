@@ -8,31 +8,46 @@
 #ifndef STINT_STRIPES_H
 #define STINT_STRIPES_H
 
-#include "slot.h"
+#include "decision.h"
 
-/* Takes a token of a key of a striped policy: from this thread's own stripe, by the steps of
- * take.c, if there is one; else it goes the long way. `word`: the policy's traits and capacity. */
-NOINLINE bool stint_stripe_take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                uint64_t now, struct stint_verdict *verdict, uint64_t word);
+/* The verdict's estimate of what the key has used: as if all its stripes had used as much as
+ * one. */
+static inline uint64_t stripe_estimate(uint64_t used, uint64_t capacity, uint32_t stripes) {
+    return used * stripes < capacity ? used * stripes : capacity;
+}
 
-/* Likewise, tokens. */
-NOINLINE bool stint_stripe_take_cost(struct stint_limiter *limiter, uint32_t policy_id,
-                                     stint_key key, uint32_t cost, uint64_t now,
-                                     struct stint_verdict *verdict);
+/* The short way: takes 1 or more tokens of a key of a striped policy from this thread's own
+ * stripe. */
+static ALWAYS_INLINE enum answer stripe_take(struct stint_limiter *limiter, uint32_t policy_id,
+                                             stint_key key, uint32_t cost, uint64_t now,
+                                             struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint64_t word = policy_traits(policy), capacity = word >> 32;
+    const uint32_t stripes = traits_stripes((uint32_t)word);
+    const uint32_t stripe = stint_limiter_stripe(limiter) & (stripes - 1);
+    const uint64_t hash = stripe_key(key, stripe);
+    const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
+    const uint64_t share =
+        (capacity >> __builtin_ctz(stripes)) + (stripe < (capacity & (stripes - 1)));
+    /* A hint, whose begin latest_begin has (I7). */
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
+    struct slot *slot = slot_near(&limiter->table, hash, tag);
+    uint64_t state, used;
 
-/* The long way of any request, striped or not, and its end. If the policy is gone on the way, the
- * request is decided by the one in its place. */
-bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
-                           struct stint_verdict *verdict);
+    if (UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) ||
+        UNLIKELY(slot == NULL) || UNLIKELY((uint64_t)cost - 1 >= share))
+        return LEFT;
+    if (cost == 1 ? !slot_room(slot, tag, end, share, &state) ||
+                        !slot_add(limiter, slot, tag, end, share, &used)
+                  : !slot_take(slot, tag, end, cost, share, &used))
+        return LEFT;
+    struct decision whole = plain_decision(limiter, policy_id, now, end, capacity);
+    whole.terms.traits = (uint32_t)word;
+    /* Not below the cost, which fits the share. */
+    return taken_end(&whole, stripe_estimate(used, capacity, stripes), cost, verdict);
+}
 
-/* The rest of a request for one token whose fetch-add met another window, or no room: others were
- * faster. */
-NOINLINE bool stint_slot_decide_added(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict, const struct added *added);
-
-/* The long way of a request from its beginning to its verdict: where the path of take.c leaves. */
-bool stint_slot_decide(struct stint_limiter *limiter, const struct stint_request *request,
-                       uint64_t now, struct stint_verdict *verdict);
+/* The long way: decides on a key of a striped policy. What came of it is in the decision. */
+void stint_stripes_settle(struct decision *whole);
 
 #endif

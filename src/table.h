@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include "line_scan.h"
+#include "window.h"
 
 struct slot {
     uint64_t tag; /* 0: never used */
@@ -100,6 +101,12 @@ static inline uint64_t table_shard(const struct table *table, uint64_t hash) {
 
 static inline struct shard *table_shard_of(const struct table *table, uint64_t hash) {
     return &table->shards[table_shard(table, hash)];
+}
+
+/* The shard of a slot. */
+static inline struct shard *table_shard_at(const struct table *table, const struct slot *slot) {
+    const struct line *line = (const struct line *)(const void *)slot; /* or in the middle of it */
+    return &table->shards[(uint64_t)(line - table->lines) / table->shard_lines];
 }
 
 /* The bits of a key in its shard's filter. They come from the low bits of the hash, which a tag has
@@ -185,6 +192,57 @@ static inline bool table_hash(const struct table *table, uint64_t line, uint64_t
         }
     }
     return false;
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+static inline struct line *home_of(const struct table *table, uint64_t hash) {
+    return &table->lines[table_home(table, hash)];
+}
+
+/* Which slots of this line have the tag; 0 if none. All four are compared, in no order, before one
+ * branch follows. That branch is predictable; an early exit would not be. */
+static inline uint32_t line_match(const struct line *line, uint64_t tag) {
+    return atomic_match4(&line->slots[0].tag, tag); /* a hint, which M1 and M2 check */
+}
+
+/* The first of the slots of a line that match. */
+static inline struct slot *line_slot(struct line *line, uint32_t match) {
+    return (struct slot *)((char *)line + match4_offset(match));
+}
+
+/* The slot of this line that has the tag, or NULL: a hint, which the loads that follow it check. */
+static inline struct slot *line_find(struct line *line, uint64_t tag) {
+    uint32_t match = line_match(line, tag);
+    return match == 0 ? NULL : line_slot(line, match);
+}
+
+/* The slot with the tag in a key's first two lines, in which nearly every key is: 1 in 25 is in the
+ * second at a load of 50%. */
+static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
+                                            uint64_t tag) {
+    struct line *home = home_of(table, hash);
+    struct slot *slot = line_find(home, tag);
+    return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
+}
+
+/* Fetches the line after a home line, whose miss would stop the processor. It goes to the
+ * second-level cache only: the first-level cache has few misses under way at once, and out of cache
+ * a decision takes 2 ns less so. */
+static ALWAYS_INLINE void fetch_next(const struct line *home) {
+    __builtin_prefetch(home + 1, 0, 2); /* harmless where it is another shard's, or none */
+}
+
+/* Requests whose lines are on their way while one is decided: about as many misses as a core keeps
+ * under way (10 to 24 line fill buffers on x86-64 of the last ten years). */
+#define AHEAD 16
+
+/* Fetches both lines of a key. Returns the first. */
+static ALWAYS_INLINE struct line *fetch_lines(const struct table *table, uint64_t hash) {
+    struct line *home = home_of(table, hash);
+    __builtin_prefetch(home);
+    fetch_next(home);
+    return home;
 }
 
 #endif

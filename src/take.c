@@ -2,74 +2,415 @@
  * The decision: read this file first. Every request goes the same way, from its key to its verdict:
  *
  *     key bytes -> hash   key.c                the caller did this: stint_key_of
- *     1  policy           decision_begin       slot.h: one or two lines hold all that is read of it
- *     2  window           window_of            slot.h: the policy's hint or the slot, or computed
- *     3  line             slot_near            slot.h: the home line, or the next: 4 tags at once
- *     4  judge            slot_look, judge     slot.h, charge.h: what becomes of the count
- *     5  charge           slot_charge          slot.h: one compare-and-swap of the slot
- *     6  verdict          decision_end         slot.h: the one writer
+ *     1  policy           decision_begin       one or two lines hold all that is read of it
+ *     2  window           window_of            the policy's hint or the slot, or computed
+ *     3  line             slot_near            the home line, or the next: 4 tags at once
+ *     4  look, judge      slot_look, judge     what becomes of the count
+ *     5  charge           slot_charge          one compare-and-swap of the slot
+ *     6  verdict          decision_end         the one writer
  *
- * decide_as() in decide.c is that text. Here are its three instances that are asked for most:
+ * The steps are in decision.h, table.h (3) and charge.h (judge). A short way is these steps on a
+ * slot near its key's home, with what is known of the policy and the request folded in. It answers,
+ * or does nothing and leaves the request to the next way:
  *
- *     take          one token by a plain policy. One atomic add charges, because an overshoot of
- *                   one is harmless where every request is for one token
- *     take_tokens   a cost, a limit of the request's own, a policy that carries tokens over: one
- *                   swap charges
- *     the batch     take, with the lines of the next requests on their way
- *
- * What they are not for goes to the whole path (decide.c), and what finds no slot in the key's
- * first two lines to stint_slot_decide, the long way (stripes.c, settle.c). Striped policies are
- * stripes.c's, those with overrides filtered.c's, several requests as one decide_all.c's. */
+ *     take_hot      one token by a plain policy: one atomic add charges
+ *     take_seen     the same where the slot has no room, or is in another window
+ *     take_tokens   a cost, or a limit of the request's own: one swap charges
+ *     take_ruled    one token of a key that may have an override
+ *     stripes.c     tokens of the stripe that is the thread's own
+ *     short_as      any request, by the steps as they stand above
+ *     decide_long   the long way: any request, in any state of the table (stripes.c, decide.c) */
+#include "take.h"
+
 #include "decide.h"
-#include "filtered.h"
-#include "settle.h"
-#include "slot.h"
+#include "override_set.h"
 #include "stripes.h"
 
-/* What the hot path has found so far. */
-struct found {
+/* ---- One token by a plain policy ------------------------------------------------------------- */
+
+/* Where a key is looked for, and is; and the end of the window of now. */
+struct place {
     struct line *home;
-    tick_t end; /* of the window of now */
+    tick_t end;
     struct slot *slot;
 };
-static bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key, uint64_t now,
-                 struct stint_verdict *verdict);
-static bool take_home(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                      uint64_t now, struct stint_verdict *verdict, struct found found);
-static bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                      uint64_t now, struct stint_verdict *verdict, tick_t end);
-static bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                       uint64_t now, struct stint_verdict *verdict, const struct policy *policy);
-static bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                         uint64_t now, struct stint_verdict *verdict, const struct found *found);
-static bool take_tokens(struct stint_limiter *limiter, const struct stint_request *request,
-                        uint64_t now, struct stint_verdict *verdict, uint64_t word);
-static bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                      uint32_t cost, uint64_t now, struct stint_verdict *verdict);
-static uint64_t now_fetching(const struct stint_limiter *limiter, const struct line *home,
-                             uint64_t now);
+
+/* Step 2: whether the hot way is for a policy, and its hint is of the window of now, which ends at
+ * `end`. */
+static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
+    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
+    uint64_t left = tick_ns(*end) - now;
+    return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
+}
+
+/* Whether a policy is hot but for its overrides. It has a hot capacity, and no hot window. */
+static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
+    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
+           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
+}
+
+/* Steps 3 to 6. LEFT: place->slot is where the key's tag was seen. */
+static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t policy_id,
+                                         stint_key key, uint64_t now, struct stint_verdict *verdict,
+                                         struct place *place) {
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    uint64_t state, used;
+
+    place->slot = line_find(place->home, tag);
+    if (UNLIKELY(place->slot == NULL)) {
+        place->slot = line_find(table_next(&limiter->table, key, place->home), tag);
+        if (place->slot == NULL)
+            return LEFT;
+    }
+    const uint64_t capacity =
+        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
+    if (!slot_room(place->slot, tag, place->end, capacity, &state) ||
+        !slot_add(limiter, place->slot, tag, place->end, capacity, &used))
+        return LEFT;
+    struct decision decision = plain_decision(limiter, policy_id, now, place->end, capacity);
+    return taken_end(&decision, used, 1, verdict);
+}
+
+static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_t policy_id,
+                                          stint_key key, uint64_t now,
+                                          struct stint_verdict *verdict, struct place *place) {
+    const struct policy *policy = &limiter->policies[policy_id];
+
+    *place = (struct place){.home = home_of(&limiter->table, key)};
+    if (UNLIKELY(!window_hot(policy, now, &place->end)) &&
+        (!window_ruled(policy, now, place->end) ||
+         GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key))))
+        return LEFT;
+    return take_at(limiter, policy_id, key, now, verdict, place);
+}
+
+/* The key's tag was seen in a slot: what is refused there, and the first in a window. */
+static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32_t policy_id,
+                                           stint_key key, uint64_t now,
+                                           struct stint_verdict *verdict, struct slot *slot) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const uint64_t word = policy_traits(policy);
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    struct decision decision = plain_decision(limiter, policy_id, now, end, word >> 32);
+    struct seen seen = {.slot = slot};
+
+    if (UNLIKELY((uint32_t)word != (TRAIT_EXISTS | TRAIT_PLAIN)) ||
+        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+        return LEFT;
+    decision.tag = table_tag(&limiter->table, key, policy_id);
+    seen.state = atomic_load_acquire(&slot->state); /* M1 */
+    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
+        return LEFT;
+    decision.charge = judge(&decision.terms, seen.count, 0);
+    return slot_finish(&decision, &seen, verdict);
+}
+
+/* ---- Tokens by a policy of one count --------------------------------------------------------- */
+
+/* 1 or more tokens, by a policy that is plain or carries tokens over: in the window of its hint, as
+ * far as they fit. `capacity`: the policy's, or the request's own. */
+static ALWAYS_INLINE enum answer take_tokens(struct stint_limiter *limiter,
+                                             const struct stint_request *request, uint64_t now,
+                                             struct stint_verdict *verdict, uint64_t capacity) {
+    const struct policy *policy = &limiter->policies[request->policy];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+    uint64_t used;
+
+    if (UNLIKELY((uint64_t)request->cost - 1 >= capacity) || UNLIKELY(capacity > STINT_LIMIT_MAX) ||
+        UNLIKELY(GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)))
+        return LEFT;
+    struct slot *slot = slot_near(&limiter->table, request->key, tag);
+    if (UNLIKELY(slot == NULL) || !slot_take(slot, tag, end, request->cost, capacity, &used))
+        return LEFT;
+    struct decision decision = plain_decision(limiter, request->policy, now, end, capacity);
+    return taken_end(&decision, used, request->cost, verdict);
+}
+
+/* ---- One token of a key that may have an override -------------------------------------------- */
+
+/* The override of a key that may have one, which is mostly in its home line: the state of its slot;
+ * 0: there is none. One that lasts until the window of now is over, at `end`, and is not too far
+ * ahead by any clock, needs no closer look, nor a division. */
+static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, uint32_t policy_id,
+                                          uint64_t hash, uint64_t now, tick_t end) {
+    /* Plus one, as a tag has it. M15 */
+    const uint64_t companion = atomic_load_relaxed_32(&limiter->records[policy_id].companion);
+    const uint64_t tag = hash * limiter->table.tag_unit + companion;
+    const struct slot *slot = line_find(home_of(&limiter->table, hash), tag);
+
+    if (LIKELY(slot != NULL)) {
+        const uint64_t state = override_in(slot, tag);
+        const uint64_t later = (state_id(state) - id_of(end)) & ID_MASK;
+        if (LIKELY((state & (STATE_REFUSED | OVERRIDE_ENDLESS)) == STATE_REFUSED) &&
+            LIKELY(later <= COMPANION_LENGTH - (uint64_t)limiter->policies[policy_id].length))
+            return state;
+    }
+    return stint_override_seen(limiter, policy_id,
+                               (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
+}
+
+/* By a policy that is hot but for its overrides. One swap charges, as the limit is the key's. */
+static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
+                                            stint_key key, uint64_t now,
+                                            struct stint_verdict *verdict) {
+    const struct policy *policy = &limiter->policies[policy_id];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M10 */
+    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
+    uint64_t used;
+
+    if (!window_ruled(policy, now, end))
+        return LEFT;
+    const uint64_t override = override_of(limiter, policy_id, key, now, end);
+    const uint64_t capacity = LIKELY(override != 0) ? override_limit(override) : hot;
+    struct slot *slot = slot_near(&limiter->table, key, tag);
+    /* Not a key that is never refused, or always. */
+    if (UNLIKELY(slot == NULL) || UNLIKELY(capacity - 1 >= STINT_LIMIT_MAX - 1) ||
+        !slot_take(slot, tag, end, 1, capacity, &used))
+        return LEFT;
+    struct decision decision = plain_decision(limiter, policy_id, now, end, capacity);
+    decision.terms.part = override != 0 ? PART_OVERRIDDEN : 0;
+    return taken_end(&decision, used, 1, verdict);
+}
+
+/* ---- Any request ----------------------------------------------------------------------------- */
+
+/* The six steps. */
+static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
+                                          const struct stint_request *request, uint64_t now,
+                                          struct stint_verdict *verdict, struct known known) {
+    struct decision decision = {0};
+    struct seen seen;
+
+    if (UNLIKELY(decision_begin(&decision, limiter, request, now, known) != 0) ||
+        (known.overrides && traits_striped(decision.terms.traits)))
+        return LEFT;
+    seen.slot = slot_near(&limiter->table, decision.hash, decision.tag);
+    if (UNLIKELY(seen.slot == NULL))
+        return LEFT;
+    seen.state = atomic_load_acquire(&seen.slot->state); /* M1 */
+    if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
+        return LEFT;
+    decision.charge = judge(&decision.terms, seen.count, tick_ns(decision.end) - decision.now);
+    const enum answer answer = slot_finish(&decision, &seen, verdict);
+    if (known.overrides && answer != LEFT && strikes(&decision))
+        stint_strike(limiter, request->policy, decision.terms.traits, request->key, decision.now,
+                     verdict);
+    return answer;
+}
+
+/* The six steps; if they leave the request, the long way. */
+static ALWAYS_INLINE bool decide_as(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict, struct known known) {
+    const enum answer answer = short_as(limiter, request, now, verdict, known);
+    return LIKELY(answer != LEFT) ? answer == ALLOWED
+                                  : stint_decide_long(limiter, request, now, verdict);
+}
+
+#define KNOWN(of_policy, of_flags)                                                                 \
+    ((struct known){.traits = TRAIT_EXISTS | (of_policy), .flags = true, .of_request = (of_flags)})
+
+/* A look by a plain policy. */
+static NOINLINE bool decide_look(struct stint_limiter *limiter, const struct stint_request *request,
+                                 uint64_t now, struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_PEEK));
+}
+
+/* A charge by a plain policy. */
+static NOINLINE bool decide_charge(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_PLAIN, STINT_CHARGE));
+}
+
+/* A reservation by a policy that carries tokens over, and does nothing else. */
+static NOINLINE bool decide_reserve(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, KNOWN(TRAIT_CARRIES, STINT_RESERVE));
+}
+
+/* A request without flags by any policy of one slot a key without overrides. */
+static NOINLINE bool decide_policy(struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, (struct known){.flags = true});
+}
+
+/* Any request by any policy. */
+static NOINLINE bool decide_any(struct stint_limiter *limiter, const struct stint_request *request,
+                                uint64_t now, struct stint_verdict *verdict) {
+    return decide_as(limiter, request, now, verdict, nothing_known);
+}
+
+/* ---- The long way ---------------------------------------------------------------------------- */
+
+bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
+                           struct stint_verdict *verdict) {
+    for (;;) {
+        if (traits_striped(decision->terms.traits))
+            stint_stripes_settle(decision);
+        else
+            stint_slot_settle(decision);
+        if (LIKELY((decision->flags & DECISION_GONE) == 0))
+            break;
+        /* The policy is gone: the one in its place decides. */
+        const struct terms asked = decision->terms;
+        const uint32_t why =
+            stint_decision_open(decision, decision->limiter, request, decision->now);
+        if (why != 0)
+            return stint_decision_void(decision->limiter, why, verdict);
+        decision->terms.part |= asked.part & ~(uint32_t)PARTS_OF_OVERRIDE;
+        decision->terms.flags = asked.flags;
+        decision->terms.before = asked.before;
+    }
+    const bool allowed = decision_end(decision, verdict);
+    if (strikes(decision))
+        stint_strike(decision->limiter, decision->policy_id, decision->terms.traits, decision->hash,
+                     decision->now, verdict);
+    return allowed;
+}
+
+bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict) {
+    struct decision decision;
+    const uint32_t why = stint_decision_open(&decision, limiter, request, now);
+
+    return UNLIKELY(why != 0) ? stint_decision_void(limiter, why, verdict)
+                              : stint_decision_settle(&decision, request, verdict);
+}
 
 /* ---- What callers call ----------------------------------------------------------------------- */
 
+/* The time of a decision. Where the clock has to be read, the key's line comes meanwhile. */
+static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter, stint_key key,
+                                           uint64_t now) {
+    if (UNLIKELY(now != STINT_NOW))
+        return now;
+    __builtin_prefetch(home_of(&limiter->table, key));
+    return limiter_now(limiter);
+}
+
+/* By a policy id that requests may not name. There is none; or the handle is read-only, and the
+ * request may be a look. */
+static NOINLINE bool decide_unknown(struct stint_limiter *limiter,
+                                    const struct stint_request *request, uint64_t now,
+                                    struct stint_verdict *verdict) {
+    if (limiter->looking == NULL || (request->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
+        return stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    return stint_decide_long(limiter->looking, request, now, verdict);
+}
+
+/* A request with flags. */
+static ALWAYS_INLINE bool decide_flagged(struct stint_limiter *limiter,
+                                         const struct stint_request *request, uint64_t now,
+                                         struct stint_verdict *verdict) {
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
+    const uint32_t flags = request->flags;
+
+    if (LIKELY(request->reserved == 0)) {
+        if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && flags == STINT_PEEK)
+            return decide_look(limiter, request, now, verdict);
+        if (traits == (TRAIT_EXISTS | TRAIT_PLAIN) && flags == STINT_CHARGE)
+            return decide_charge(limiter, request, now, verdict);
+        if (traits == (TRAIT_EXISTS | TRAIT_CARRIES) && flags == STINT_RESERVE)
+            return decide_reserve(limiter, request, now, verdict);
+    }
+    return decide_any(limiter, request, now, verdict);
+}
+
+/* Tokens that are not hot go one of these ways, all arguments in their registers. */
+
+static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                              uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_policy(limiter, &request, now, verdict);
+}
+
+static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                  uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    const uint64_t capacity = policy_traits(&limiter->policies[policy]) >> 32;
+    return LIKELY(take_tokens(limiter, &request, now, verdict, capacity) != LEFT) ||
+           take_any(limiter, policy, key, cost, now, verdict);
+}
+
+static NOINLINE bool take_by_stripe(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                    uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (LIKELY(cost == 1 ? stripe_take(limiter, policy, key, 1, now, verdict) != LEFT
+                         : stripe_take(limiter, policy, key, cost, now, verdict) != LEFT))
+        return true;
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return stint_decide_long(limiter, &request, now, verdict);
+}
+
+static NOINLINE bool take_by_override(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                      uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (LIKELY(cost == 1) && LIKELY(take_ruled(limiter, policy, key, now, verdict) != LEFT))
+        return true;
+    const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+    return decide_any(limiter, &request, now, verdict);
+}
+
+static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
+    if (UNLIKELY(policy >= limiter->deciding)) {
+        const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
+        return decide_unknown(limiter, &request, now, verdict);
+    }
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy]);
+    return (traits & ~(uint32_t)TRAIT_CARRIES & ~(uint32_t)TRAIT_PLAIN) == TRAIT_EXISTS
+               ? take_by_swap(limiter, policy, key, cost, now, verdict)
+           : traits_striped(traits) ? take_by_stripe(limiter, policy, key, cost, now, verdict)
+           : (traits & STINT_OVERRIDES) != 0
+               ? take_by_override(limiter, policy, key, cost, now, verdict)
+               : take_any(limiter, policy, key, cost, now, verdict);
+}
+
+/* One token that found no room in the key's slot. */
+static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                               uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
+    const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
+    return LIKELY(answer != LEFT) ? answer == ALLOWED
+                                  : take_left(limiter, policy, key, 1, now, verdict);
+}
+
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
                 uint64_t now, struct stint_verdict *verdict) {
-    if (LIKELY(cost == 1 && policy < limiter->deciding))
-        return take(limiter, policy, key, now, verdict);
-    return policy < limiter->deciding ? take_cost(limiter, policy, key, cost, now, verdict)
-                                      : stint_decision_void(limiter, STINT_UNKNOWN_POLICY, verdict);
+    struct place place;
+
+    now = now_fetching(limiter, key, now);
+    if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
+        return take_left(limiter, policy, key, cost, now, verdict);
+    if (LIKELY(take_hot(limiter, policy, key, now, verdict, &place) != LEFT))
+        return true;
+    return place.slot != NULL ? take_full(limiter, policy, key, now, verdict, place.slot)
+                              : take_left(limiter, policy, key, 1, now, verdict);
+}
+
+/* Any request, by a time that is no STINT_NOW. */
+static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint_request *request,
+                               uint64_t now, struct stint_verdict *verdict) {
+    if (UNLIKELY(request->policy >= limiter->deciding))
+        return decide_unknown(limiter, request, now, verdict);
+    if ((request->flags | request->reserved) != 0)
+        return decide_flagged(limiter, request, now, verdict);
+    if (request->limit == 0)
+        return take_left(limiter, request->policy, request->key, request->cost, now, verdict);
+    const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
+    return (LIKELY(traits == (TRAIT_EXISTS | TRAIT_PLAIN)) &&
+            LIKELY(take_tokens(limiter, request, now, verdict, request->limit) != LEFT)) ||
+           decide_any(limiter, request, now, verdict);
 }
 
 bool stint_decide(struct stint_limiter *limiter, const struct stint_request *request, uint64_t now,
                   struct stint_verdict *verdict) {
     if (LIKELY((request->flags | request->limit | request->reserved) == 0))
         return stint_take(limiter, request->policy, request->key, request->cost, now, verdict);
-    if (UNLIKELY(request->policy >= limiter->deciding))
-        return stint_decide_unknown(limiter, request, now, verdict);
-    now = now_fetching(limiter, home_of(&limiter->table, request->key), now);
-    if ((request->flags | request->reserved) != 0)
-        return stint_decide_more(limiter, request, now, verdict);
-    return take_tokens(limiter, request, now, verdict,
-                       policy_traits(&limiter->policies[request->policy]));
+    return decide_at(limiter, request, now_fetching(limiter, request->key, now), verdict);
 }
 
 size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_request *requests,
@@ -78,7 +419,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     uint32_t policy = UINT32_MAX;                 /* of the last request; none yet */
     const uint64_t none = 0, *hot_window = &none; /* that policy's */
     uint64_t left = UINT64_MAX;                   /* of its window of now, ns */
-    struct found found = {0};
+    struct place place = {0};
     struct line *homes[AHEAD];
     size_t allowed = 0;
 
@@ -93,216 +434,29 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
     for (size_t i = 0; i < n; i++) {
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
-        found.home = homes[i % AHEAD];
+        place.home = homes[i % AHEAD];
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key);
         /* Requests by one policy after the other find its window once. Each asks whether the hot
-         * path is for it: it may have come to have overrides. */
+         * way is for it: it may have come to have overrides. */
         if (UNLIKELY(request->policy != policy)) {
             policy = request->policy;
             hot_window = &none;
             if (LIKELY(policy < limiter->deciding)) {
                 hot_window = &limiter->policies[policy].hot_window;
                 /* I7. As in window_hot, in two steps. */
-                found.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
-                left = tick_ns(found.end) - now;
+                place.end = (tick_t)atomic_load_relaxed(&limiter->policies[policy].current_end);
+                left = tick_ns(place.end) - now;
                 left = left != 0 ? left : UINT64_MAX;
             }
         }
         if (LIKELY(!atomic_less(hot_window, left)) && /* M10 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
-                   request->cost == 1))
-            allowed += take_home(limiter, policy, request->key, now, verdict, found);
+                   request->cost == 1) &&
+            LIKELY(take_at(limiter, policy, request->key, now, verdict, &place) != LEFT))
+            allowed++;
         else
-            allowed += stint_decide(limiter, request, now, verdict);
+            allowed += decide_at(limiter, request, now, verdict);
     }
     return allowed;
-}
-
-/* ---- One token by a plain policy ------------------------------------------------------------- */
-
-/* Steps 4 to 6: the key's tag was seen in the slot. */
-static ALWAYS_INLINE bool take_in(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                  uint64_t now, struct stint_verdict *verdict, struct found found) {
-    const uint64_t capacity =
-        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
-    const uint64_t window = state_of(found.end, 0);
-    const uint64_t tag = table_tag(&limiter->table, key, policy_id);
-
-    /* A state of this window, neither pending nor refused, is `used` when its window is subtracted;
-     * any other is far more than a limit. */
-    uint64_t state = atomic_load_acquire(&found.slot->state); /* M1: then the tag again (M2) */
-    if (UNLIKELY(GUARD(TAKE_ROOM, state - window >= capacity)) ||
-        UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&found.slot->tag, tag)))) {
-        const struct found left = {found.home, found.end, found.slot};
-        return take_settled(limiter, policy_id, key, now, verdict, &left);
-    }
-    INSTANT(INSTANT_LOADED);
-    uint64_t added = atomic_fetch_add_seq(&found.slot->state, 1); /* M2, M3 */
-    uint64_t used = added - window + 1;
-    if (UNLIKELY(GUARD(TAKE_ADDED, used - 1 >= capacity))) {
-        const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-        const struct added overshot = {found.slot, window, added, capacity};
-        return stint_slot_decide_added(limiter, &request, now, verdict, &overshot);
-    }
-    struct decision decision = plain_decision(limiter, policy_id, now, found.end, capacity);
-    decision.charge = (struct charge){used, used, used, 1, true};
-    return decision_end(&decision, verdict);
-}
-
-/* Step 2: whether the hot path is for a policy, and its hint is of the window of now, which ends at
- * `end`. */
-static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
-    *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
-    uint64_t left = tick_ns(*end) - now;
-    return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
-}
-
-/* Likewise, by a policy that is hot but for its overrides: without a window. */
-static ALWAYS_INLINE bool window_filtered(const struct policy *policy, uint64_t now, tick_t end) {
-    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
-           !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
-}
-
-/* Step 3. */
-static ALWAYS_INLINE bool take_home(struct stint_limiter *limiter, uint32_t policy_id,
-                                    stint_key key, uint64_t now, struct stint_verdict *verdict,
-                                    struct found found) {
-    found.slot = line_find(found.home, table_tag(&limiter->table, key, policy_id));
-    if (UNLIKELY(found.slot == NULL))
-        return take_next(limiter, policy_id, key, now, verdict, found.end);
-    return take_in(limiter, policy_id, key, now, verdict, found);
-}
-
-/* The time of a decision. Where the clock has to be read, the key's line comes meanwhile. */
-static ALWAYS_INLINE uint64_t now_fetching(const struct stint_limiter *limiter,
-                                           const struct line *home, uint64_t now) {
-    if (UNLIKELY(now != STINT_NOW))
-        return now;
-    __builtin_prefetch(home);
-    return limiter_now(limiter);
-}
-
-static ALWAYS_INLINE bool take(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                               uint64_t now, struct stint_verdict *verdict) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    struct found found = {.home = home_of(&limiter->table, key)};
-
-    now = now_fetching(limiter, found.home, now);
-    if (UNLIKELY(!window_hot(policy, now, &found.end))) {
-        if (!window_filtered(policy, now, found.end))
-            return take_other(limiter, policy_id, key, now, verdict, policy);
-        if (GUARD(OVERRIDE_SEEN, override_possible(&limiter->table, key)))
-            return stint_take_filtered(limiter, policy_id, key, now, verdict, found.end);
-    }
-    return take_home(limiter, policy_id, key, now, verdict, found);
-}
-
-/* The key is not in its home line: it is new, or was displaced, as 1 in 25 is at a load of 50%. */
-static NOINLINE bool take_next(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                               uint64_t now, struct stint_verdict *verdict, tick_t end) {
-    const struct table *table = &limiter->table;
-    uint64_t tag = table_tag(table, key, policy_id);
-    struct slot *slot = line_find(table_next(table, key, home_of(table, key)), tag);
-
-    if (slot != NULL)
-        return take_in(limiter, policy_id, key, now, verdict, (struct found){NULL, end, slot});
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return stint_slot_decide(limiter, &request, now, verdict);
-}
-
-/* A fetch-add may not count: the slot is in another window, or full, or another key's by now. */
-static NOINLINE bool take_settled(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                  uint64_t now, struct stint_verdict *verdict,
-                                  const struct found *found) {
-    const struct policy *policy = &limiter->policies[policy_id];
-    uint64_t traits = policy_traits(policy);
-    struct decision decision = plain_decision(limiter, policy_id, now, found->end, traits >> 32);
-    struct sight sight;
-    bool allowed;
-
-    decision.tag = table_tag(&limiter->table, key, policy_id);
-    if (LIKELY((traits & TRAIT_PLAIN) != 0) && /* M1 */
-        LIKELY(slot_look(&decision, found->slot, atomic_load_acquire(&found->slot->state),
-                         &sight) == LOOK_GOOD)) {
-        decision.charge = judge(&decision.terms, sight.count, 0);
-        if (LIKELY(slot_finish(&decision, &sight, verdict, &allowed)))
-            return allowed;
-    }
-    return take_other(limiter, policy_id, key, now, verdict, policy);
-}
-
-/* ---- Tokens by a policy of one count --------------------------------------------------------- */
-
-/* Any number of tokens, perhaps up to a limit of the request's own, by a policy that is plain or
- * carries tokens over: steps 1 to 6, in the window of its hint, as far as the tokens fit. One swap
- * charges, which compares the tag. All else leaves below, with a request that is built there, so
- * that the path keeps its registers. */
-static ALWAYS_INLINE bool take_tokens(struct stint_limiter *limiter,
-                                      const struct stint_request *request, uint64_t now,
-                                      struct stint_verdict *verdict, uint64_t word) {
-    const struct policy *policy = &limiter->policies[request->policy];
-    const uint64_t cost = request->cost;
-    const uint64_t capacity = request->limit != 0 ? request->limit : word >> 32;
-    const uint32_t traits = (uint32_t)word;
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const bool known =
-        traits == (TRAIT_EXISTS | TRAIT_PLAIN) || traits == (TRAIT_EXISTS | TRAIT_CARRIES);
-
-    if (LIKELY(known) && LIKELY(cost - 1 < capacity) &&
-        LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window)) &&
-        /* Else it is raised before such a limit counts (M10). */
-        LIKELY(request->limit <= atomic_load_relaxed(&policy->largest))) {
-        const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
-        struct line *home = home_of(&limiter->table, request->key);
-        struct slot *slot = slot_near_home(&limiter->table, request->key, home, tag);
-        if (LIKELY(slot != NULL)) {
-            const uint64_t state = atomic_load_acquire(&slot->state); /* the swap confirms it: M2 */
-            const uint64_t used = state - state_of(end, 0) + cost;
-            if (LIKELY(!GUARD(TAKE_ROOM, used - cost > capacity - cost)) &&
-                LIKELY(slot_swap(slot, tag, state, state + cost))) {
-                struct decision decision =
-                    plain_decision(limiter, request->policy, now, end, capacity);
-                decision.charge = (struct charge){used, used, used, request->cost, true};
-                return decision_end(&decision, verdict);
-            }
-        }
-    }
-    const struct stint_request same = {.key = request->key,
-                                       .policy = request->policy,
-                                       .cost = request->cost,
-                                       .limit = request->limit};
-    return (traits & TRAITS_APART) != 0 ? stint_decide_apart(limiter, &same, now, verdict)
-                                        : stint_decide_policy(limiter, &same, now, verdict);
-}
-
-/* One token by a policy that is not apart, which the hot path is not for, or whose hint is of
- * another window. */
-static NOINLINE bool take_one(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                              uint64_t now, struct stint_verdict *verdict, uint64_t word) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = 1};
-    return take_tokens(limiter, &request, now, verdict, word);
-}
-
-/* Likewise, by any such policy. All arguments stay in their registers. */
-static NOINLINE bool take_other(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                                uint64_t now, struct stint_verdict *verdict,
-                                const struct policy *policy) {
-    const uint64_t word = policy_traits(policy);
-    if ((word & TRAITS_APART) == 0)
-        return take_one(limiter, policy_id, key, now, verdict, word);
-    return traits_striped((uint32_t)word)
-               ? stint_stripe_take(limiter, policy_id, key, now, verdict, word)
-               : stint_take_overrides(limiter, policy_id, key, now, verdict);
-}
-
-static NOINLINE bool take_cost(struct stint_limiter *limiter, uint32_t policy_id, stint_key key,
-                               uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy_id, .cost = cost};
-    now = now_fetching(limiter, home_of(&limiter->table, key), now);
-    const uint64_t word = policy_traits(&limiter->policies[policy_id]);
-    if (traits_striped((uint32_t)word))
-        return stint_stripe_take_cost(limiter, policy_id, key, cost, now, verdict);
-    return take_tokens(limiter, &request, now, verdict, word);
 }

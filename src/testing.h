@@ -28,16 +28,12 @@ enum stint_test_instant {
 
 /* The guards, and the mistake that each keeps out: what the code does without it. */
 #define STINT_TEST_GUARDS(X)                                                                       \
-    /* One token: take.c, stripes.c       */                                                       \
+    /* Charge: slot.h, take.c, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
-    X(TAKE_ROOM, "a fetch-add without having seen room")                                           \
+    X(TAKE_ROOM, "a swap without having seen room")                                           \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
-    X(STRIPE_WINDOW, "striped: the policy's last window is taken for the window of now")           \
-    X(STRIPE_ROOM, "striped: a fetch-add without having seen room")                                \
-    X(STRIPE_TAG, "striped: no second look at the tag before the fetch-add")                       \
-    X(STRIPE_ADDED, "striped: what the fetch-add returned is not looked at")                       \
     /* Find: search.c */                                                                           \
     X(REUSE_CARRIES, "the slot of a key in debt is taken when its window is over")                 \
     X(FULL_LATE, "a late thread that became punctual does not search again")                       \
@@ -50,16 +46,13 @@ enum stint_test_instant {
     X(JUDGE_ROOM, "a swap counts past the capacity")                                               \
     X(COUNT_FADE, "what is held in flight since the window before fades")                          \
     X(FOUND_MARK, "a refusal of a key that has not been marked refused")                           \
-    X(COUNT_GRANTED, "refused requests that a fetch-add counted stay counted")                     \
-    X(OVERSHOT_CUT, "a refusal leaves what refused requests have added in the slot")               \
-    X(ADDED_PENDING, "a fetch-add that met a claim is taken for one of its window")                \
-    X(ADDED_TAG, "a fetch-add that met another key's slot is taken for its own")                   \
-    X(ADDED_STATE, "a fetch-add to a window that is gone is taken for a later one")                \
-    X(ADDED_FALLEN, "a fetch-add to a slot whose end fell is taken for one to its next window")    \
-    X(ADDED_ROOM, "a fetch-add to the next window is granted without room")                        \
-    X(ADDED_THEN, "a fetch-add that met no room is granted by a limit that was raised since")      \
-    X(ADDED_ONCE, "a refused request is counted by its fetch-add and again")                       \
-    /* Overrides: slot.c, overrides.c */                                                           \
+    X(BACK, "who added a token without room leaves it in the slot")                                \
+    X(BACK_TAG, "a token is taken back from another key")                                          \
+    X(BACK_WINDOW, "a token is taken back from a later window")                                    \
+    X(BACK_FALLEN,                                                                                 \
+      "a token that was added to a slot whose end fell is taken back from its key's next")         \
+    X(BACK_ZERO, "a token is taken back from a key that was reset")                                \
+    /* Overrides: override.c, override_set.c */                                                    \
     X(OVERRIDE_TAG, "no second look at the tag of an override after its state")                    \
     X(OVERRIDE_STATE, "no second look at the state of an override")                                \
     X(OVERRIDE_SEEN, "a token without a look at the overrides")                                    \
@@ -88,23 +81,20 @@ enum stint_test_instant {
     X(REFUND_TAG, "no second look at the tag after the state of a refund")                         \
     X(REFUND_WINDOW, "a refund into another window")                                               \
     X(REFUND_FORGOTTEN, "two counts: a refund of a window that was forgotten")                     \
-    X(REFUND_MOST, "a refund without the minimum of count and limit")                              \
     X(REFUND_ZERO, "a refund below zero")                                                          \
     X(REFUND_NONE, "a refund by a verdict of no window")                                           \
     X(REFUND_GONE, "a refund of what a policy granted that was replaced since")                    \
-    /* Groups: decide_all.c */                                                                     \
-    X(PARTS_ADDED, "a group: what the fetch-add returned is not looked at")                        \
+    /* Groups: group.c */                                                                          \
     X(PARTS_BACK, "a refused group keeps what its earlier parts took")                             \
     /* Stripes: stripes.c */                                                                       \
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
-    X(STRIPES_ADDED, "striped: a fetch-add to the next window is granted without room")            \
     X(CHARGE_WHOLE, "striped: a charge of which a stripe had no slot for a part is told as whole") \
-    /* Overrides: slot.h, slot.c, charge.h */                                                      \
+    /* Overrides: override.h, decision.c, charge.h */                                              \
     X(COUNTED_ENDLESS, "a refused group gives back what a key without a limit did not count")      \
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
     X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
-    /* Groups: decide_all.c */                                                                     \
+    /* Groups: group.c */                                                                          \
     X(PARTS_WAIT, "a part of a group is told to wait as if it were the key's only one")            \
     X(GROUPS_ENDS, "groups whose ends fall are not refused")                                       \
     /* Set-up, and tables that others write: policy.c, limiter.h, apply.c, message.c */            \

@@ -574,7 +574,6 @@ TEST_IN_DIRECTORY(test_read_only) {
             struct policy *policy =
                 (void *)(before + ((char *)&writer->policies[id] - (char *)header));
             policy->current_end = writer->policies[id].current_end;
-            policy->largest = writer->policies[id].largest;
         }
         size_t counters = (size_t)((char *)writer->counters - (char *)header),
                shards = (size_t)((char *)writer->table.shards - (char *)header);

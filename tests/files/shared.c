@@ -350,7 +350,6 @@ TEST_IN_DIRECTORY(test_damaged_table) {
         {record + offsetof(struct policy_record, offset), 0x01, "policy 0"},
         {record + STINT_NAME_SIZE - 1, 0x41, NULL}, /* behind the NUL: nobody minds */
         {record, 0x80, "policy 0"},
-        {policy + offsetof(struct policy, largest) + 4, 0x01, "policy 0"},
         {shard + offsetof(struct shard, reach) + 4, 0x01, "shard 0"},
         {record + offsetof(struct policy_record, flags), RECORD_COMPANION, "policy 0"},
         {record + offsetof(struct policy_record, companion), 0x01, "policy 0"},
@@ -418,7 +417,6 @@ TEST_IN_DIRECTORY(test_damaged_companion) {
         {(size_t)((const char *)&policy->length - begin), 0x01, "policy 1"},
         {(size_t)((const char *)&policy->start - begin), 0x01, "policy 1"},
         {(size_t)((const char *)&policy->window - begin), 0x01, "policy 1"},
-        {(size_t)((const char *)&policy->largest - begin), 0x01, "policy 1"},
         {(size_t)((const char *)&policy->reciprocal - begin), 0x01, "policy 1"},
         {(size_t)((const char *)&policy->fade - begin), 0x01, "policy 1"},
         {rule + RULE_TRAITS * sizeof(uint64_t) + 3, 0x40, "policy 1"},

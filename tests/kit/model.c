@@ -665,8 +665,7 @@ uint32_t model_refund(const struct stint_policy *policy, uint64_t largest, uint3
     if (!key->known || (!before && window != key->window))
         return 0;
     uint32_t held = *count;
-    if (!carries(policy) && !looks_back(policy))
-        held = (uint32_t)least_of(held, largest);
+    (void)largest;
     const uint32_t back = (uint32_t)least_of(tokens, held);
     if (back > 0)
         *count = held - back;

@@ -159,13 +159,13 @@ class Protocol(unittest.TestCase):
             for function in re.findall(r"\w+", rest):
                 self.assertIn(function, functions[name], name)
                 named.add(function)
-        for function in re.findall(r"\bslot_(?:charge|give_back)\b", table):
+        for function in re.findall(r"\bslot_(?:add|swap|take)\b", table):
             self.assertIn(function, functions["slot.h"])
         self.assertGreater(len(named), 8)
 
     def test_each_atomic_operation_cites_its_order(self):
         """In its line, or within the three before: an M of ordering.md, or an I of slot.h."""
-        self.assertEqual(self.orders, {f"M{n}" for n in range(1, 16)})
+        self.assertEqual(self.orders, {f"M{n}" for n in range(1, 16)} - {"M4", "M11"})
         self.assertEqual(self.invariants, {f"I{n}" for n in range(1, 8)})
         cited, bare, count = set(), [], 0
         for name, text in self.texts.items():

@@ -558,7 +558,7 @@ static enum whose whose_word(const char *word) {
 
     if (word >= first && word < (const char *)s.limiter->records)
         return field == offsetof(struct policy, current_end) ||
-                       field == offsetof(struct policy, largest)
+                       false
                    ? DECIDED
                    : SET_UP;
     if ((word >= lock && word < lock + sizeof(header->lock)) ||

@@ -12,10 +12,6 @@ KNOWN(HINT_WINDOW, 0, 0, 0, 2, 1, {10}, {0})
 KNOWN(TAKE_ROOM, 0, 0, 0, 2, 1, {1}, {1})
 /* policy plain, one token used: take 2 | take: no order of these calls gives these answers */
 KNOWN(TAKE_ADDED, 1, 0, 4, 2, 1, {1}, {0})
-/* policy striped, one token left: take 2 | take: no order of these calls gives these answers */
-KNOWN(STRIPE_ROOM, 0, 10, 5, 2, 1, {1}, {0})
-/* policy striped, one token left: take | take: no order of these calls gives these answers */
-KNOWN(STRIPE_ADDED, 1, 10, 5, 2, 1, {0}, {0})
 /* policy smooth, a table whose last slot falls free: another key's take | take in the next
  * window: no order of these calls gives these answers */
 KNOWN(REUSE_CARRIES, 0, 6, 1, 2, 1, {19}, {10})
@@ -29,8 +25,6 @@ KNOWN(FOUND_PENDING, 1, 0, 0, 2, 1, {10}, {0})
 KNOWN(JUDGE_ROOM, 0, 0, 0, 2, 1, {1}, {0})
 /* policy plain, a new table: take 2 | take: no order of these calls gives these answers */
 KNOWN(FOUND_MARK, 0, 0, 0, 2, 1, {1}, {0})
-/* policy plain, one token used: take 2 | take: no order of these calls gives these answers */
-KNOWN(ADDED_ROOM, 1, 0, 4, 2, 1, {1}, {0})
 /* policy plain, a table whose slots are all over: another key's take | take in the next window:
  * no order of these calls gives these answers */
 KNOWN(WATERMARK_RAISE, 0, 0, 2, 2, 1, {19}, {10})

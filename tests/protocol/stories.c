@@ -37,7 +37,7 @@ const struct story stories[] = {
      * that shows room, the other key's. */
     {WITHOUT(TAKE_TAG), {"another key's room", .stops = 1,
      .before = SLOT_IS_OVER, .a = "take two key", .b = "take two other"}},
-    {WITHOUT(STRIPE_TAG), {"another key's room, striped", .stops = 1,
+    {WITHOUT(TAKE_TAG), {"another key's room, striped", .stops = 1,
      .before = "hold 2; take striped key x4; turn 10; tell striped",
      .a = "take striped key", .b = "take two other; take two third"}},
 
@@ -59,21 +59,15 @@ const struct story stories[] = {
     /* Two threads see the last token; of a stripe, the last of its own. */
     {WITHOUT(TAKE_ADDED), {"two threads and one token", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key"}},
-    {WITHOUT(STRIPE_ADDED), {"two threads and one token, striped", .stops = 1,
+    {WITHOUT(TAKE_ADDED), {"two threads and one token, striped", .stops = 1,
      .before = "take striped key", .a = "take striped key", .b = "take striped key"}},
-
-    /* The first request in a window finds the key's slot in the last one. */
-    {WITHOUT(TAKE_ROOM), {"add to a window that is over",
-     .before = "take two key; turn 10; tell two", .a = "take two key"}},
-    {WITHOUT(STRIPE_ROOM), {"add to a window that is over, striped",
-     .before = "take striped key; turn 10; tell striped", .a = "take striped key"}},
 
     /* Nobody has decided in the present window yet. */
     {WITHOUT(TAKE_WINDOW), {"window of the last request",
      .before = "take two key; turn 10", .a = "take two key"}},
     {WITHOUT(HINT_WINDOW), {"window of the last request, any",
      .before = "take two key; turn 11", .a = "take two key long"}},
-    {WITHOUT(STRIPE_WINDOW), {"window of the last request, striped",
+    {WITHOUT(HINT_WINDOW), {"window of the last request, striped",
      .before = "take striped key; turn 10", .a = "take striped key"}},
     {WITHOUT(TAKE_ROOM), {"swap in a window that is over",
      .before = "take two key; turn 10; tell two", .a = "take two key cost 2"}},
@@ -86,16 +80,16 @@ const struct story stories[] = {
 
     /* Two threads see the last token. What the refused one has added is hidden by the policy as it
      * is; if the policy lets its keys be in debt, it is nobody's. */
-    {WITHOUT(OVERSHOT_CUT), {"overshoot that becomes a debt", .stops = 1,
+    {WITHOUT(BACK), {"overshoot that becomes a debt", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key x2",
      .after = "change two 2/100ms reserve=2; turn 10; take two key look cost 0 = used 0"}},
 
     /* The refused one's token is cut off again, or it would take room when the limit is raised; or
      * it is counted, once, where refused requests are. */
-    {WITHOUT(COUNT_GRANTED), {"overshoot under a limit that is raised", .stops = 1,
+    {WITHOUT(BACK), {"overshoot under a limit that is raised", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key",
      .after = "change two 4/100ms; take two key x2 = yes; take two key = no"}},
-    {WITHOUT(ADDED_ONCE), {"refused request that counts", .stops = 1,
+    {WITHOUT(BACK), {"refused request that counts", .stops = 1,
      .before = "add p 2/100ms count-refused; take p key", .a = "take p key", .b = "take p key",
      .after = "take p key look = used 3"}},
 
@@ -103,41 +97,15 @@ const struct story stories[] = {
 
     /* Then the slot goes to another key, which has one token left; or which has used all that a
      * smooth key's window counts. */
-    {WITHOUT(ADDED_TAG), {"late add to another key", .stops = 1,
+    {WITHOUT(BACK_TAG), {"late add to another key", .stops = 1,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two other"}},
     {PATCHED("smooth-bits"), {"late add to a smooth key", .stops = 1,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take smooth other cost 16383"}},
 
-    /* Then the key's next window begins, and is full. */
-    {WITHOUT(ADDED_ROOM), {"late add to a full window", .stops = 1,
-     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take two key x2"}},
-    {WITHOUT(STRIPES_ADDED), {"late add to a full window, striped", .stops = 1,
-     .before = "take striped key; tell striped", .a = "take striped key",
-     .b = "turn 10; take striped key x4"}},
-
-    /* There is none by the time of the fetch-add. What was added is cut off by who is refused next;
-     * then the limit is raised. */
-    {WITHOUT(ADDED_THEN), {"add to a full window, then more room", .stops = 2, .of_policies = true,
-     .before = SLOT_HAS_ROOM, .a = "take two key", .b = "take two key",
-     .c = "take two key; change two 4/100ms"}},
-    {WITHOUT(ADDED_THEN), {"add to a full window, then more, group", .stops = 2,
-     .of_policies = true,
-     .before = SLOT_HAS_ROOM, .a = "all two key + long h0", .b = "take two key",
-     .c = "take two key; change two 4/100ms"}},
-    {WITHOUT(ADDED_THEN), {"add to a full window, then more, striped", .stops = 2,
-     .of_policies = true,
-     .before = "take striped key; tell striped", .a = "take striped key", .b = "take striped key",
-     .c = "take striped key x3; change striped 6/100ms stripes=2"}},
-
-    /* Then the slot goes to another key, and by a claim whose thread is killed back. */
-    {WITHOUT(ADDED_PENDING), {"late add to a claim", .stops = 1,
-     .before = SLOT_HAS_ROOM, .a = "take two key",
-     .b = "turn 10; take two other; turn 20; die two key"}},
-
     /* Then the slot goes to another key. The key spends its window in another slot, the third, and
      * gets the first back when the next one has begun: after the fetch-add, before the look at its
      * tag. */
-    {WITHOUT(ADDED_STATE), {"late add to another key, and back", .stops = 2,
+    {WITHOUT(BACK_WINDOW), {"late add to another key, and back", .stops = 2,
      .before = "hold 2; take later h2; take two key; tell two", .a = "take two key",
      .b = "turn 10; take two other; turn 16; take two key x2",
      .c = "turn 20; take two third; take two key"}},
@@ -145,16 +113,16 @@ const struct story stories[] = {
     /* Then the slot goes to a key of another policy, and back after the fetch-add, as that
      * policy is removed, or the key's override is lifted or is to end sooner, or the key is
      * replaced: in a window that ends as that key's. */
-    {WITHOUT(ADDED_FALLEN), {"late add to a key whose policy is gone", .stops = 2,
+    {WITHOUT(BACK_FALLEN), {"late add to a key whose policy is gone", .stops = 2,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; take near other",
      .c = "remove near; turn 12; take two key x2"}},
-    {WITHOUT(ADDED_FALLEN), {"late add to an override, lifted", .stops = 2,
+    {WITHOUT(BACK_FALLEN), {"late add to an override, lifted", .stops = 2,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
      .c = "clear ruled other; turn 12; take two key x2"}},
-    {WITHOUT(ADDED_FALLEN), {"late add to an override, ended sooner", .stops = 2,
+    {WITHOUT(BACK_FALLEN), {"late add to an override, ended sooner", .stops = 2,
      .before = SLOT_HAS_ROOM, .a = "take two key", .b = "turn 10; override ruled other 1 20",
      .c = "override ruled other 1 11; turn 12; take two key x2"}},
-    {WITHOUT(ADDED_FALLEN), {"late add to a key that is replaced", .stops = 2, REPLACES,
+    {WITHOUT(BACK_FALLEN), {"late add to a key that is replaced", .stops = 2, REPLACES,
      .before = "hold 3 cost 9; take two key; tell two", .a = "take two key",
      .b = "turn 10; take one other", .c = "turn 12; take two key x2"}},
 
@@ -302,10 +270,6 @@ const struct story stories[] = {
 
     /* ---- Refunds ---- */
 
-    /* A refused request has counted past the limit, and its thread was killed. */
-    {WITHOUT(REFUND_MOST), {"refund without the minimum",
-     .before = "take one key; stray one key", .a = "refund one key 1 of 10"}},
-
     /* A token is given back that a reset has forgotten, or when the next window has begun. */
     {WITHOUT(REFUND_ZERO), {"refund below zero",
      .before = "take one key; reset one key", .a = "refund one key 1 of 10"}},
@@ -334,10 +298,11 @@ const struct story stories[] = {
      .a = "take two key quiet; apply 2/50ms name=two; turn 9; take two key x2 quiet;"
           "refund two key 1 of 10 quiet; take two key quiet = no"}},
 
-    /* A thread finds the last token gone, and looks for the slot, which was swept meanwhile. */
-    {WITHOUT(CLAIM_GONE), {"claim by a policy that is gone", .stops = 2,
-     .before = "take two key", .a = "take two key", .b = "take two key rest x8",
-     .c = "apply 2/250ms name=two"}},
+    /* A late thread finds the key in a later window, and looks for its slot, which was swept
+     * meanwhile. */
+    {WITHOUT(CLAIM_GONE), {"claim by a policy that is gone", .stops = 1,
+     .before = "take two key x2; turn 10; take two key", .a = "take two key at 5",
+     .b = "apply 2/250ms name=two"}},
 
     /* It has seen room there, and adds a token in the last tick of the window. */
     {WITHOUT(SWEEP_FULL), {"add to a slot that was swept", .stops = 1,
@@ -362,16 +327,18 @@ const struct story stories[] = {
     /* What goes wrong where one token is taken. */
     {WITHOUT(TAKE_TAG), {"another key's room, a group", .stops = 1,
      .before = SLOT_IS_OVER, .a = "all two key + long h0", .b = "take two other"}},
-    {WITHOUT(TAKE_ROOM), {"add to a window that is over, a group",
-     .before = "take two key; turn 10; tell two", .a = "all two key + long h0"}},
     {WITHOUT(TAKE_WINDOW), {"window of the last request, a group",
-     .before = "take two key; turn 10", .a = "all two key + long h0"}},
+     .before = "take two key; take long h0; turn 10", .a = "all two key + long h0"}},
 
     /* Two threads see the last token, one of them with another key's, which it has already. */
-    {WITHOUT(PARTS_ADDED), {"two threads and one token, a group", .stops = 1,
-     .before = "take two key", .a = "all two key + long other", .b = "take two key"}},
+    {WITHOUT(TAKE_ADDED), {"two threads and one token, a group", .stops = 1,
+     .before = "take two key; take long other", .a = "all two key + long other",
+     .b = "take two key"}},
     {WITHOUT(PARTS_BACK), {"group keeps what it took", .stops = 1,
      .before = "take two other; take two key", .a = "all two other + two key",
+     .b = "take two key"}},
+    {WITHOUT(PARTS_BACK), {"group keeps what it swapped", .stops = 1,
+     .before = "take two other; take two key", .a = "all two other long + two key long",
      .b = "take two key"}},
 
     /* A: a key whose count is full is never refused for a while. A group gives back what was

@@ -2,44 +2,41 @@
  * Several requests decided as one, and many such groups. Read take.c first: each part goes through
  * the same steps, but all are judged before any is charged.
  *
+ * group_short is the short way, for the commonest group: one token each by plain policies. Room is
+ * seen for all, then one token is added for each. If one finds no room after all, those before it
+ * are given back, and the group is left to group_decide:
+ *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
- *     5       part_charge   of each, by one add or swap, if all fit
+ *     5       part_charge   of each, by one swap, if all fit
  *
- * decide_group is these steps for the commonest group: one token each by plain policies. It keeps
- * no more of a part than its slot and state. What is not so simple begins anew in group_any, and a
- * lost race goes on in group_raced.
- *
- * Every part is judged by a state that was loaded, before any is charged. Then each is charged by
- * an add or a swap of its own, which confirms that state (slot.h, slot_look). A part that writes
- * nothing, or does not fit, is confirmed when it is judged.
+ * Every part is judged by a state that was loaded, before any is charged. Then each is charged by a
+ * swap of its own, which confirms that state (decision.h, slot_look). A part that writes nothing,
+ * or does not fit, is confirmed when it is judged.
  *
  * Of parts that share a slot only the first is judged by a load. The others are judged by what the
- * one before will make of the slot, if that is the same key's. Such a predicted state is only used
- * with a swap, which succeeds only if it has come true. It is never added to: if the earlier part
- * loses its race, the slot may be another key's, whose window ends at the same end, and what the
- * add returns would not tell.
+ * one before will make of the slot, if that is the same key's. The swap succeeds only if it has
+ * come true.
  *
  * Some parts cannot be judged so: of a key without a slot near its home, a claim, a later window,
- * stripes. They make the whole group go the long way: a look at each part, then a decision on each.
- * A part that loses its race is decided alone, the long way, too. If it is refused then, what the
- * others took is given back, each into its own window (all_give_back). */
-#include "overrides.h"
+ * stripes. They are looked at the long way, and then decided. A part that loses its race is decided
+ * alone, the long way, too. If it is refused then, what the others took is given back, each into
+ * its own window (all_give_back). */
+#include "decide.h"
+#include "override_set.h"
 #include "refund.h"
-#include "settle.h"
-#include "stripes.h"
+#include "take.h"
 
 /* What part_judge found, and part_charge does about it. */
 struct part {
-    struct slot *slot;
-    uint64_t tag;
-    uint64_t seen;  /* the slot's state, as it was loaded */
-    uint64_t state; /* that, or what an earlier part will make of it */
-    uint64_t next;  /* what it is to be; PART_LONG: the tokens that the part would take, or took */
+    struct seen seen; /* the slot; its state is the one that was judged: what was loaded, or what an
+                       * earlier part will make of it */
+    uint64_t loaded;
+    uint64_t next; /* what the state is to be; PART_LONG: the tokens that the part would take, or
+                    * took */
     enum {
         PART_DONE, /* nothing is to be written */
-        PART_ADD,
         PART_SWAP,
-        PART_STRIKE, /* likewise; it marks a first refusal, for which a strike is counted */
+        PART_STRIKE, /* a swap that marks a first refusal, for which a strike is counted */
         /* nothing, if the slot is what earlier parts make of it: decide again after them */
         PART_AGAIN,
         PART_LONG, /* it was only looked at: decide the long way; or it was */
@@ -55,11 +52,9 @@ static NOINLINE bool part_decide(struct stint_limiter *limiter, const struct sti
                                  uint32_t part, uint64_t now, struct stint_verdict *verdict,
                                  uint64_t *took) {
     struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+    const uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
     *took = 0;
-    if (why != 0)
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why != 0)
         return stint_decision_void(limiter, why, verdict);
     decision.terms.part |= part;
@@ -74,11 +69,9 @@ static bool part_look(struct stint_limiter *limiter, const struct stint_request 
                       uint64_t before, uint64_t now, struct stint_verdict *verdict,
                       uint64_t *would) {
     struct decision decision;
-    uint32_t why = decision_begin(&decision, limiter, request, now, nothing_known);
+    uint32_t why = stint_decision_open(&decision, limiter, request, now);
 
     *would = 0;
-    if (why != 0)
-        why = stint_decision_begin_now(&decision, limiter, request, now, why);
     if (why == 0 && is_charge(&decision.terms)) /* it could not be refused */
         why = STINT_BAD_REQUEST;
     if (why != 0)
@@ -107,7 +100,7 @@ static inline uint64_t part_tokens(const struct part *part, const struct stint_v
 static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, size_t n,
                                                      const struct slot *slot) {
     for (size_t i = n; i-- > 0;)
-        if (UNLIKELY(parts[i].slot == slot))
+        if (UNLIKELY(parts[i].seen.slot == slot))
             return &parts[i];
     return NULL;
 }
@@ -117,103 +110,35 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
                                         struct part *parts, size_t n,
                                         struct stint_verdict *verdict) {
     struct part *part = &parts[n];
-    struct sight sight;
-
-    if (UNLIKELY(slot == NULL))
-        return false;
+    struct seen *seen = &part->seen;
     /* What an earlier part will make of it, or what it is. */
     const struct part *earlier = part_of_slot(parts, n, slot);
-    if (UNLIKELY(earlier != NULL && earlier->tag != decision->tag))
-        return false; /* it has gone from that key to this one since */
+
+    if (UNLIKELY(slot == NULL) || /* it has gone from an earlier part's key to this one since */
+        UNLIKELY(earlier != NULL && earlier->seen.tag != decision->tag))
+        return false;
     /* M1: slot_look loads the tag again. */
-    uint64_t state = earlier != NULL ? earlier->next : atomic_load_acquire(&slot->state), next;
-    if (UNLIKELY(slot_look(decision, slot, state, &sight) != LOOK_GOOD))
+    seen->state = earlier != NULL ? earlier->next : atomic_load_acquire(&slot->state);
+    part->loaded = earlier != NULL ? earlier->loaded : seen->state;
+    seen->slot = slot;
+    if (UNLIKELY(slot_look(decision, seen) != LOOK_GOOD))
         return false;
-    decision->charge = judge(&decision->terms, sight.count, tick_ns(decision->end) - decision->now);
-    /* No charge will confirm what is refused: another look at the state does. */
-    const struct sight seen = {.slot = slot, .state = earlier != NULL ? earlier->seen : state};
-    if (!decision->charge.fits && !slot_unchanged(&seen))
+    decision->charge = judge(&decision->terms, seen->count, tick_ns(decision->end) - decision->now);
+    const bool writes = slot_next(decision, seen, &part->next);
+    /* No charge will confirm what is refused, or writes nothing: another look at the state does. */
+    if ((!decision->charge.fits || (!writes && earlier == NULL)) &&
+        !slot_unchanged(slot, part->loaded))
         return false;
-    if (slot_next(decision, &sight, &next)) {
-        /* Not by an add: if an earlier part of the slot loses its race, the slot may be another
-         * key's. */
-        part->how = PART_SWAP;
-        if (strikes(decision)) {
-            part->how = PART_STRIKE;
-            part->shadow = (decision->terms.traits & STINT_SHADOW) != 0;
-        }
-    } else {
-        if (earlier == NULL && !slot_unchanged(&sight))
-            return false;
+    if (!writes) {
         part->how = earlier == NULL ? PART_DONE : PART_AGAIN;
-        next = state;
+        part->next = seen->state;
+    } else {
+        part->how = strikes(decision) ? PART_STRIKE : PART_SWAP;
+        part->shadow = (decision->terms.traits & STINT_SHADOW) != 0;
     }
-    part->slot = slot;
-    part->tag = decision->tag;
-    part->seen = seen.state;
-    part->state = state;
-    part->next = next;
     decision->terms.part |= PART_SILENT; /* counted when all are charged */
     (void)decision_end(decision, verdict);
     return true;
-}
-
-/* What is seen of the slot of one token by a plain policy. */
-struct plain {
-    struct slot *slot;
-    uint64_t state;
-    uint64_t capacity;
-    tick_t end;
-};
-
-/* Sees such a part by the steps of take() in take.c. Returns false if it is not that simple, or
- * does not fit. */
-static ALWAYS_INLINE bool plain_see(const struct stint_limiter *limiter,
-                                    const struct stint_request *request, uint64_t now,
-                                    struct plain *plain) {
-    if (UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
-        UNLIKELY(request->cost != 1) || UNLIKELY(request->policy >= limiter->deciding))
-        return false;
-    const struct policy *policy = &limiter->policies[request->policy];
-    /* Hints (I7): another window, or a policy that is not hot, leaves. */
-    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end);
-    const uint64_t left = tick_ns(end) - now;
-    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
-
-    /* M10: a limit by which it is charged was raised before. */
-    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left))))
-        return false;
-    struct slot *slot = slot_near(&limiter->table, request->key, tag);
-    if (UNLIKELY(slot == NULL))
-        return false;
-    /* M10. The state, then the tag again (M1), then the add (M2). */
-    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity);
-    const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
-    *plain = (struct plain){slot, state, capacity, end};
-    return !UNLIKELY(GUARD(TAKE_ROOM, state - state_of(end, 0) >= capacity)) &&
-           !UNLIKELY(GUARD(TAKE_TAG, atomic_differs(&slot->tag, tag)));
-}
-
-/* The verdict on such a part, if the add finds the state that was seen. */
-static ALWAYS_INLINE void plain_tell(struct stint_limiter *limiter, uint32_t policy_id,
-                                     uint64_t now, const struct plain *plain,
-                                     struct stint_verdict *verdict) {
-    const uint64_t used = plain->state - state_of(plain->end, 0) + 1;
-    struct decision decision = plain_decision(limiter, policy_id, now, plain->end, plain->capacity);
-    decision.charge = (struct charge){used, used, used, 1, true};
-    decision.terms.part = PART_SILENT; /* counted when all are charged */
-    (void)decision_end(&decision, verdict);
-}
-
-/* As in take(): an overshoot of one is harmless where one token is asked for, by the policy's own
- * limit. */
-static ALWAYS_INLINE struct part plain_part(const struct plain *plain, uint64_t tag) {
-    return (struct part){.slot = plain->slot,
-                         .tag = tag,
-                         .state = plain->state,
-                         .seen = plain->state,
-                         .next = plain->state + 1,
-                         .how = PART_ADD};
 }
 
 /* Judges request n of a group by what is loaded of its slot. Returns false if it is not that
@@ -222,14 +147,8 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      const struct stint_request *request, uint64_t now,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
     struct part *part = &parts[n];
-    struct plain plain;
-
-    if (plain_see(limiter, request, now, &plain) && part_of_slot(parts, n, plain.slot) == NULL) {
-        *part = plain_part(&plain, table_tag(&limiter->table, request->key, request->policy));
-        plain_tell(limiter, request->policy, now, &plain, verdict);
-        return true;
-    }
     struct decision decision = {0};
+
     *part = (struct part){.how = PART_LONG};
     if (UNLIKELY(decision_begin(&decision, limiter, request, now, nothing_known) != 0))
         return false;
@@ -237,8 +156,12 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)) ||
         UNLIKELY((decision.terms.part & PART_ENDLESS) != 0)) /* more is granted than it takes */
         return false;
-    return part_judge_in(&decision, slot_near(&limiter->table, decision.hash, decision.tag), parts,
-                         n, verdict);
+    if (part_judge_in(&decision, slot_near(&limiter->table, decision.hash, decision.tag), parts, n,
+                      verdict))
+        return true;
+    part->seen.slot = NULL;
+    part->how = PART_LONG;
+    return false;
 }
 
 /* Whether two requests are judged by one count. */
@@ -258,31 +181,6 @@ static uint64_t taken_before(const struct stint_request *requests, const struct 
 
 /* ---- Charge: step 5 -------------------------------------------------------------------------- */
 
-/* A fetch-add returned another state than was judged. If it was of the same window, and there was
- * room, only the verdict changes. Returns whether the tokens were had. */
-static NOINLINE bool part_added(struct stint_limiter *limiter, const struct stint_request *request,
-                                struct part *part, uint64_t now, uint64_t added,
-                                struct stint_verdict *verdict) {
-    const uint64_t window = part->state & ~USED_MASK, used = added - window;
-    struct decision decision;
-
-    if (LIKELY(!GUARD(PARTS_ADDED, used >= verdict->capacity))) {
-        verdict->used = (uint32_t)used + 1;
-        verdict->remaining = verdict->capacity - verdict->used;
-        return true;
-    }
-    part->how = PART_LONG;
-    if (decision_begin(&decision, limiter, request, now, nothing_known) != 0) /* it is gone */
-        return part_decide(limiter, request, PART_QUIET, now, verdict, &part->next);
-    decision.terms.part |= PART_QUIET;
-    stint_slot_settle_added(&decision,
-                            &(struct added){part->slot, window, added, verdict->capacity});
-    if (UNLIKELY((decision.flags & DECISION_GONE) != 0))
-        return part_decide(limiter, request, PART_QUIET, now, verdict, &part->next);
-    part->next = charge_counted(&decision.charge);
-    return decision_end(&decision, verdict);
-}
-
 /* Charges a part as it was judged; what lost a race goes the long way. Returns whether it was
  * allowed. */
 static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
@@ -291,22 +189,13 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
     switch (part->how) {
     case PART_DONE:
         return true;
-    case PART_ADD: {
-        INSTANT(INSTANT_LOADED);
-        /* M2, M3 */
-        uint64_t added = atomic_fetch_add_seq(&part->slot->state, 1);
-        return LIKELY(added == part->state) ||
-               part_added(limiter, request, part, now, added, verdict);
-    }
     case PART_SWAP:
-        if (LIKELY(slot_swap(part->slot, part->tag, part->state, part->next)))
-            return true;
-        break;
     case PART_STRIKE:
-        if (!slot_swap(part->slot, part->tag, part->state, part->next))
+        if (UNLIKELY(!slot_swap(part->seen.slot, part->seen.tag, part->seen.state, part->next)))
             break;
-        stint_strike(limiter, request->policy, part->shadow ? STINT_SHADOW : 0, request->key, now,
-                     verdict);
+        if (UNLIKELY(part->how == PART_STRIKE))
+            stint_strike(limiter, request->policy, part->shadow ? STINT_SHADOW : 0, request->key,
+                         now, verdict);
         return true;
     default:
         break;
@@ -469,40 +358,9 @@ static bool all_count(struct stint_limiter *limiter, const struct stint_request 
     return true;
 }
 
-/* Where a group of plain parts has lost a race. */
-struct lost {
-    const struct plain *plain;
-    size_t part;
-    uint64_t added; /* what its add returned */
-};
-
-/* The parts before that one were charged as they were judged; the others are now, as those of any
- * group. */
-static NOINLINE bool group_raced(struct stint_limiter *limiter,
-                                 const struct stint_request *requests, size_t n, uint64_t now,
-                                 struct stint_verdict *verdicts, const struct lost *lost) {
-    struct stint_verdict own[STINT_ALL_MAX];
-    struct part parts[STINT_ALL_MAX];
-
-    if (verdicts == NULL)
-        verdicts = own;
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t tag = table_tag(&limiter->table, requests[i].key, requests[i].policy);
-        parts[i] = plain_part(&lost->plain[i], tag);
-        if (verdicts == own || i >= lost->part)
-            plain_tell(limiter, requests[i].policy, now, &lost->plain[i], &verdicts[i]);
-    }
-    for (size_t i = lost->part; i < n; i++)
-        if (!(i == lost->part
-                  ? part_added(limiter, &requests[i], &parts[i], now, lost->added, &verdicts[i])
-                  : part_charge(limiter, &requests[i], &parts[i], now, &verdicts[i])))
-            return all_give_back(limiter, requests, parts, n, (UINT64_C(1) << i) - 1, verdicts);
-    return all_count(limiter, requests, n, verdicts);
-}
-
-static ALWAYS_INLINE bool group_decide(struct stint_limiter *limiter,
-                                       const struct stint_request *requests, size_t n, uint64_t now,
-                                       struct stint_verdict *verdicts) {
+/* Any group of STINT_ALL_MAX at most. */
+static bool group_decide(struct stint_limiter *limiter, const struct stint_request *requests,
+                         size_t n, uint64_t now, struct stint_verdict *verdicts) {
     struct stint_verdict own[STINT_ALL_MAX];
     struct part parts[STINT_ALL_MAX];
     uint64_t taken = 0; /* a bit for each request */
@@ -566,44 +424,98 @@ static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
     return group_decide(limiter, by_now, n, now, verdicts) ? AGAIN_ALLOWED : AGAIN_REFUSED;
 }
 
-/* Any group, from the beginning. */
-static NOINLINE bool group_any(struct stint_limiter *limiter, const struct stint_request *requests,
-                               size_t n, uint64_t now, struct stint_verdict *verdicts) {
+/* ---- One token each by plain policies -------------------------------------------------------- */
+
+/* Where room was seen for one token. */
+struct room {
+    struct slot *slot;
+    uint64_t tag;
+    uint64_t capacity;
+    tick_t end; /* of the window of now */
+};
+
+/* Looks for room by the steps of take_hot (take.c). */
+static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
+                                   const struct stint_request *request, uint64_t now,
+                                   struct room *room) {
+    uint64_t state;
+
+    if (UNLIKELY((request->flags | request->limit | request->reserved) != 0) ||
+        UNLIKELY(request->cost != 1) || UNLIKELY(request->policy >= limiter->deciding))
+        return false;
+    const struct policy *policy = &limiter->policies[request->policy];
+    const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
+    const uint64_t left = tick_ns(end) - now;
+    const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
+
+    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M10 */
+        return false;
+    struct slot *slot = slot_near(&limiter->table, request->key, tag);
+    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M10 */
+    *room = (struct room){slot, tag, capacity, end};
+    return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
+}
+
+/* Adds a token to each of n parts in which room was seen. If one has none after all, those before
+ * it are given back. */
+static ALWAYS_INLINE bool room_take(struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t n, uint64_t now,
+                                    struct stint_verdict *verdicts, const struct room *rooms) {
+    for (size_t i = 0; i < n; i++) {
+        const struct room *room = &rooms[i];
+        uint64_t used;
+        if (UNLIKELY(!slot_add(limiter, room->slot, room->tag, room->end, room->capacity, &used))) {
+            while (i-- > 0 && GUARDED(PARTS_BACK))
+                (void)stint_slot_refund(limiter, requests[i].policy, requests[i].key,
+                                        id_of(rooms[i].end), 1);
+            return false;
+        }
+        struct decision decision =
+            plain_decision(limiter, requests[i].policy, now, room->end, room->capacity);
+        decision.terms.part = PART_SILENT; /* counted when all are charged */
+        (void)taken_end(&decision, used, 1, verdicts == NULL ? NULL : &verdicts[i]);
+    }
+    return true;
+}
+
+/* The short way of a group whose parts have slots that differ. */
+static ALWAYS_INLINE enum answer group_short(struct stint_limiter *limiter,
+                                             const struct stint_request *requests, size_t n,
+                                             uint64_t now, struct stint_verdict *verdicts) {
+    struct room rooms[STINT_ALL_MAX];
+
+    if (UNLIKELY(n > STINT_ALL_MAX))
+        return LEFT;
+    for (size_t i = 0; i < n; i++) {
+        if (UNLIKELY(!room_see(limiter, &requests[i], now, &rooms[i])))
+            return LEFT;
+        for (size_t j = 0; j < i; j++)
+            if (UNLIKELY(rooms[j].slot == rooms[i].slot))
+                return LEFT;
+    }
+    if (UNLIKELY(!room_take(limiter, requests, n, now, verdicts, rooms)))
+        return LEFT;
+    for (size_t i = 0; i < n; i++)
+        limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
+    return ALLOWED;
+}
+
+/* ---- What callers call ----------------------------------------------------------------------- */
+
+/* Any group that the short way leaves. */
+static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stint_request *requests,
+                                size_t n, uint64_t now, struct stint_verdict *verdicts) {
     return UNLIKELY(n > STINT_ALL_MAX) ? all_bad(limiter, n, verdicts)
                                        : group_decide(limiter, requests, n, now, verdicts);
 }
 
-/* A group of plain parts that fit, of slots that differ, is charged from what was seen; any other
- * is decided from the beginning. */
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
-    struct plain plain[STINT_ALL_MAX];
-
     if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide(limiter, requests, now, verdicts);
-    if (UNLIKELY(n > STINT_ALL_MAX))
-        return group_any(limiter, requests, n, now, verdicts);
-    for (size_t i = 0; i < n; i++) {
-        if (UNLIKELY(!plain_see(limiter, &requests[i], now, &plain[i])))
-            return group_any(limiter, requests, n, now, verdicts);
-        for (size_t j = 0; j < i; j++)
-            if (UNLIKELY(plain[j].slot == plain[i].slot))
-                return group_any(limiter, requests, n, now, verdicts);
-    }
-    for (size_t i = 0; i < n; i++) {
-        INSTANT(INSTANT_LOADED);
-        uint64_t added = atomic_fetch_add_seq(&plain[i].slot->state, 1); /* M2, M3 */
-        if (UNLIKELY(added != plain[i].state)) {
-            const struct lost lost = {plain, i, added};
-            return group_raced(limiter, requests, n, now, verdicts, &lost);
-        }
-        plain_tell(limiter, requests[i].policy, now, &plain[i],
-                   verdicts == NULL ? NULL : &verdicts[i]);
-    }
-    for (size_t i = 0; i < n; i++)
-        limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
-    return true;
+    return LIKELY(group_short(limiter, requests, n, now, verdicts) != LEFT) ||
+           group_left(limiter, requests, n, now, verdicts);
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Overrides and bans: slots that say of a key what its limit is, or how often it was refused. */
-#ifndef STINT_OVERRIDES_H
-#define STINT_OVERRIDES_H
+#ifndef STINT_OVERRIDE_SET_H
+#define STINT_OVERRIDE_SET_H
 
-#include "slot.h"
+#include "decision.h"
 
 /* A decision by a policy of these traits, with a ban, has given a first refusal: counts a strike.
  * If the key is banned by it, the verdict says so. */

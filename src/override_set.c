@@ -2,7 +2,7 @@
  * Overrides and bans. Read slot.h first: an override is a slot of a companion, whose key is the
  * key that it is for. So it is found, shared, kept in a file and bounded as every slot, and it is
  * over at its end as a window is. But its end is what somebody said, and its count is nobody's: it
- * is written here alone. Decisions read it (slot.c, stint_override_seen).
+ * is written here alone. Decisions read it (override.c, stint_override_seen).
  *
  *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
  *     lifted               stint_override_clear, stint_strikes_reset
@@ -14,7 +14,7 @@
  * Companions take part in searches as any policy, but replace nobody and are not replaced
  * (full.c). The filter has a key's bits before there is a claim for it; they stay as long as
  * it has a slot, and then until somebody opens the table alone (open.c). */
-#include "overrides.h"
+#include "override_set.h"
 
 #include <errno.h>
 
@@ -106,12 +106,12 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
                                     stint_key key, const struct wish *wish, uint64_t *state) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
-    struct snapshot snapshot;
+    struct seen seen;
 
     /* Each round that does not return saw another thread's write. */
     for (;;) {
-        bool committed = stint_find_committed(table, key, decision.tag, &snapshot);
-        enum found found = committed ? FOUND : stint_slot_find(&decision, &snapshot);
+        bool committed = stint_find_committed(table, key, decision.tag, &seen);
+        enum found found = committed ? FOUND : stint_slot_find(&decision, &seen);
         if (found == FULL) { /* unless it has got the last slot meanwhile: full.c, found_again */
             atomic_fence_acquire(); /* M9 */
             if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
@@ -120,34 +120,34 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             continue;
         }
         if (found == FOUND && !committed) {
-            snapshot.state = atomic_load_acquire(&snapshot.slot->state); /* M6 */
+            seen.state = atomic_load_acquire(&seen.slot->state); /* M6 */
             /* Tag, state, tag again (M1). */
-            if (atomic_load_acquire(&snapshot.slot->tag) != decision.tag)
+            if (atomic_load_acquire(&seen.slot->tag) != decision.tag)
                 continue;
             /* Just now. Or the table has lost a page, and the slot is where the other search does
              * not look: then it would never find it. */
-            committed = !state_pending(snapshot.state);
+            committed = !state_pending(seen.state);
         }
         if (committed) {
-            *state = wished(limiter, ruled, wish, snapshot.state, limiter_now(limiter));
+            *state = wished(limiter, ruled, wish, seen.state, limiter_now(limiter));
             if (*state == 0)
                 return KEPT;
             const tick_t now = tick_of(decision.now), end = end_of(state_id(*state), now);
-            shard_end_falls(table_shard_of(table, key), end_of(state_id(snapshot.state), now), end);
+            shard_end_falls(table_shard_of(table, key), end_of(state_id(seen.state), now), end);
             limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
-            if (slot_swap(snapshot.slot, decision.tag, snapshot.state, *state))
+            if (slot_swap(seen.slot, decision.tag, seen.state, *state))
                 return WRITTEN;
             continue;
         }
         if (found == ABSENT) {
-            filter_add(table, key, snapshot.position / LINE_SLOTS);
-            if (!stint_claim_free(&decision, &snapshot))
+            filter_add(table, key, seen.position / LINE_SLOTS);
+            if (!stint_claim_free(&decision, &seen))
                 continue;
         }
         *state = wished(limiter, ruled, wish, 0, decision.now);
         const tick_t end = end_of(state_id(*state), tick_of(decision.now));
         limiter_raise_latest_begin(limiter, end - decision.policy->length); /* I7 */
-        if (stint_claim_override(&decision, &snapshot, end, *state & (STATE_REFUSED | USED_MASK)) ==
+        if (stint_claim_override(&decision, &seen, end, *state & (STATE_REFUSED | USED_MASK)) ==
             DONE)
             return (decision.flags & DECISION_GONE) != 0 ? GONE : WRITTEN;
     }
@@ -163,11 +163,11 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, s
                             bool all) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
     const struct table *table = &limiter->table;
-    struct snapshot snapshot;
+    struct seen seen;
 
-    while (stint_find_committed(table, key, decision.tag, &snapshot)) {
+    while (stint_find_committed(table, key, decision.tag, &seen)) {
         decision.now = limiter_now(limiter); /* after the slot was seen, as in wished */
-        const uint64_t state = snapshot.state;
+        const uint64_t state = seen.state;
         const bool there =
             all ? stint_override_holds(limiter, ruled.policy, ruled.traits, state, decision.now)
                 : (state & STATE_REFUSED) == 0 && state_used(state) != 0;
@@ -176,7 +176,7 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, s
         const tick_t next = tick_of(decision.now) + 1;
         shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
         /* What is over may have counted for a late caller alone. */
-        if (slot_swap(snapshot.slot, decision.tag, state, state_of(next, 0)))
+        if (slot_swap(seen.slot, decision.tag, state, state_of(next, 0)))
             return end_of(state_id(state), next) >= next;
     }
     return false;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ * What the steps of a decision (decision.h) need seldom, out of line so that the path keeps its
+ * registers. */
+#include "decision.h"
+
+/* ---- 2  Window ------------------------------------------------------------------------------- */
+
+/* The window that holds a tick.
+ *
+ * One that begins with a key's first request (STINT_START_FIRST) begins with the tick itself. It
+ * is nowhere but in the slot, and holds [end - length, end). Two of one key have no tick in
+ * common, so the promises hold for each as for any window, and its end is its id:
+ *
+ *   - In place. The slot's window is over at the now of whoever begins another (slot_look), and
+ *     that begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
+ *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
+ *     holds his now, or began after it, as he is late (LOOK_AHEAD; decide.c, look_ahead).
+ *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
+ *     before, to a now at which the old window was over. The commit's tick is at or after the
+ *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
+ *     stint_claim_short; M7, M8). So the new window begins at or after the end of the old one,
+ *     however late its opener.
+ *   - A window that ends further ahead than its length began after now. It is a late thread's to
+ *     join, or was left by a clock that was stepped back (stint_beyond_clock): as of any policy, a
+ *     key waits for its window and the allowance at most (H).
+ *   - A refund finds its window by the end, or finds another and gives nothing back. A reset
+ *     leaves the end. A part of a group that begins a window predicts the end, which later parts
+ *     of the key find as if it were loaded (group.c); it comes true by the swap, or they are
+ *     decided anew.
+ *   - A replaced key's window is forgotten with its count (STINT_FULL_REPLACE; G).
+ *
+ * The end grows by the length at least, so I1 holds as with windows that are computed. The window
+ * begins at no later tick than the opener's now, the watermark or the claim, to which latest_begin
+ * is raised before (I7).
+ *
+ * Months and years (TRAIT_CALENDAR) differ in length. A window is known by its end all the same. A
+ * slot is held against the clock by the longest (policy.length): one that is further ahead than
+ * that was left by a step. One of a shorter month may be joined from so many days before it: after
+ * a step of the clock into the month before, a key may stay in its window for up to 31 days, or
+ * 366, and the allowance. */
+static struct span window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                             uint32_t flags, uint64_t hash, tick_t tick) {
+    tick_t start = policy->start, length = policy_length(policy);
+    if ((flags & TRAIT_CALENDAR) != 0)
+        return limiter_calendar_window(limiter, policy, tick);
+    if ((flags & STINT_START_FIRST) != 0)
+        return (struct span){tick, tick + length};
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(hash, length);
+    tick_t end = window_end(tick, start, length);
+    return (struct span){end - length, end};
+}
+
+tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                       uint32_t flags, uint64_t hash, tick_t tick) {
+    const struct span window = window_at(limiter, policy, flags, hash, tick);
+    limiter_raise_latest_begin(limiter, window.begin);
+    return window.end;
+}
+
+tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
+                            uint32_t flags, uint64_t hash, uint64_t now) {
+    const struct span window = window_at(limiter, policy, flags, hash, tick_of(now));
+    limiter_raise_latest_begin(limiter, window.begin);
+    /* The first and the last window of 64 bits of ns are no hints: each would be taken for the
+     * other. */
+    if ((flags & TRAITS_OWN_WINDOW) == 0 && window.begin >= 0 &&
+        window.end <= (tick_t)(UINT64_MAX / STINT_TICK_NS)) {
+        const uint64_t hint = hint_of(window, (flags & TRAIT_CALENDAR) != 0);
+        /* I7: latest_begin first, then the hint (M7). */
+        if (hint != atomic_load_relaxed(&policy->current_end) && !limiter->memory.read_only)
+            atomic_store_release(&policy->current_end, hint);
+    }
+    return window.end;
+}
+
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
+
+uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
+                             const struct stint_request *request, uint64_t now) {
+    struct stint_request same = *request;
+    uint32_t why;
+
+    /* Each round but the first: the policy was replaced once more. */
+    while ((why = decision_begin(decision, limiter, &same, now, nothing_known)) ==
+           STINT_UNKNOWN_POLICY) {
+        same.policy = stint_limiter_policy_now(limiter, request->policy);
+        if (same.policy >= limiter->deciding) /* POLICY_NONE, and all by a read-only handle */
+            break;
+    }
+    return why;
+}
+
+/* ---- 6  Verdict ------------------------------------------------------------------------------ */
+
+bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
+                         struct stint_verdict *verdict) {
+    if (limiter->looking != NULL)
+        why = STINT_BAD_REQUEST;
+    limiter_count_table(limiter,
+                        why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
+    if (verdict != NULL)
+        *verdict = (struct stint_verdict){.flags = why, .retry_after = STINT_NEVER};
+    return false;
+}
+
+/* The length of the window that is waited for, ns. */
+static uint64_t waiting_window(const struct waiting *waiting) {
+    if (limiter_record(waiting->limiter, waiting->policy)->calendar == 0)
+        return waiting->terms.window;
+    struct span window =
+        limiter_calendar_window(waiting->limiter, waiting->policy, waiting->end - 1);
+    return tick_ns(window.end - window.begin);
+}
+
+uint64_t stint_decision_wait(const struct waiting *waiting) {
+    const struct rule rule = policy_rule(waiting->policy);
+    const struct terms *terms = &waiting->terms;
+    const struct charge *charge = &waiting->charge;
+    uint64_t wait;
+
+    if (UNLIKELY((terms->part & PART_OVERRIDDEN) != 0) && !charge->fits) {
+        const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
+        const uint64_t until = tick_ns(end_of(state_id(waiting->override), now));
+        const uint64_t at = tick_ns(waiting->end) - waiting->left;
+        /* A late caller's override can be over by the time of the clock, at which he is decided. */
+        const uint64_t over = until > at ? until - at : 0;
+        const uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
+        uint64_t capacity = waiting->without != 0 ? waiting->without : rule.capacity;
+        if (capacity > most)
+            capacity = most;
+        const uint64_t reserved = (terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0;
+        const uint64_t room = capacity + reserved;
+        const struct after_override then_by = {
+            waiting->untracked ? waiting->left : 0, over, capacity,
+            GUARD(OVERRIDE_ROOM, room > STINT_LIMIT_MAX) ? STINT_LIMIT_MAX : room};
+        wait = charge_wait_over(terms, &rule, charge, waiting->left, &then_by);
+        if (wait == over)
+            return wait; /* exact: there is no window for whose end all wait */
+    } else {
+        wait = charge_wait(terms, &rule, charge, waiting->left);
+    }
+    if (charge->fits)
+        return wait;
+    if (waiting->untracked && wait < waiting->left)
+        wait = waiting->left; /* of nothing that this key could be given */
+    if (rule.jitter != 0 && wait != STINT_NEVER)
+        wait = wait_add(wait, part_of(mix(waiting->hash, (uint64_t)waiting->end),
+                                      waiting_window(waiting) / 100 * rule.jitter));
+    return wait;
+}

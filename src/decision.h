@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: MIT
+ * A decision, and its steps as take.c lists them: policy, window, look, judge, charge, verdict. The
+ * short ways (take.c) and the long way (decide.c) are made of these. */
+#ifndef STINT_DECISION_H
+#define STINT_DECISION_H
+
+#include <string.h>
+
+#include "override.h"
+#include "slot.h"
+
+struct decision {
+    struct stint_limiter *limiter;
+    struct policy *policy;
+    uint64_t hash;
+    uint64_t tag;
+    uint64_t now; /* ns since the epoch */
+    tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
+    uint32_t policy_id;
+    uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
+    tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
+    uint64_t override; /* PART_OVERRIDDEN: the state of its slot */
+    union {
+        uint64_t without; /* likewise: the capacity, if it were not there */
+        uint64_t asked;   /* of a part of a striped policy's key: the now of the whole's caller */
+    };
+    struct terms terms;
+    /* What came of it, in the window that ends at `end`. */
+    struct charge charge;
+    uint32_t flags; /* of the verdict */
+};
+
+/* An internal flag of a decision that has come to nothing: its policy is gone. */
+#define DECISION_GONE STINT_UNKNOWN_POLICY
+
+/* What a decision has come to so far. STALE: the slots changed meanwhile, or its now moved; start
+ * over. */
+enum progress { DONE, STALE };
+
+/* ---- 2  Window ------------------------------------------------------------------------------- */
+
+/* The end of the window that holds a tick, by a policy with these flags, for a key with this hash.
+ * It raises latest_begin (I7), so the window may be opened. */
+tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
+                       uint32_t flags, uint64_t hash, tick_t tick);
+
+/* Likewise of an instant. The policy's own window becomes its hint. (It does not take a struct
+ * decision: on the path that would force the struct's fields into memory.) */
+tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
+                            uint32_t flags, uint64_t hash, uint64_t now);
+
+/* Computes the end of the window of now: the policy's, or the key's own. */
+static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
+    return stint_window_compute(decision->limiter, decision->policy, decision->terms.traits,
+                                decision->hash, decision->now);
+}
+
+/* Likewise by a calendar policy's hint, which has the length of its window. */
+static ALWAYS_INLINE tick_t window_of_calendar(const struct decision *decision, uint64_t hint) {
+    const tick_t end = hint_end(hint);
+    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= hint_window(hint))))
+        return end;
+    return window_anew(decision);
+}
+
+/* Finds the end of the window of now by the policy's hint. A window of the key's own has no hint:
+ * 0. */
+static ALWAYS_INLINE tick_t window_of(const struct decision *decision) {
+    const uint32_t traits = decision->terms.traits;
+    /* A hint, whose begin latest_begin has (I7). */
+    const uint64_t hint = atomic_load_relaxed(&decision->policy->current_end);
+    if ((traits & (TRAITS_OWN_WINDOW | TRAIT_CALENDAR)) != 0)
+        return (traits & TRAIT_CALENDAR) != 0 ? window_of_calendar(decision, hint) : 0;
+    const tick_t end = (tick_t)hint;
+    /* end > now >= end - length, or the hint is of another window. */
+    if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= decision->policy->window)))
+        return end;
+    return window_anew(decision);
+}
+
+/* ---- 1  Policy ------------------------------------------------------------------------------- */
+
+/* What a request of known flags must not combine. */
+static ALWAYS_INLINE bool request_good(uint32_t flags, uint32_t limit) {
+    return (flags & ~(uint32_t)(STINT_PEEK | STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE |
+                                STINT_CHARGE)) == 0 &&
+           ((flags & STINT_CHARGE) == 0 ||
+            ((flags & (STINT_PARTIAL | STINT_DRAIN | STINT_RESERVE)) == 0 && limit == 0));
+}
+
+/* Whether a request of these flags goes with a policy. What a drain and a charge take in flight is
+ * nobody's to give back. */
+static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t traits) {
+    return (traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0;
+}
+
+/* What an instance of the path knows before it begins. These are constants, so the compiler folds
+ * what is computed from them. */
+struct known {
+    uint32_t traits; /* all that the policy has; 0: not known */
+    bool flags;      /* those of the request are `of_request` */
+    uint32_t of_request;
+    bool overrides; /* the policy may have them */
+};
+
+static const struct known nothing_known = {.overrides = true};
+
+/* Decides by an override, whose limit is the capacity by now. `limit`: the request's own. */
+static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t override,
+                                            uint32_t limit) {
+    struct terms *terms = &decision->terms;
+
+    decision->override = override;
+    decision->without = limit;
+    terms->part |= PART_OVERRIDDEN | (override_banned(override) ? PART_BANNED : 0);
+    if (override_limit(override) == 0)
+        terms->part |= PART_BARRED;
+    if (override_limit(override) == STINT_LIMIT_MAX) {
+        terms->part |= PART_ENDLESS;
+        terms->capacity = terms->room = STINT_LIMIT_MAX; /* smooth: more than the count holds */
+    }
+}
+
+/* What a request counts up to that reserves or charges, or whose key is never refused (`endless`):
+ * all of it by one rule. Returns false if the policy was changed meanwhile: once more. */
+static ALWAYS_INLINE bool decision_by_rule(struct decision *decision, bool endless) {
+    struct terms *terms = &decision->terms;
+    const struct rule rule = policy_rule(decision->policy);
+
+    if (UNLIKELY(((rule.flags ^ terms->traits) & STINT_SHADOW) != 0) && !endless)
+        return false;
+    if (!terms->unlike)
+        terms->capacity = rule.capacity;
+    const uint64_t room =
+        terms->capacity + ((terms->flags & STINT_RESERVE) != 0 ? rule.max_reserved : 0);
+    terms->room = room < STINT_LIMIT_MAX ? room : STINT_LIMIT_MAX;
+    terms->most = is_charge(terms) || endless ? charge_most(&rule) : terms->room;
+    return true;
+}
+
+/* Reads what a decision must know of its policy and of the request. Returns 0; else there is no
+ * decision, and the verdict's flag that says why is returned. That is STINT_UNKNOWN_POLICY, too,
+ * where the policy no longer has the known traits. */
+static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
+                                             struct stint_limiter *limiter,
+                                             const struct stint_request *request, uint64_t now,
+                                             struct known known) {
+    if (UNLIKELY(request->policy >= limiter->deciding))
+        return STINT_UNKNOWN_POLICY;
+    const uint32_t flags = known.flags ? known.of_request : request->flags;
+    const uint64_t reserved = known.flags ? 0 : request->reserved;
+    if (UNLIKELY(reserved != 0 || !request_good(flags, request->limit)))
+        return STINT_BAD_REQUEST;
+    struct policy *policy = &limiter->policies[request->policy];
+    const uint64_t word = policy_traits(policy);
+    const uint32_t traits = known.traits != 0 ? known.traits : (uint32_t)word;
+    if (UNLIKELY(known.traits != 0 ? (uint32_t)word != known.traits : (word & TRAIT_EXISTS) == 0))
+        return STINT_UNKNOWN_POLICY;
+    if ((flags & (STINT_DRAIN | STINT_CHARGE)) != 0 && UNLIKELY(!request_suits(flags, traits)))
+        return STINT_BAD_REQUEST;
+    uint64_t capacity = word >> 32;
+    const uint64_t override =
+        known.overrides && (traits & STINT_OVERRIDES) != 0 &&
+                override_possible(&limiter->table, request->key)
+            ? stint_override_seen(limiter, request->policy, traits, request->key, now)
+            : 0;
+    const uint32_t limit = UNLIKELY(override != 0) ? override_limit(override) : request->limit;
+    const bool unlike = request->limit != 0 || override != 0;
+    bool own = false;
+
+    if (unlike) {
+        uint64_t most = (traits & TWO_COUNTS) != 0    ? SMOOTH_MAX
+                        : traits_stripes(traits) == 1 ? STINT_LIMIT_MAX
+                                                      : capacity;
+        /* Of a striped policy, other requests would not know of larger shares. */
+        own = limit < capacity;
+        capacity = limit < most ? limit : most;
+    }
+    *decision = (struct decision){
+        .limiter = limiter,
+        .policy = policy,
+        .hash = request->key,
+        .tag = table_tag(&limiter->table, request->key, request->policy),
+        .now = now,
+        .policy_id = request->policy,
+        .terms = {.traits = traits,
+                  .window = policy->window,
+                  .fade = policy->fade,
+                  .reciprocal = policy->reciprocal,
+                  .cost = request->cost,
+                  .capacity = capacity,
+                  .room = capacity,
+                  .most = capacity,
+                  .own = own,
+                  .unlike = unlike,
+                  .flags = flags},
+    };
+    if (UNLIKELY(override != 0))
+        decision_override(decision, override, request->limit);
+    const bool endless = override != 0 && limit == STINT_LIMIT_MAX;
+    if (((flags & (STINT_RESERVE | STINT_CHARGE)) != 0 || endless) &&
+        UNLIKELY(!decision_by_rule(decision, endless)))
+        return STINT_UNKNOWN_POLICY;
+    decision->end = window_of(decision);
+    return 0;
+}
+
+/* Begins a decision by the policy that decides for the request now: its own, or the one that has
+ * replaced it. Returns 0, or why there is none. */
+uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
+                             const struct stint_request *request, uint64_t now);
+
+/* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
+ * capacity is constant, so the compiler folds what is computed from it. */
+static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limiter,
+                                                    uint32_t policy_id, uint64_t now, tick_t end,
+                                                    uint64_t capacity) {
+    return (struct decision){
+        .limiter = limiter,
+        .policy = &limiter->policies[policy_id],
+        .policy_id = policy_id,
+        .now = now,
+        .end = end,
+        .terms = {.traits = TRAIT_EXISTS | TRAIT_PLAIN,
+                  .cost = 1,
+                  .capacity = capacity,
+                  .room = capacity},
+    };
+}
+
+/* Ends a decision that could not begin, and tells why: of a read-only handle, which begins none,
+ * that the request makes no sense. Returns false. */
+bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
+                         struct stint_verdict *verdict);
+
+/* ---- 4  Look, judge (charge.h) --------------------------------------------------------------- */
+
+/* Fits the terms of a request to a rule that was read later: the request's window begins by that
+ * rule. */
+static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rule) {
+    if (UNLIKELY(terms->capacity > rule->capacity) && !terms->unlike) {
+        uint64_t more = terms->room - terms->capacity;
+        terms->capacity = rule->capacity;
+        terms->room = rule->capacity + (more < rule->max_reserved ? more : rule->max_reserved);
+        /* Else it may be refused though the rule before lets it through, and this one is a
+         * shadow. */
+        terms->traits ^= (terms->traits ^ rule->flags) & STINT_SHADOW;
+    }
+}
+
+/* The end of the window of now where it is the key's own, whose slot was seen with this state. */
+static ALWAYS_INLINE tick_t window_in(const struct decision *decision, uint64_t state) {
+    const tick_t now = tick_of(decision->now), end = end_of(state_id(state), now);
+    return LIKELY(end > now && end - now <= decision->policy->length) ? end : window_anew(decision);
+}
+
+/* What slot_look has come to. */
+enum look {
+    LOOK_GOOD,
+    LOOK_STALE,   /* the slot is not the key's any more */
+    LOOK_PENDING, /* it is claimed, and not committed */
+    LOOK_AHEAD,   /* it is in a later window than that of now */
+};
+
+/* Looks at the state that was loaded of a slot of the key (seen->state), in the decision's window.
+ * If the slot is in an earlier window, that one is over, and the new one begins with what is
+ * carried.
+ *
+ * Why the state is the key's. The tag was loaded, then the state s; now the tag is loaded again. If
+ * it is not the key's, s may be another's: start over. If it is, s may still be another's: the slot
+ * may have gone to another key and come back between the two loads of the tag. But s is the key's
+ * if the slot still has the end of s at any time after this second load of the tag (I1), and every
+ * path makes sure of that:
+ *   - fetch-add: what it returns has the end of s, committed;
+ *   - CAS: it succeeds only if tag and state are what they were;
+ *   - a look, or a refusal that writes nothing: the state is loaded once more, and has the end of
+ *     s, committed (slot_unchanged).
+ * Without the second load of the tag another key's window is charged. Without the second load of
+ * the state a key is refused for another's count.
+ *
+ * A window of the key's own (TRAITS_OWN_WINDOW) is found in the slot, if it holds now: nothing has
+ * to be computed. What confirms s confirms the end. A pending s is no window: its end is the
+ * claim's. If it does not hold now, the window of now is the key's phase's, or one that would begin
+ * with this request (decision.c, window_at). */
+static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen *seen) {
+    const struct terms *terms = &decision->terms;
+    const uint64_t state = seen->state;
+
+    seen->tag = decision->tag;
+    seen->count = seen->refused = 0;
+    /* The state, then the tag (M1), then whatever confirms the two (M2). */
+    if (UNLIKELY(GUARD(FOUND_TAG, atomic_load_acquire(&seen->slot->tag) != decision->tag)))
+        return LOOK_STALE;
+
+    if ((terms->traits & TRAITS_OWN_WINDOW) != 0 && decision->end == 0) {
+        if (UNLIKELY(GUARD(KEY_PENDING, state_pending(state))))
+            return LOOK_PENDING; /* the end is the claim's */
+        decision->end = window_in(decision, state);
+    }
+    /* The id is in the top bits: an earlier one makes the difference negative. */
+    const uint64_t ahead = state - state_of(decision->end, 0), used = state_used(state);
+    if (UNLIKELY(ahead >= STATE_PENDING)) {
+        if (GUARD(FOUND_PENDING, state_pending(state)))
+            return LOOK_PENDING;
+        if ((int64_t)ahead < 0) {
+            if ((terms->traits & TRAIT_CARRIES) != 0) {
+                const struct rule rule = policy_rule(decision->policy);
+                rule_adopt(&decision->terms, &rule);
+                uint64_t apart = (id_of(decision->end) - state_id(state)) & ID_MASK;
+                seen->count =
+                    count_carry(&rule, used, apart / (uint64_t)policy_length(decision->policy));
+            }
+            return LOOK_GOOD;
+        }
+        if (ahead >= UINT64_C(1) << STATE_ID)
+            return LOOK_AHEAD;
+    }
+    seen->count = used;
+    seen->refused = state & STATE_REFUSED;
+    return LOOK_GOOD;
+}
+
+/* ---- 5  Charge ------------------------------------------------------------------------------- */
+
+/* Whether a refusal sets the refused bit. That of a key that is banned writes nothing. */
+static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
+    return is_decision(terms) && (terms->part & PART_BANNED) == 0 &&
+           ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
+}
+
+/* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
+ * written. */
+static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,
+                                    uint64_t *next) {
+    const struct terms *terms = &decision->terms;
+    struct charge *charge = &decision->charge;
+    bool first_refusal =
+        !charge->fits && GUARD(FOUND_MARK, seen->refused == 0) && refusal_marked(terms);
+    bool writes = !is_look(terms) && charge->count != seen->count;
+
+    if (UNLIKELY((terms->part & PART_SAME_WINDOW) != 0 && decision->end != decision->only_end)) {
+        *charge = (struct charge){.count = seen->count, .used = seen->count};
+        first_refusal = writes = false;
+    }
+    uint64_t marked = first_refusal ? STATE_REFUSED : seen->refused;
+    decision->flags = first_refusal ? STINT_FIRST_REFUSAL : 0;
+    *next = state_of(decision->end, marked | charge->count);
+    return first_refusal || writes;
+}
+
+/* Does to the slot what was judged of it as it was seen: one swap, if there is anything to write.
+ * Returns false if the slot has changed since.
+ *
+ * A new window in place: the slot is the key's, and over. One CAS changes window and count
+ * together, so of two threads that meet at a boundary one opens the window and the other counts in
+ * it. A late thread may open a window that is over by the clock. That window is later than any that
+ * this slot had (I1), and the key has no other slot (I3), so nothing is counted in it twice. */
+static ALWAYS_INLINE bool slot_charge(struct decision *decision, const struct seen *seen) {
+    uint64_t next;
+    return slot_next(decision, seen, &next)
+               ? slot_swap(seen->slot, decision->tag, seen->state, next)
+               : slot_unchanged(seen->slot, seen->state);
+}
+
+/* ---- 6  Verdict ------------------------------------------------------------------------------ */
+
+/* Adds what a verdict says of a decision to the statistics. */
+static ALWAYS_INLINE void decision_count(const struct stint_limiter *limiter, uint32_t policy_id,
+                                         uint32_t flags, bool allowed) {
+    bool shadowed = (flags & STINT_SHADOWED) != 0;
+
+    limiter_count(limiter, policy_id,
+                  shadowed  ? COUNT_SHADOWED
+                  : allowed ? COUNT_ALLOWED
+                            : COUNT_REFUSED);
+    if ((flags & STINT_FIRST_REFUSAL) != 0)
+        limiter_count(limiter, policy_id, COUNT_FIRST_REFUSAL);
+    if ((flags & STINT_UNTRACKED) != 0)
+        limiter_count(limiter, policy_id, COUNT_UNTRACKED);
+    if ((flags & STINT_NEAR_LIMIT) != 0 && allowed && !shadowed)
+        limiter_count(limiter, policy_id, COUNT_NEAR_LIMIT);
+}
+
+/* What retry_after is computed from, where it is not simply the end of the window. */
+struct waiting {
+    const struct stint_limiter *limiter;
+    const struct policy *policy;
+    struct terms terms;
+    struct charge charge;
+    uint64_t hash;
+    uint64_t left; /* ns to the end of the window */
+    tick_t end;
+    uint64_t override; /* as in the decision */
+    uint64_t without;
+    bool untracked;
+};
+uint64_t stint_decision_wait(const struct waiting *waiting);
+
+/* The first two fields of a verdict as one word. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define VERDICT_BEGIN(allowed, flags) ((uint64_t)(flags) << 32 | (uint64_t)(allowed))
+#else
+#define VERDICT_BEGIN(allowed, flags) ((uint64_t)(allowed) << 56 | (uint64_t)(flags))
+#endif
+static_assert(offsetof(struct stint_verdict, allowed) == 0 &&
+                  offsetof(struct stint_verdict, flags) == 4 &&
+                  offsetof(struct stint_verdict, capacity) == 8,
+              "the first two fields fill a word");
+static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict) == 64,
+              "they can grow into their reserved words");
+
+/* The time to wait of a decision that does not simply wait for the window's end. What it needs is
+ * copied, so that the path keeps its registers. */
+static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uint64_t left) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const struct waiting waiting = {
+        .limiter = decision->limiter,
+        .policy = decision->policy,
+        .terms = {.traits = terms->traits,
+                  .part = terms->part,
+                  .cost = terms->cost,
+                  .capacity = terms->capacity,
+                  .room = terms->room,
+                  .window = decision->policy->window,
+                  .fade = decision->policy->fade,
+                  .flags = terms->flags},
+        .charge = {.count = charge->count, .total = charge->total, .fits = charge->fits},
+        .hash = decision->hash,
+        .left = left,
+        .end = decision->end,
+        .override = decision->override,
+        .without = decision->without,
+        .untracked = (decision->flags & STINT_UNTRACKED) != 0,
+    };
+    return stint_decision_wait(&waiting);
+}
+
+/* Tells a decision that was made. */
+static ALWAYS_INLINE void verdict_write(const struct decision *decision, bool allowed,
+                                        uint32_t flags, struct stint_verdict *verdict) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const bool untracked = (decision->flags & STINT_UNTRACKED) != 0;
+    const uint64_t end = tick_ns(decision->end), left = end - decision->now;
+    /* What fits without a reservation is not above the capacity, unless it is charged. */
+    const bool within = charge->fits && terms->room == terms->capacity;
+    uint64_t wait = 0, remaining = 0;
+
+    if (!within && !charge->fits && (terms->traits & (TRAIT_CARRIES | TRAIT_JITTER)) == 0 &&
+        (terms->part & PART_OVERRIDDEN) == 0)
+        wait = terms->cost > terms->room ? STINT_NEVER : left;
+    else if (!within && !(charge->fits && charge->total <= terms->capacity))
+        wait = decision_wait(decision, left);
+    if ((within && !is_charge(terms)) ||
+        (charge->used < terms->capacity && !(untracked && !charge->fits)))
+        remaining = terms->capacity - charge->used;
+    /* One store for both. Bytes that are joined in memory would make the next load wait. */
+    const uint64_t begin = VERDICT_BEGIN(allowed, flags);
+    memcpy(verdict, &begin, sizeof(begin));
+    verdict->capacity = (uint32_t)terms->capacity;
+    verdict->used = (uint32_t)charge->used;
+    verdict->remaining = (uint32_t)remaining;
+    verdict->granted = charge->granted;
+    verdict->window = untracked ? 0 : end;
+    verdict->reset_after = left;
+    verdict->retry_after = wait;
+    verdict->reserved[0] = verdict->reserved[1] = 0;
+}
+
+/* Ends a decision: counts it and tells it. Returns verdict.allowed. */
+static ALWAYS_INLINE bool decision_end(const struct decision *decision,
+                                       struct stint_verdict *verdict) {
+    const struct terms *terms = &decision->terms;
+    const struct charge *charge = &decision->charge;
+    const bool shadowed = !charge->fits && (terms->traits & STINT_SHADOW) != 0;
+    const bool allowed = charge->fits || shadowed;
+    uint32_t flags = decision->flags | (shadowed ? STINT_SHADOWED : 0) | (terms->part & PARTS_TOLD);
+
+    if ((terms->traits & TRAIT_NEAR) != 0) {
+        const uint32_t near_limit = policy_rule(decision->policy).near_limit;
+        if (near_limit != 0 && /* it was taken from the policy a moment ago */
+            charge->used * 100 > terms->capacity * near_limit)
+            flags |= STINT_NEAR_LIMIT;
+    }
+    if ((terms->part & PART_SILENT) == 0) {
+        if (is_charge(terms))
+            limiter_add(decision->limiter, decision->policy_id, COUNT_CHARGED, charge->granted);
+        else if (is_decision(terms) && !(allowed && (terms->part & PART_QUIET) != 0))
+            decision_count(decision->limiter, decision->policy_id, flags, allowed);
+    }
+    if (verdict != NULL)
+        verdict_write(decision, allowed, flags, verdict);
+    return allowed;
+}
+
+/* What a short way has come to: an answer, or LEFT: nothing was done, and the request goes on to
+ * the next way. */
+enum answer { REFUSED, ALLOWED, LEFT };
+
+/* Steps 5 and 6, after what was seen was judged. What fits and what is refused go separate ways, so
+ * that the compiler knows which it is. LEFT: the slot has changed since. */
+static ALWAYS_INLINE enum answer slot_finish(struct decision *decision, const struct seen *seen,
+                                             struct stint_verdict *verdict) {
+    if (decision->charge.fits) {
+        if (UNLIKELY(!slot_charge(decision, seen)))
+            return LEFT;
+        return decision_end(decision, verdict) ? ALLOWED : REFUSED;
+    }
+    if (UNLIKELY(!slot_charge(decision, seen)))
+        return LEFT;
+    return decision_end(decision, verdict) ? ALLOWED : REFUSED;
+}
+
+/* Step 6 of a request whose `cost` tokens one of the primitives of slot.h has charged: the count is
+ * `used` by then. All but the counts is constant, so the compiler folds what is computed from
+ * it. */
+static ALWAYS_INLINE enum answer taken_end(struct decision *decision, uint64_t used, uint32_t cost,
+                                           struct stint_verdict *verdict) {
+    decision->charge = (struct charge){used, used, used, cost, true};
+    (void)decision_end(decision, verdict);
+    return ALLOWED;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * The look for a key's override (override.h). */
+#include "override.h"
+
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                          uint64_t state, uint64_t now) {
+    const bool set = (state & STATE_REFUSED) != 0; /* by hand */
+    const uint64_t longest =
+        set ? STINT_WINDOW_MAX / STINT_TICK_NS : limiter_ban(limiter, policy_id) >> BAN_TICKS;
+    const tick_t most = (tick_t)longest + 1 + ALLOWANCE_TICKS;
+    tick_t tick = tick_of(now);
+
+    if (!set && (!override_banned(state) || override_void(state, traits))) /* or strikes */
+        return false;
+    tick_t left = end_of(state_id(state), tick) - tick;
+    if (LIKELY(left <= most))
+        return left > 0;
+    tick = tick_of(limiter_now(limiter)); /* as stint_beyond_clock: a thread may be late */
+    return end_of(state_id(state), tick) - tick <= most;
+}
+
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+                             uint32_t traits, uint64_t hash, uint64_t now) {
+    const struct table *table = &limiter->table;
+    const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
+    const uint64_t reach = filter_bit_set(filter_far(table, hash))
+                               ? atomic_load_acquire(&table_shard_of(table, hash)->reach) /* I6 */
+                               : 1;
+    struct line *line = home_of(table, hash);
+
+    for (uint64_t i = 0; i <= reach && i < table->probe_lines; i++) {
+        for (uint32_t match = line_match(line, tag); match != 0; match = match4_rest(match)) {
+            uint64_t state = override_in(line_slot(line, match), tag);
+            if (state != 0 && stint_override_holds(limiter, policy_id, traits, state, now))
+                return state;
+        }
+        line = table_next(table, hash, line);
+    }
+    /* It may have been swept, after all slots of the policy (sweep.c). */
+    atomic_fence_acquire(); /* M9 */
+    return 0;
+}
+
+bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                         uint64_t now, struct override_told *told) {
+    const struct policy *policy = limiter_tag_policy(limiter, tag);
+    const tick_t end = end_of(state_id(state), tick_of(now));
+
+    if (policy == NULL || (policy_traits(policy) & TRAIT_COMPANION) == 0 || state_pending(state) ||
+        end <= tick_of(now))
+        return false;
+    const uint32_t of = limiter_companion(limiter, tag_policy(&limiter->table, tag));
+    uint32_t traits;
+    const uint32_t id = stint_limiter_policy_seen(limiter, of, &traits); /* it may be replaced */
+    if (id == POLICY_NONE || (traits & STINT_OVERRIDES) == 0 || override_void(state, traits))
+        return false;
+    const bool holds = stint_override_holds(limiter, id, traits, state, now);
+    const bool set = (state & STATE_REFUSED) != 0;
+    *told = (struct override_told){
+        .policy_id = id,
+        .limit = holds ? override_limit(state) : 0,
+        .strikes = set || holds ? 0 : (uint32_t)(state_used(state) & ~OVERRIDE_BY_SHADOW),
+        .set = set,
+        .until = tick_ns(end),
+    };
+    return holds || told->strikes != 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * Overrides: what the slot of a companion says of its key, and the look for it. override_set.c
+ * writes these slots. */
+#ifndef STINT_OVERRIDE_H
+#define STINT_OVERRIDE_H
+
+#include "slot.h"
+
+/* Overrides. A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no
+ * counts (override_set.c). Such a slot says until when a key has another limit: its end, and that
+ * limit for `used`. The refused bit says that somebody set it; else the library did.
+ *
+ *     refused 1   used < 2^28            the limit
+ *                 2^28 <= used < BARRED  never refused
+ *                 BARRED <= used         refused everything
+ *     refused 0   used < 2^28            refused in so many windows: strikes, no override. 0: it
+ *                                        was lifted, and says nothing
+ *                 2^28 <= used           banned
+ *                 used & BY_SHADOW       strikes, or a ban, while the policy was a shadow: void
+ *                                        where it is none
+ *
+ * So a stray token in it adds at most one to a limit, or to strikes. */
+#define OVERRIDE_ENDLESS   ((uint64_t)STINT_LIMIT_MAX)
+#define OVERRIDE_BY_SHADOW (OVERRIDE_ENDLESS / 2)
+#define OVERRIDE_BARRED    (OVERRIDE_ENDLESS + OVERRIDE_BY_SHADOW)
+static_assert(2 * (uint64_t)STINT_BAN_AFTER_MAX < OVERRIDE_BY_SHADOW, "strikes are below it");
+
+/* Overrides can be set as far ahead as the longest window reaches. */
+#define COMPANION_LENGTH (STINT_WINDOW_MAX / STINT_TICK_NS) /* ticks */
+
+static inline bool override_banned(uint64_t state) {
+    return (state & STATE_REFUSED) == 0 && state_used(state) >= OVERRIDE_ENDLESS;
+}
+
+/* The limit that an override sets. */
+static inline uint32_t override_limit(uint64_t state) {
+    const uint64_t used = state_used(state);
+    return used >= OVERRIDE_BARRED || override_banned(state) ? 0
+           : used < OVERRIDE_ENDLESS                         ? (uint32_t)used
+                                                             : STINT_LIMIT_MAX;
+}
+
+/* Whether the library wrote this state of a companion's slot as the policy was a shadow, and by
+ * these traits it is none: who was let through is not punished for it. */
+static inline bool override_void(uint64_t state, uint32_t traits) {
+    return GUARD(OVERRIDE_SHADOW, (state & STATE_REFUSED) == 0 &&
+                                      (state & OVERRIDE_BY_SHADOW) != 0 &&
+                                      (traits & STINT_SHADOW) == 0);
+}
+
+/* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
+ * nobody may count on it yet.
+ *
+ * As in slot_look (decision.h): the tag was seen, then the state s is loaded, then the tag again. If it is still
+ * the companion's, s may be another occupant's all the same, before the slot came back. So the
+ * state is loaded once more, and has to be the same as a whole: overrides of two keys often have
+ * one end (I1), and whoever clears one lets the slot go before that. */
+static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
+    for (;;) {
+        uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
+        if (GUARD(OVERRIDE_TAG, atomic_load_acquire(&slot->tag) != tag) || state_pending(state))
+            return 0;
+        uint64_t again = atomic_load_acquire(&slot->state); /* I1, M2 */
+        if (!GUARD(OVERRIDE_STATE, state != again))
+            return again;
+    }
+}
+
+/* Whether a companion's slot of this state sets a limit by a policy of these traits, and does so at
+ * `now`. One that is further ahead than it can have been set is void: the clock was stepped back
+ * (H). */
+bool stint_override_holds(const struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits,
+                          uint64_t state, uint64_t now);
+
+/* What a companion's slot says. */
+struct override_told {
+    uint32_t policy_id; /* whose key it is */
+    uint32_t limit;     /* 0: refused everything; STINT_LIMIT_MAX: never refused */
+    uint32_t strikes;   /* of one that sets no limit (yet) */
+    bool set;           /* it was set by hand */
+    uint64_t until;     /* ns */
+};
+
+/* Reads a slot that was seen with this tag and state. Returns false if it is no companion's, or
+ * says nothing at `now`. */
+bool stint_override_told(const struct stint_limiter *limiter, uint64_t tag, uint64_t state,
+                         uint64_t now, struct override_told *told);
+
+static ALWAYS_INLINE bool filter_bit_set(struct filter_bit asked) {
+    return (atomic_load_acquire(asked.word) & asked.bit) != 0; /* I6 */
+}
+
+/* Whether a key may have a slot of a companion. Its bits were set before such a slot was claimed,
+ * and are there as long as it is (I6). */
+static ALWAYS_INLINE bool override_possible(const struct table *table, uint64_t hash) {
+    return filter_bit_set(filter_any(table, hash));
+}
+
+/* Looks for the override that is in force, by a policy of these traits, of a key that may have one.
+ * Returns the state of its slot; 0: there is none. */
+uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t policy_id,
+                             uint32_t traits, uint64_t hash, uint64_t now);
+
+#endif

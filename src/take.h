@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * The long way of a request, from its beginning to its verdict. */
+#ifndef STINT_TAKE_H
+#define STINT_TAKE_H
+
+#include "decision.h"
+
+/* Any request. `now` is no STINT_NOW. */
+bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,
+                       uint64_t now, struct stint_verdict *verdict);
+
+/* A decision on `request` that has begun, to its end. If its policy is gone on the way, it is made
+ * by the one in its place. */
+bool stint_decision_settle(struct decision *decision, const struct stint_request *request,
+                           struct stint_verdict *verdict);
+
+#endif
