@@ -1155,8 +1155,8 @@ static bool some_untracked(void) {
     return false;
 }
 
-/* What stint.h leaves open of a call that meets others: what comes of it need be in no order, but is
- * held against A, B, C and H all the same. */
+/* What stint.h leaves open of a call that meets others: its answer need be in no order. It is held
+ * against A, B, C and H all the same. */
 static bool is_open(const struct call *call) {
     const struct act *act = call->act;
 
@@ -1184,7 +1184,8 @@ static bool is_open(const struct call *call) {
          * requests counted, and so do all after a charge. */
         if ((part->flags & STINT_CHARGE) != 0 || part->limit > policy->limit)
             return true;
-        /* "By a policy with a ban, a first refusal also counts a strike in a slot of its own" (C). */
+        /* "By a policy with a ban, a first refusal also counts a strike in a slot of its own"
+         * (C). */
         if (policy->ban != 0)
             return true;
     }
