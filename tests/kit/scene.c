@@ -5,7 +5,9 @@
  * atomic operations; a second thread that is stopped as well has a stack of its own. */
 #include "scene.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,8 +23,9 @@
 #include "random.h"
 #include "watch.h"
 
-#define EPOCH UINT64_C(1700000000000000000) /* ns: a multiple of every window of the scenes */
-#define TICK  STINT_TICK_NS
+#define EPOCH     UINT64_C(1700000000000000000) /* ns: a multiple of every window of the scenes */
+#define TICK      STINT_TICK_NS
+#define LATE_MOST UINT64_C(60000000000) /* ns: the allowance */
 
 enum {
     STEPS_MAX = 20000, /* of all threads: more is waiting for a thread that does not go on */
@@ -31,7 +34,9 @@ enum {
     STACK = 256 * 1024,
     POLICIES_MAX = 16,
     LIMITS_MAX = 8,
-    ACTS_MAX = 20,
+    ACTS_MAX = 40,
+    CALLS_MAX = 400,
+    JUDGED_MAX = 256,
     PARTS_MAX = 4,
     TEXT_MAX = 200,
     STRIPE_OF_ALL = 2, /* the number of threads that have none of their own: of a first stripe */
@@ -122,7 +127,7 @@ struct act {
     int length;
     struct part parts[PARTS_MAX];
     unsigned count;
-    unsigned times;
+    unsigned times; /* at most, if it goes on until one is refused */
     bool rest, late, unasked, quiet;
     int64_t tick;
     char notation[TEXT_MAX];
@@ -146,8 +151,18 @@ struct named {
     unsigned limit_count;
 };
 
+/* An act that was made once. */
+struct call {
+    const struct act *act;
+    unsigned role;
+    uint64_t now;
+    int result;
+    unsigned began, ended; /* in the order of all beginnings and ends */
+};
+
 /* What was asked and answered. */
 struct logged {
+    unsigned call;
     stint_key key;
     unsigned policy;
     unsigned role; /* whose it is */
@@ -159,6 +174,8 @@ struct logged {
     uint32_t given_back;
     bool reset;
 };
+
+enum { KEY = 77, OTHER, THIRD, HOLDER = 100 };
 
 enum { NOBODY, FIRST, SECOND, ROLES }; /* others; `a`; `b` where it is stopped as well */
 
@@ -173,6 +190,9 @@ static struct {
     uint64_t time;
     struct logged log[LOG_MAX];
     unsigned logged;
+    struct call calls[CALLS_MAX];
+    unsigned call_count, events;
+    unsigned call[ROLES]; /* that they are in */
     unsigned role;
     uint64_t number[ROLES];
     unsigned steps[ROLES], all_steps;
@@ -253,7 +273,6 @@ static unsigned next_policy(const char **text) {
 }
 
 static stint_key next_key(const char **text) {
-    enum { KEY = 77, OTHER, THIRD, HOLDER = 100 };
     char word[TEXT_MAX];
     if (!next_word(text, word))
         no_scene(*text, "a key is missing");
@@ -397,6 +416,8 @@ static void read_act(struct act *act, const char *text) {
         no_scene(word, "no verb");
     case HOLD:
         part->policy = policy_of("long");
+        part->key = HOLDER;
+        part->by_decide = true;
         act->times = (unsigned)next_number(&text);
         break;
     case TURN:
@@ -443,6 +464,15 @@ static void read_acts(struct acts *acts, const char *text) {
         act->length = length - (int)(act->text - text);
         read_act(act, one);
         text += length + (text[length] == ';');
+        while (!act->rest && act->times > 1) {
+            if (acts->count == ACTS_MAX)
+                no_scene(one, "too many acts");
+            act->times--;
+            acts->acts[acts->count++] = *act;
+            act->times = 1;
+            act = &acts->acts[acts->count - 1];
+            act->parts[0].key += act->verb == HOLD;
+        }
     }
 }
 
@@ -491,7 +521,11 @@ static struct logged *log_call(const struct part *part, uint64_t now) {
     if (s.logged == LOG_MAX)
         abort();
     struct logged *logged = &s.log[s.logged++];
-    *logged = (struct logged){.key = part->key, .policy = part->policy, .role = s.role, .now = now};
+    *logged = (struct logged){.call = s.call[s.role],
+                              .key = part->key,
+                              .policy = part->policy,
+                              .role = s.role,
+                              .now = now};
     return logged;
 }
 
@@ -571,8 +605,7 @@ static void answered(const struct act *act, const struct part *part, uint64_t no
 }
 
 /* Asks. Returns whether it was allowed. */
-static bool ask(const struct act *act) {
-    const uint64_t now = act->late ? tick_time(act->tick) : s.time;
+static bool ask(const struct act *act, uint64_t now) {
     struct stint_request requests[PARTS_MAX];
     struct stint_verdict verdicts[PARTS_MAX];
     bool allowed;
@@ -625,11 +658,11 @@ static void die_hook(enum stint_test_instant instant) {
         longjmp(s.died, 1);
 }
 
-static void take_and_die(const struct act *act) {
+static void take_and_die(const struct act *act, uint64_t now) {
     void (*hook)(enum stint_test_instant instant) = stint_test_hook;
     if (setjmp(s.died) == 0) {
         stint_test_hook = die_hook;
-        (void)ask(act);
+        (void)ask(act, now);
     }
     stint_test_hook = hook;
     s.deaths = true;
@@ -645,35 +678,37 @@ static void add_and_die(const struct part *part) {
     s.deaths = true;
 }
 
-static void set_up(const struct act *act, int result) {
-    if (result != 0)
+static int set_up(const struct act *act, int result) {
+    if (result != 0 && !s.scene->in_order)
         breaks("%.*s: %s", act->length, act->text, stint_reason());
+    return result;
 }
 
-static void change(const struct act *act, struct named *named) {
+static int change(const struct act *act, struct named *named) {
     const struct stint_policy policy = read_policy(named, act->notation);
     knows(named, &policy);
-    set_up(act, stint_policy_change(s.limiter, named->id, &policy));
+    return set_up(act, stint_policy_change(s.limiter, named->id, &policy));
 }
 
-static void apply(const struct act *act) {
+static int apply(const struct act *act) {
     for (unsigned i = 0; i < s.policy_count; i++) {
         char name[40];
         (void)snprintf(name, sizeof(name), "name=%s", s.policies[i].name);
         s.policies[i].replaced |= strstr(act->notation, name) != NULL;
     }
-    set_up(act, stint_policies_apply(s.limiter, act->notation, 0, NULL, NULL, NULL));
+    return set_up(act, stint_policies_apply(s.limiter, act->notation, 0, NULL, NULL, NULL));
 }
 
 /* By its name is found what has decisions. */
 static void find(const struct act *act, const struct named *named) {
     uint32_t id = 0;
-    set_up(act, stint_policy_find(s.limiter, named->name, &id));
+    (void)set_up(act, stint_policy_find(s.limiter, named->name, &id));
     if (policy_gone(&s.limiter->policies[id]))
         breaks("not so: %.*s", act->length, act->text);
 }
 
-static void play_act(const struct act *act) {
+/* Returns whether it was allowed, or an error of set-up. */
+static int make(const struct act *act, uint64_t now) {
     const struct part *part = &act->parts[0];
     struct named *named = &s.policies[part->policy];
 
@@ -681,18 +716,8 @@ static void play_act(const struct act *act) {
     case TAKE:
     case ALL:
     case BATCH:
-        for (unsigned i = 0; i < (act->rest && act->times == 1 ? REST : act->times); i++)
-            if (!ask(act) && act->rest)
-                break;
-        break;
-    case HOLD: {
-        struct act one = *act;
-        one.parts[0].by_decide = true;
-        one.parts[0].key = 100;
-        for (unsigned i = 0; i < act->times; i++, one.parts[0].key++)
-            (void)ask(&one);
-        break;
-    }
+    case HOLD:
+        return ask(act, now);
     case REFUND:
         refund(act, part->cost, tick_time(act->tick));
         break;
@@ -710,12 +735,12 @@ static void play_act(const struct act *act) {
     case TELL: {
         struct act look = {.count = 1};
         look.parts[0] = (struct part){
-            .policy = part->policy, .key = 79, .flags = STINT_PEEK, .by_decide = true};
-        (void)ask(&look);
+            .policy = part->policy, .key = THIRD, .flags = STINT_PEEK, .by_decide = true};
+        (void)ask(&look, now);
         break;
     }
     case DIE:
-        take_and_die(act);
+        take_and_die(act, now);
         break;
     case STRAY:
         add_and_die(part);
@@ -724,23 +749,19 @@ static void play_act(const struct act *act) {
         add_policy(named, act->notation);
         break;
     case CHANGE:
-        change(act, named);
-        break;
+        return change(act, named);
     case APPLY:
-        apply(act);
-        break;
+        return apply(act);
     case REMOVE:
         named->replaced = true;
-        set_up(act, stint_policy_remove(s.limiter, named->id));
-        break;
+        return set_up(act, stint_policy_remove(s.limiter, named->id));
     case FIND:
         find(act, named);
         break;
     case OVERRIDE:
         knows_limit(named, part->limit);
-        set_up(act,
-               stint_override(s.limiter, named->id, part->key, part->limit, tick_time(act->tick)));
-        break;
+        return set_up(act, stint_override(s.limiter, named->id, part->key, part->limit,
+                                          tick_time(act->tick)));
     case CLEAR: /* there is none any more, if its policy is gone */
         (void)stint_override_clear(s.limiter, named->id, part->key);
         break;
@@ -750,6 +771,22 @@ static void play_act(const struct act *act) {
     case VERBS:
         abort();
     }
+    return 1;
+}
+
+static void play_act(const struct act *act) {
+    bool again = true;
+    for (unsigned i = 0; i < (act->rest && act->times == 1 ? REST : act->times) && again; i++) {
+        const uint64_t now = act->late ? tick_time(act->tick) : s.time;
+        if (s.call_count == CALLS_MAX)
+            abort();
+        struct call *call = &s.calls[s.call_count];
+        *call = (struct call){.act = act, .role = s.role, .now = now, .began = ++s.events};
+        s.call[s.role] = s.call_count++;
+        call->result = make(act, now);
+        again = call->result != 0 || !act->rest;
+        call->ended = ++s.events;
+    }
 }
 
 static void play_acts(const struct acts *acts) {
@@ -758,11 +795,13 @@ static void play_acts(const struct acts *acts) {
 }
 
 static void open_table(void) {
+    static const char secret[STINT_SECRET_SIZE] = "scene";
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 2;                    /* one line of four slots */
     options.max_policies = POLICIES_MAX + 2; /* one is replaced, and one has a companion */
     options.on_full = s.scene->on_full;
     options.clock = scene_clock;
+    options.secret = secret;
     s.time = EPOCH;
     if (stint_open(&options, &s.limiter) != 0)
         abort();
@@ -777,6 +816,18 @@ static void open_table(void) {
             if (strncmp(known_policies[j], name, length) == 0 && known_policies[j][length] == ' ')
                 add_policy(named, known_policies[j] + length + 1);
     }
+}
+
+static void begin_play(void) {
+    s.logged = s.call_count = s.events = s.all_steps = 0;
+    s.role = NOBODY;
+    s.deaths = s.waits = s.set_back = s.killed = false;
+    s.second_done = true;
+    s.broken[0] = '\0';
+    stint_thread_number = STRIPE_OF_ALL;
+    for (unsigned i = 0; i < ROLES; i++)
+        s.number[i] = STRIPE_OF_ALL;
+    open_table();
 }
 
 /* ---- What came of it ------------------------------------------------------------------------- */
@@ -856,18 +907,27 @@ static bool told_twice(const struct logged *which) {
     return twice && !given_back;
 }
 
+/* "Tokens that were granted before a stint_reset and are given back after it may be granted once
+ * more" (A), and the policy in the place of another counts anew. */
+static bool begins_anew(const struct logged *which) {
+    bool reset = s.policies[which->policy].replaced;
+    for (unsigned i = 0; i < s.logged; i++)
+        reset |= s.log[i].reset;
+    return reset;
+}
+
 /* One key by one policy: A, B, C and H of an answer. */
 static void judge_answer(const struct logged *logged, bool replaced) {
     const struct named *named = &s.policies[logged->policy];
-    if (!tracked(logged) || is_quiet(logged))
+    if (!tracked(logged) || is_quiet(logged) || (s.scene->in_order && begins_anew(logged)))
         return;
-    if (!named->replaced && !window_may_be(logged))
+    if (!named->replaced && !s.scene->in_order && !window_may_be(logged))
         breaks(is_first(&named->policy) ? "A: two windows of a key at once"
                                         : "A: a window that is none of the policy's");
     if (logged->verdict.window <= logged->now)
         breaks("H: a window that is over");
-    if (logged->asked != 0 && logged->verdict.allowed && logged->verdict.granted != logged->asked &&
-        (logged->verdict.flags & STINT_SHADOWED) == 0)
+    if (!s.scene->in_order && logged->asked != 0 && logged->verdict.allowed &&
+        logged->verdict.granted != logged->asked && (logged->verdict.flags & STINT_SHADOWED) == 0)
         breaks("granted is not what was asked for");
     if (!capacity_may_be(logged))
         breaks("A: a limit that was never the policy's");
@@ -879,7 +939,8 @@ static void judge_answer(const struct logged *logged, bool replaced) {
         breaks("A: two requests are told the same token");
     if (tokens > named->most)
         breaks("A: more than the limit in one window");
-    if (logged->verdict.allowed || !logged->whole || replaced || named->replaced)
+    if (logged->verdict.allowed || !logged->whole || replaced || named->replaced ||
+        s.scene->in_order)
         return;
     struct stint_stats stats = STINT_STATS_INIT;
     stint_stats_get(s.limiter, &stats);
@@ -1049,20 +1110,217 @@ static void instant_step(enum stint_test_instant instant) {
     }
 }
 
+/* ---- In some order --------------------------------------------------------------------------- */
+
+/* What was answered must be what the same calls are answered one after the other, in an order that
+ * agrees with the play: who had ended before another began comes first. */
+static struct {
+    struct logged log[LOG_MAX];
+    struct call calls[CALLS_MAX];
+    unsigned logged, count;
+    bool open; /* any order will do */
+    unsigned order[CALLS_MAX];
+    uint64_t known[JUDGED_MAX]; /* hashes of what was judged in another play of the scene */
+    unsigned known_count;
+} told;
+
+enum { ANSWER = 9 };
+
+static void answer_of(const struct logged *logged, uint64_t answer[ANSWER]) {
+    const struct stint_verdict *v = &logged->verdict;
+    /* Without the times of who asks the clock ("to tell a late thread from a clock that was stepped
+     * back", H): who is later than the allowance, or to whom a month's slot seems far ahead. */
+    const bool clock = is_calendar(&s.policies[logged->policy].policy) ||
+                       told.calls[logged->call].now + LATE_MOST < s.time;
+    /* "Where requests race": a refused one can add a token to the count for an instant. */
+    const uint32_t used = v->used > v->capacity ? v->capacity : v->used;
+    memcpy(answer,
+           (const uint64_t[ANSWER]){logged->given_back, v->allowed, v->flags, v->capacity, used,
+                                    v->granted, v->window, clock ? 0 : v->reset_after,
+                                    clock ? 0 : v->retry_after},
+           ANSWER * sizeof answer[0]);
+}
+
+static bool same_answer(const struct logged *one, const struct logged *other) {
+    uint64_t answers[2][ANSWER];
+    answer_of(one, answers[0]);
+    answer_of(other, answers[1]);
+    return memcmp(answers[0], answers[1], sizeof answers[0]) == 0;
+}
+
+static bool some_untracked(void) {
+    for (unsigned i = 0; i < s.logged; i++)
+        if ((s.log[i].verdict.flags & STINT_UNTRACKED) != 0)
+            return true;
+    return false;
+}
+
+/* What stint.h leaves open of a call that meets others: its answer need be in no order. It is held
+ * against A, B, C and H all the same. */
+static bool is_open(const struct call *call) {
+    const struct act *act = call->act;
+
+    /* Each request reads the policy (stint_policy_change): what is under way goes by the old one,
+     * or has no slot any more. A batch is one request after the other. */
+    if (act->verb == CHANGE || act->verb == APPLY || act->verb == REMOVE || act->verb == BATCH)
+        return true;
+    /* An override "holds for decisions that begin after this call", and "takes a slot": it meets
+     * one that has none. */
+    if (act->verb == OVERRIDE || act->verb == CLEAR)
+        return call->result == -ENOSPC || some_untracked();
+    /* "A striped key's slots are read one after the other, which is no snapshot" (B). */
+    for (unsigned i = 0; i < act->count; i++)
+        if (act->parts[i].key != 0 && is_striped(&s.policies[act->parts[i].policy].policy))
+            return true;
+    if (act->verb != TAKE && act->verb != ALL)
+        return false;
+    for (unsigned i = 0; i < act->count; i++) {
+        const struct part *part = &act->parts[i];
+        const struct stint_policy *policy = &s.policies[part->policy].policy;
+        /* A group "can hold tokens for an instant and give them back" (B). */
+        if (act->count > 1)
+            return true;
+        /* "Where requests race": who has a limit above the policy's finds tokens of refused
+         * requests counted, and so do all after a charge. */
+        if ((part->flags & STINT_CHARGE) != 0 || part->limit > policy->limit)
+            return true;
+        /* "By a policy with a ban, a first refusal also counts a strike in a slot of its own"
+         * (C). */
+        if (policy->ban != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_open_play(void) {
+    struct stint_stats stats = STINT_STATS_INIT;
+
+    /* "After a real backward step of the clock, windows that were already counted are counted
+     * again"; a full table replaces keys (G). */
+    stint_stats_get(s.limiter, &stats);
+    if (s.set_back || stats.replaced != 0)
+        return true;
+    for (unsigned i = 0; i < s.call_count; i++)
+        for (unsigned j = 0; j < s.call_count; j++)
+            if (i != j && s.calls[i].began < s.calls[j].ended &&
+                s.calls[j].began < s.calls[i].ended && is_open(&s.calls[i]))
+                return true;
+    return false;
+}
+
+/* Makes the calls in the order, the watermark raised before one of them. Returns whether their
+ * answers are those of the play. */
+static bool same_in_order(unsigned raised, uint64_t raised_to) {
+    bool same = true;
+
+    begin_play();
+    for (unsigned i = 0; i < told.count && same; i++) {
+        const struct call *call = &told.calls[told.order[i]];
+        const unsigned before = s.logged;
+        if (i == raised)
+            atomic_raise(&s.limiter->table.shards->watermark, (uint64_t)tick_of(raised_to));
+        s.role = call->role;
+        stint_thread_number = s.number[s.role];
+        s.call[s.role] = told.order[i];
+        same = make(call->act, call->now) == call->result && s.broken[0] == '\0';
+        s.number[s.role] = stint_thread_number;
+        for (unsigned j = 0, at = before; j < told.logged && same; j++)
+            if (told.log[j].call == told.order[i])
+                same = at < s.logged && same_answer(&told.log[j], &s.log[at++]);
+    }
+    stint_close(s.limiter);
+    return same;
+}
+
+/* A key without a slot may begin in any window from that of the call's time to that of the latest
+ * time of a call that had begun: as if the watermark had been raised before it. */
+static bool same_in_order_raised(void) {
+    if (same_in_order(told.count, 0))
+        return true;
+    for (unsigned i = 0; i < told.count; i++)
+        for (unsigned j = i + 1; j < told.count; j++) {
+            const struct call *one = &told.calls[told.order[i]];
+            const struct call *later = &told.calls[told.order[j]];
+            if (later->began < one->ended && later->now > one->now && same_in_order(i, later->now))
+                return true;
+        }
+    return false;
+}
+
+/* Whether some order that begins with so many calls gives these answers. */
+static bool same_from(unsigned length) {
+    bool is_made[CALLS_MAX] = {false};
+    unsigned first_end = UINT_MAX;
+
+    if (length == told.count)
+        return same_in_order_raised();
+    for (unsigned i = 0; i < length; i++)
+        is_made[told.order[i]] = true;
+    for (unsigned i = 0; i < told.count; i++)
+        if (!is_made[i] && told.calls[i].ended < first_end)
+            first_end = told.calls[i].ended;
+    for (unsigned i = 0; i < told.count; i++) {
+        told.order[length] = i;
+        if (!is_made[i] && told.calls[i].began < first_end && same_from(length + 1))
+            return true;
+    }
+    return false;
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t with) {
+    hash = (hash ^ with) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 32;
+}
+
+/* Whether these answers are new in the scene. */
+static bool is_new(void) {
+    uint64_t hash = 1;
+    for (unsigned i = 0; i < told.count; i++)
+        hash = mixed(mixed(hash, told.calls[i].began), told.calls[i].ended);
+    for (unsigned i = 0; i < told.logged; i++) {
+        uint64_t answer[ANSWER];
+        answer_of(&told.log[i], answer);
+        for (unsigned j = 0; j < ANSWER; j++)
+            hash = mixed(hash, answer[j]);
+    }
+    for (unsigned i = 0; i < told.known_count; i++)
+        if (told.known[i] == hash)
+            return false;
+    if (told.known_count < JUDGED_MAX)
+        told.known[told.known_count++] = hash;
+    return true;
+}
+
+/* The calls of the play that has ended, before everybody took what is left. */
+static void note_told(void) {
+    told.open = s.deaths || is_open_play();
+    told.logged = s.logged;
+    told.count = s.call_count;
+    memcpy(told.log, s.log, s.logged * sizeof(s.log[0]));
+    memcpy(told.calls, s.calls, s.call_count * sizeof(s.calls[0]));
+}
+
+static void judge_order(void) {
+    const guard_set removed = stint_test_removed;
+
+    if (told.open || s.broken[0] != '\0' || !is_new())
+        return;
+    stint_test_removed = 0;
+    const bool same = same_from(0);
+    stint_test_removed = removed;
+    s.broken[0] = '\0';
+    if (!same)
+        breaks("no order of these calls gives these answers");
+}
+
+/* ---- One play -------------------------------------------------------------------------------- */
+
 /* Plays the scene with the threads stopped at these of their steps (0: not). */
 static void play_once(const unsigned stops[3]) {
     const uint64_t number = stint_thread_number;
-    s.logged = s.all_steps = 0;
-    s.role = NOBODY;
-    s.deaths = s.waits = s.set_back = s.killed = false;
-    s.second_done = true;
-    s.broken[0] = '\0';
     memset(s.steps, 0, sizeof(s.steps));
     memcpy(s.stops, stops, sizeof(s.stops));
-    stint_thread_number = STRIPE_OF_ALL;
-    for (unsigned i = 0; i < ROLES; i++)
-        s.number[i] = STRIPE_OF_ALL;
-    open_table();
+    begin_play();
     watch_begin(&s.watch, s.limiter);
     play_acts(&s.before);
     stint_test_step = step;
@@ -1083,16 +1341,17 @@ static void play_once(const unsigned stops[3]) {
         }
         s.role = NOBODY;
         play_acts(&s.after);
+        note_told();
         judge_log();
         look_at_table();
     } else {
         breaks("E: a thread waits for one that does not go on");
     }
-    s.role = NOBODY;
-    stint_thread_number = number;
     stint_test_step = NULL;
     stint_test_hook = NULL;
     stint_close(s.limiter);
+    judge_order();
+    stint_thread_number = number;
 }
 
 /* The next stops to try. Returns whether there are any. */
@@ -1139,7 +1398,7 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     unsigned stops[3];
 
     s.scene = scene;
-    s.policy_count = 0;
+    s.policy_count = told.known_count = 0;
     read_acts(&s.before, scene->before);
     read_acts(&s.a, scene->a);
     read_acts(&s.b, scene->b);

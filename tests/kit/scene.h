@@ -65,6 +65,7 @@ struct scene {
     bool dies; /* instead, `a` is killed before each of its steps; it does not take the lock */
     enum stint_on_full on_full;
     bool key_replaced; /* a full table may replace `key`, of which A and B need not hold then (G) */
+    bool in_order;     /* B and C are those of its calls one after the other; set-up may fail */
     bool of_policies;  /* it is stopped where it reads or writes a policy, too */
     /* `a` is stopped only at instants of this name; 0 stops: at the first. */
     bool at_instant;

@@ -80,12 +80,6 @@ static unsigned choose(bool must) {
     unsigned threads[SCHEDULED_MAX], count = alive(threads);
     if (count == 0)
         return SCHEDULED_MAX;
-    if (schedule->choose != NULL) {
-        unsigned now = 0;
-        while (now < count && threads[now] != current)
-            now++;
-        return threads[schedule->choose(count, now)];
-    }
     if (one_in != 0)
         return must || random_below(&chance, one_in) == 0 ? threads[random_below(&chance, count)]
                                                           : current;
@@ -96,14 +90,14 @@ static unsigned choose(bool must) {
     return first;
 }
 
-void schedule_leave(void) {
+static void leave(void) {
     schedule->stuck = true;
     go_on(SCHEDULED_MAX);
 }
 
 void schedule_step(void) {
     if (++steps >= schedule->most_steps)
-        schedule_leave();
+        leave();
     bool stops = stop_at != 0 && steps >= stop_at &&
                  (schedule->may_stop == NULL ? steps == stop_at : schedule->may_stop(current));
     if (stops) {
@@ -120,7 +114,7 @@ void schedule_step(void) {
 void schedule_wait(void) {
     priorities[current] = --lowest;
     if (++steps >= schedule->most_steps)
-        schedule_leave();
+        leave();
     go_on(choose(true));
 }
 
@@ -154,13 +148,6 @@ void schedule_run(struct schedule *run) {
     stop_at = 0;
     change_count = 0;
     one_in = 1;
-    if (run->choose != NULL) {
-        for (unsigned i = 0; i < run->threads; i++)
-            make_context(i);
-        current = SCHEDULED_MAX;
-        go_on(choose(true));
-        return;
-    }
     stop_at = run->stops ? 1 + random_below(&chance, run->usual_steps) : 0;
     static const uint64_t odds[] = {2, 3, 6, 15, 40};
     one_in = random_below(&chance, 2) == 0 ? 0 : odds[random_below(&chance, 5)];

@@ -18,9 +18,6 @@ struct schedule {
     uint64_t usual_steps;              /* about as many as there will be */
     bool stops;                        /* one of the threads stops for good on its way */
     bool (*may_stop)(unsigned thread); /* there and then; NULL: anywhere */
-    /* NULL: as the seed decides. Else which of the `count` threads that have not ended goes on, an
-     * index; `now` is the one that was going on, or `count` if it has ended or none has begun. */
-    unsigned (*choose)(unsigned count, unsigned now);
     /* Results */
     bool stuck;
     unsigned stopped; /* the thread that has stopped; SCHEDULED_MAX: none */
@@ -35,8 +32,5 @@ void schedule_step(void);
 
 /* Likewise; a thread that waits for another one lets all others go on first. */
 void schedule_wait(void);
-
-/* Ends the run at once, as if it were stuck. */
-void schedule_leave(void);
 
 #endif

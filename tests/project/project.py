@@ -749,8 +749,6 @@ class Mistakes(Case):
         """Their page has each by name; `tests/protocol/mutants.py build-tests --write` writes it."""
         self.assertEqual({name.strip("`"): mistake for name, mistake, *_ in mutants.committed()},
                          mutants.mistakes())
-        self.assertEqual({name.strip("`"): scene for name, *_, scene in mutants.committed()
-                          if scene != "–"}, mutants.scenes())
 
     def test_stories_are_of_mistakes(self):
         stories = (SOURCE / "tests" / "protocol" / "stories.c").read_text()

@@ -36,8 +36,8 @@ BY_TEST = {
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
 }
 
-HEAD = ("| without | the mistake | story, or test, that shows it | histories until one shows it "
-        "| preemptions, and a scene that shows it with so few |\n|---|---|---|---|---|\n")
+HEAD = ("| without | the mistake | story, or test, that shows it | histories until one shows it |\n"
+        "|---|---|---|---|\n")
 
 
 def mistakes():
@@ -47,15 +47,6 @@ def mistakes():
     for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
         found[patch.stem] = patch.read_text().split("\n", 1)[0]
     return found
-
-
-def scenes():
-    """The fewest preemptions that show a mistake and the scene, by guard, as every_schedule.c plays
-    them."""
-    text = (SOURCE / "tests" / "protocol" / "schedules_known.h").read_text()
-    return {guard: f"{fewest}: {' '.join(scene.split()).replace(' * ', ' ').replace(' | ', ' ∥ ')}"
-            for scene, guard, fewest in
-            re.findall(r"/\* policy ([^:]*:[^:]*):[^/]* \*/\nKNOWN\((\w+), (\d+),", text)}
 
 
 def committed():
@@ -188,7 +179,7 @@ def main(build, write=False, of_file=None):
     for mutant, line in zip(patched, lines[-len(patched):]):
         if mutant in stories and line[2] == "-":
             wrong.append(f"{mutant[0]}: its story does no harm")
-    rows, found_out, fewest = "", 0, scenes()
+    rows, found_out = "", 0
     for name, mistake in known.items():
         own = [line for line in lines if line[0] == name]
         story, histories = (next((line[field] for line in own if line[field] != "-"), "-")
@@ -201,11 +192,9 @@ def main(build, write=False, of_file=None):
         histories = re.sub(r"^\d+", lambda number: f"{int(number[0]):,}", histories)
         if expected != "found":
             histories = f"harmless: {expected}"
-        rows += f"| `{name}` | {mistake} | {story} | {histories} "
-        rows += f"| {fewest.get(name, '-')} |\n"
+        rows += f"| `{name}` | {mistake} | {story} | {histories} |\n"
         if of_file:
-            print(f"{where[name]}: {name}: {mistake}\n    story: {story}\n    histories: {histories}"
-                  f"\n    schedules: {fewest.get(name, '-')}")
+            print(f"{where[name]}: {name}: {mistake}\n    story: {story}\n    histories: {histories}")
     rows = rows.replace(" - |", " – |")
     if not of_file:
         print(HEAD + rows, end="")

@@ -40,7 +40,7 @@ ARGUED = SOURCE / "tests" / "protocol" / "mutants" / "argued.txt"
 SUITES = {"unit", "api", "threads"}
 # Seconds of CPU of those that take more than one, and seldom find what the others do not.
 LONG = {"instructions": 2, "deaths": 6, "ledger": 12, "kills": 6, "time": 4, "syscalls": 2, "abuse": 2,
-        "every-schedule": 2, "twin": 2, "shared": 1,
+        "twin": 2, "shared": 1,
         "faults": math.inf}  # has the shared library, which is not built here
 # Fewer draws, and always the same, so that a failure comes from the mutant.
 ENVIRONMENT = {"STINT_TEST_DIVISOR": "20", "STINT_TEST_ROUNDS": "150", "STINT_TEST_SEED": "1"}

@@ -7,6 +7,8 @@
 #include "random.h"
 #include "stories.h"
 
+#include <time.h>
+
 /* ---- Known mistakes -------------------------------------------------------------------------- */
 
 static void fail_outcome(const char *name, const struct outcome *outcome) {
@@ -199,14 +201,18 @@ static const struct scene scenes[] = {
 };
 /* clang-format on */
 
-/* Returns the number of plays. */
-static unsigned play(const struct scene *scene) {
+/* Plays one in so many if two threads are stopped. Returns the number of plays. */
+static unsigned play_drawn(const struct scene *scene, uint64_t one_in, uint64_t seed) {
     if (!scene_playable(scene))
         return 0;
-    const struct outcome outcome = scene_play(scene, 0, 1, 0);
+    const struct outcome outcome = scene_play(scene, 0, one_in, seed);
     if (outcome.broken[0] != '\0')
         fail_outcome(scene->name, &outcome);
     return outcome.plays;
+}
+
+static unsigned play(const struct scene *scene) {
+    return play_drawn(scene, 1, 0);
 }
 
 TEST(test_scenes) {
@@ -476,4 +482,117 @@ TEST(test_no_more_of_a_removed_policy) {
                                    .before = before, .a = requests[i / 4],
                                    .b = "take s key rest; remove s"});
     }
+}
+
+/* ---- Pairs of calls -------------------------------------------------------------------------- */
+
+/* What a thread does: the time is 2, and 12 is in the next window. */
+static const char *const calls[] = {
+    "take p key at 2",
+    "take p key cost 2 at 2",
+    "take p key cost 3 partial at 2",
+    "take p key cost 2 drain at 2",
+    "take p key limit 2 at 2",
+    "take p key limit 5 at 2",
+    "take p key cost 2 reserve at 2",
+    "take p key look at 2",
+    "take p key cost 2 charge at 2",
+    "take p key look charge at 2",
+    "take p key at 12",
+    "take p key cost 2 at 12",
+    "take p key at -1",
+    "take p key cost 2 at -1",
+    "take p other at 2",
+    "take p other at 12",
+    "all p key + second key at 2",
+    "refund p key 1 of 10",
+    "refund p key 3 of 10",
+    "reset p key",
+    "override p key 2 32",
+    "override p key 5 32",
+    "override p key 0 32",
+    "clear p key",
+    "change p 2", /* and what its policy has */
+    "change p 5",
+    "remove p",
+    "apply 2/250ms name=p",
+};
+enum { CALLS = sizeof calls / sizeof calls[0], SET_UP = CALLS - 4 };
+
+/* By which policy. */
+static const char *const rules[] = {
+    "/100ms",           "/100ms count-refused", "/100ms shadow",    "/100ms near=50%",
+    "/100ms reserve=2", "/100ms capacity=5",    "/100ms smooth",    "/100ms start=first",
+    "/month",           "/100ms start=per-key", "/100ms stripes=2", "/100ms in-flight",
+    "/100ms overrides", "/100ms ban=200ms",
+};
+
+/* In which table: an empty one; one whose last slot falls free, all have, or the last has and all
+ * will in the next window; a full one; the key has taken some; it did in the window before; it has
+ * used up the second policy; it has an override. */
+static const char *const tables[] = {
+    "turn 2",
+    "take brief h10 at -3; hold 3",
+    "take brief h0 at -3; take brief h1 at -3; take brief h2 at -3; take brief h3 at -3",
+    "take second h0; take second h1; take second h2; take brief h10 at -3",
+    "hold 4",
+    "take p key",
+    "take p key x2",
+    "take p key x3",
+    "take p key x4",
+    "take p key x2 at -8",
+    "take second key x3; take p key",
+    "override p key 2 32; take p key",
+};
+enum { RULES = sizeof rules / sizeof rules[0], TABLES = sizeof tables / sizeof tables[0] };
+
+static bool is_of_overrides(const char *act) {
+    return strncmp(act, "override", 8) == 0 || strncmp(act, "clear", 5) == 0;
+}
+
+/* Plays the pair, its first thread stopped at each step in turn, and then both at some. */
+static unsigned play_pair(const char *rule, const char *table, uint64_t a, uint64_t b,
+                          uint64_t seed) {
+    char before[FORM_MAX], name[FORM_MAX], acts[2][FORM_MAX];
+    const bool rules_keys = strstr(rule, "overrides") != NULL || strstr(rule, "ban") != NULL;
+    const bool next = strstr(calls[a], "at 12") != NULL || strstr(calls[b], "at 12") != NULL;
+    const bool sets_up = a >= SET_UP || b >= SET_UP;
+
+    if ((a >= SET_UP && b >= SET_UP) || /* one waits for the other */
+        (!rules_keys &&
+         (is_of_overrides(table) || is_of_overrides(calls[a]) || is_of_overrides(calls[b]))))
+        return 0;
+    FORM(before, "add p 3%s; add second 3/100ms; add brief 10/10ms; turn 2; %s; turn %d", rule,
+         table, next ? 12 : 2);
+    for (unsigned i = 0; i < 2; i++) {
+        const char *call = calls[i == 0 ? a : b];
+        FORM(acts[i], "%s%s", call, strncmp(call, "change", 6) == 0 ? rule : "");
+    }
+    FORM(name, "3%s, %s: %s | %s", rule, table, acts[0], acts[1]);
+    struct scene scene = {name,
+                          .stops = 1,
+                          .in_order = true,
+                          .of_policies = sets_up,
+                          .before = before,
+                          .a = acts[0],
+                          .b = acts[1],
+                          .after = "take p key look; take p key"};
+    unsigned plays = play(&scene);
+    scene.stops = 3;
+    return plays + (sets_up ? 0 : play_drawn(&scene, 1000, seed));
+}
+
+/* All of them in turn, from one that is drawn, as far as the time goes. */
+TEST(test_pairs) {
+    enum { PAIRS = RULES * TABLES * CALLS * CALLS, STRIDE = 48611 /* prime */, SECONDS = 10 };
+    const uint64_t seconds = SECONDS * environment_number("STINT_TEST_FACTOR", 1) /
+                             environment_number("STINT_TEST_DIVISOR", 1);
+    const clock_t end = clock() + (clock_t)seconds * CLOCKS_PER_SEC;
+    struct random random = {test_seed()};
+    uint64_t pair = random_below(&random, PAIRS), pairs = 0, plays = 0;
+
+    for (; pairs < PAIRS && clock() < end; pairs++, pair = (pair + STRIDE) % PAIRS)
+        plays += play_pair(rules[pair % RULES], tables[pair / RULES % TABLES],
+                           pair / RULES / TABLES % CALLS, pair / RULES / TABLES / CALLS, pair);
+    print_message("%" PRIu64 " pairs of %d, %" PRIu64 " plays\n", pairs, PAIRS, plays);
 }
