@@ -2,6 +2,9 @@
  * Copyright (c) 2026 The stint authors */
 #include "model.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 __extension__ typedef unsigned __int128 wide;
 
 #define DAY_NS UINT64_C(86400000000000)
@@ -208,6 +211,48 @@ bool makes_charge(const struct stint_request *request) {
 /* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST". */
 uint32_t unfit_flags(const struct stint_policy *policy) {
     return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
+}
+
+void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
+                 const struct stint_verdict *v) {
+    const bool shadowed = v->flags & STINT_SHADOWED;
+    if (merely_looks(request))
+        return;
+    counts->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
+    if (makes_charge(request)) { /* no decision */
+        counts->charged += v->granted;
+        return;
+    }
+    counts->allowed += v->allowed && !shadowed;
+    counts->refused += !v->allowed;
+    counts->shadowed += shadowed;
+    counts->untracked += (v->flags & STINT_UNTRACKED) != 0;
+    counts->near_limit += v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0;
+}
+
+const char *model_unlike(const struct stint_policy_stats *got,
+                         const struct stint_policy_stats *expected) {
+    static char text[100];
+    const struct {
+        const char *name;
+        uint64_t got, expected;
+    } counts[] = {
+        {"allowed", got->allowed, expected->allowed},
+        {"refused", got->refused, expected->refused},
+        {"shadowed", got->shadowed, expected->shadowed},
+        {"first refusals", got->first_refusals, expected->first_refusals},
+        {"untracked", got->untracked, expected->untracked},
+        {"near the limit", got->near_limit, expected->near_limit},
+        {"charged", got->charged, expected->charged},
+        {"refunded", got->refunded, expected->refunded},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].got != counts[i].expected) {
+            snprintf(text, sizeof text, "%" PRIu64 " %s, not %" PRIu64, counts[i].got,
+                     counts[i].name, counts[i].expected);
+            return text;
+        }
+    return NULL;
 }
 
 /* ---- A key ----------------------------------------------------------------------------------- */

@@ -66,6 +66,15 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
+/* Adds to what the policy's statistics must say: a verdict, but not of an allowed part of a group
+ * that was refused. Refunds and bans are not in it. */
+void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
+                 const struct stint_verdict *verdict);
+
+/* Which count differs, and how; NULL: none does. Bans are not compared, nor what was lost. */
+const char *model_unlike(const struct stint_policy_stats *got,
+                         const struct stint_policy_stats *expected);
+
 /* ---- A key ----------------------------------------------------------------------------------- */
 
 /* A key by a policy. All 0: it was never seen. The struct has no holes: states are compared as
