@@ -213,21 +213,25 @@ uint32_t unfit_flags(const struct stint_policy *policy) {
     return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
 }
 
+static void count(uint64_t *counter, uint64_t more) {
+    __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
-                 const struct stint_verdict *v) {
+                 const struct stint_verdict *v, bool group_refused) {
     const bool shadowed = v->flags & STINT_SHADOWED;
     if (merely_looks(request))
         return;
-    counts->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
-    if (makes_charge(request)) { /* no decision */
-        counts->charged += v->granted;
+    count(&counts->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
+    if (makes_charge(request)) /* no decision */
+        count(&counts->charged, v->granted);
+    if (makes_charge(request) || (group_refused && v->allowed))
         return;
-    }
-    counts->allowed += v->allowed && !shadowed;
-    counts->refused += !v->allowed;
-    counts->shadowed += shadowed;
-    counts->untracked += (v->flags & STINT_UNTRACKED) != 0;
-    counts->near_limit += v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0;
+    count(&counts->allowed, v->allowed && !shadowed);
+    count(&counts->refused, !v->allowed);
+    count(&counts->shadowed, shadowed);
+    count(&counts->untracked, (v->flags & STINT_UNTRACKED) != 0);
+    count(&counts->near_limit, v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0);
 }
 
 const char *model_unlike(const struct stint_policy_stats *got,

@@ -66,10 +66,10 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
-/* Adds to what the policy's statistics must say: a verdict, but not of an allowed part of a group
- * that was refused. Refunds and bans are not in it. */
+/* Adds what a verdict adds to its policy's statistics, which threads may do at once. `group_refused`:
+ * it is of a part of such a group. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
-                 const struct stint_verdict *verdict);
+                 const struct stint_verdict *verdict, bool group_refused);
 
 /* Which count differs, and how; NULL: none does. Bans are not compared, nor what was lost. */
 const char *model_unlike(const struct stint_policy_stats *got,

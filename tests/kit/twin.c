@@ -156,8 +156,9 @@ static bool is_decided(const struct stint_request *request, uint32_t key, uint64
     return m.on_full != STINT_FULL_REPLACE || fewest_used(s.pair) != NULL;
 }
 
-static void count_verdict(const struct stint_request *request, const struct stint_verdict *v) {
-    model_count(&m.counts[request->policy], request, v);
+static void count_verdict(const struct stint_request *request, const struct stint_verdict *v,
+                          bool group_refused) {
+    model_count(&m.counts[request->policy], request, v, group_refused);
     m.replaced += !merely_looks(request) && (v->flags & STINT_REPLACED);
     m.untracked += !merely_looks(request) && !makes_charge(request) && (v->flags & STINT_UNTRACKED);
 }
@@ -281,8 +282,7 @@ static bool compare(const struct stint_request *requests, uint32_t key, size_t n
     assert_true(allowed);
     follow(&s, n, &expected);
     for (size_t i = 0; i < n; i++) {
-        if (asked != REFUSED || !got[i].allowed)
-            count_verdict(&requests[i], &got[i]);
+        count_verdict(&requests[i], &got[i], asked == REFUSED);
         note_request(&requests[i], &got[i]);
     }
     return expected.fit;

@@ -114,7 +114,7 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     if ((asks & STINT_PEEK) != 0)
         return;
     if (limit != 0 && !is_set(named, A_STRIPES) && named->largest < limit + 5)
-        if (limit > (named->policy.capacity ? named->policy.capacity : named->policy.limit))
+        if (limit > capacity_of(&named->policy))
             named->largest = limit + 5; /* with what may be reserved */
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }

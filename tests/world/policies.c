@@ -148,21 +148,14 @@ uint32_t request_features(const struct stint_request *request) {
     return (request->flags & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
 }
 
-static uint64_t longest_of(const struct stint_policy *policy) {
-    return policy->calendar == STINT_CALENDAR_MONTH  ? 31 * DAY
-           : policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY
-                                                     : policy->window;
-}
-
 void named_changes(struct named *named, const struct stint_policy *policy) {
-    const uint64_t capacity = policy->capacity != 0 ? policy->capacity : policy->limit;
-    const uint64_t most = capacity + policy->max_reserved;
+    const uint64_t most = (uint64_t)capacity_of(policy) + policy->max_reserved;
     if (named->largest < most) {
         named->raises += named->largest != 0;
         named->largest = most;
     }
-    if (named->longest < longest_of(policy))
-        named->longest = longest_of(policy);
+    if (named->longest < longest_window(policy))
+        named->longest = longest_window(policy);
     const uint32_t features = policy_features(policy);
     named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
     named->features |= features;

@@ -7,14 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fixture.h"
+#include "model.h"
 #include "random.h"
 #include "schedule.h"
-#include "stint.h"
-
-#define MS     UINT64_C(1000000)
-#define SECOND (1000 * MS)
-#define MINUTE (60 * SECOND)
-#define DAY    (1440 * MINUTE)
 
 enum {
     ACTORS_MAX = SCHEDULED_MAX,
@@ -235,9 +231,6 @@ struct world {
 };
 /* Shared by the processes of a world, as the ledger is. */
 extern struct world *world;
-
-/* Zeroed memory that children share. */
-void *shared(size_t size);
 
 /* Fails the world. */
 __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...);
