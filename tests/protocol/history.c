@@ -1884,17 +1884,9 @@ static void print_call(const struct call *call) {
     if (changes_override(call) || call->kind == OVERRIDE_GET)
         fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
                 (int64_t)(call->until - T0), call->result);
-    if (call->kind == CHANGE) {
-        const struct stint_policy *to = &h.changed[call->change];
-        fprintf(out,
-                " to limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                " flags %#" PRIx32 " near %" PRIu32 " window %" PRIu64 " start %" PRId64
-                " stripes %" PRIu32,
-                to->limit, to->capacity, to->max_reserved, to->flags, to->near_limit, to->window,
-                to->start, to->stripes);
-    }
+    if (call->kind == CHANGE)
+        fprintf(out, " to %s", policy_text(&h.changed[call->change]));
     if (decides(call)) {
-        const struct stint_verdict *got = &call->verdict;
         fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
                 call->request.cost, call->request.limit, call->request.flags);
         if (call->argument != STINT_NOW)
@@ -1902,13 +1894,7 @@ static void print_call(const struct call *call) {
         else
             fprintf(out, "now");
         if (call->ended != NEVER)
-            fprintf(out,
-                    ": %s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32
-                    " remaining %" PRIu32 " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64
-                    " retry %" PRId64,
-                    got->allowed ? "allowed" : "refused", got->flags, got->capacity, got->used,
-                    got->remaining, got->granted, (int64_t)(got->window - T0), got->reset_after,
-                    (int64_t)got->retry_after);
+            fprintf(out, ": %s", verdict_text(&call->verdict));
     }
     for (unsigned i = 0; i < call->reading_count; i++)
         fprintf(out, " (%" PRId64 ")", (int64_t)(call->readings[i] - T0));
@@ -1927,18 +1913,10 @@ static bool wrong(const char *what, bool of_key) {
             h.thread_count, h.stats.placed, h.stats.stray_tokens, (int64_t)(h.shown - T0));
     if (h.backs != 0)
         fprintf(h.report, "  the clock was set back %u times (kind %d)\n", h.backs, (int)h.back);
-    for (unsigned p = 0; p < h.policy_count; p++) {
-        const struct stint_policy *policy = &h.policies[p];
+    for (unsigned p = 0; p < h.policy_count; p++)
         if (!of_key || p == v.policy_id)
-            fprintf(h.report,
-                    "  policy %u: limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                    " stripes %" PRIu32 " window %" PRIu64 " calendar %" PRIu32 " offset %" PRId32
-                    " start %" PRId64 " flags %#" PRIx32 " near %" PRIu32 " ban %" PRIu64
-                    " after %" PRIu32 ", strikes lost %" PRIu64 "\n",
-                    p, policy->limit, policy->capacity, policy->max_reserved, policy->stripes,
-                    policy->window, policy->calendar, policy->offset, policy->start, policy->flags,
-                    policy->near_limit, policy->ban, policy->ban_after, h.strikes_lost[p]);
-    }
+            fprintf(h.report, "  policy %u: %s, strikes lost %" PRIu64 "\n", p,
+                    policy_text(&h.policies[p]), h.strikes_lost[p]);
     fprintf(h.report, "  Times are ns since %" PRIu64 ".\n", T0);
     for (unsigned i = 0; i < all_count; i++)
         print_call(all_calls[i]);

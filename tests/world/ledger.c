@@ -64,14 +64,9 @@ static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
 
 static void print_wrong(const char *what, const struct asked *asked,
                         const struct stint_verdict *v) {
-    const struct stint_policy *p = &world->names[asked->name].policy;
-    wrong("%s: policy %c (limit %u, capacity %u, window %" PRIu64 ", flags %#x), key %u, cost %u, "
-          "limit %u, flags %#x: allowed %d, flags %#x, capacity %u, used %u, remaining %u, "
-          "granted %u, window %" PRIu64 ", reset_after %" PRIu64 ", retry_after %" PRIu64,
-          what, 'a' + asked->name, p->limit, p->capacity, p->window, p->flags, asked->key,
-          asked->request.cost, asked->request.limit, asked->request.flags, v->allowed, v->flags,
-          v->capacity, v->used, v->remaining, v->granted, v->window, v->reset_after,
-          v->retry_after);
+    wrong("%s: policy %s, key %u, cost %u, limit %u, flags %#x: %s", what,
+          policy_text(&world->names[asked->name].policy), asked->key, asked->request.cost,
+          asked->request.limit, asked->request.flags, verdict_text(v));
 }
 #define holds(condition, what)                                                                     \
     do {                                                                                           \
@@ -309,12 +304,8 @@ void verdicts_check(struct actor *actor, const struct asked *all,
     for (unsigned i = 0; i < count; i++) {
         const struct asked *asked = &all[i];
         const struct stint_verdict *v = &verdicts[i];
-        trace(actor,
-              "  %c key %u cost %u limit %u flags %#x: %d %#x used %u of %u granted %u, "
-              "window %" PRIu64 ", reset %" PRIu64 ", retry %" PRIu64,
-              'a' + asked->name, asked->key, asked->request.cost, asked->request.limit,
-              asked->request.flags, v->allowed, v->flags, v->used, v->capacity, v->granted,
-              v->window, v->reset_after, v->retry_after);
+        trace(actor, "  %c key %u cost %u limit %u flags %#x: %s", 'a' + asked->name, asked->key,
+              asked->request.cost, asked->request.limit, asked->request.flags, verdict_text(v));
         check_flags(actor, asked, v);
         if ((v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
             check_nothing(asked, v);

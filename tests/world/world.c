@@ -495,15 +495,13 @@ static void fill(struct actor *actor) {
 }
 
 static void world_describe(void) {
-    char text[512];
     trace(&world->actors[0],
           "place %d, max_keys %" PRIu64 ", on_full %u, still %d, far %d, deaths %d, processes %d, "
           "from %" PRIu64,
           world->place, world->options.max_keys, world->options.on_full, world->still,
           world->steps_far, world->deaths, world->processes, world->first);
     for (unsigned name = 0; name < world->name_count; name++)
-        if (stint_policy_format(&world->names[name].policy, text, sizeof text) > 0)
-            trace(&world->actors[0], "%s", text);
+        trace(&world->actors[0], "%s", policy_text(&world->names[name].policy));
     for (unsigned i = 0; i < world->actor_count; i++)
         trace(&world->actors[i], "skew %" PRId64, world->actors[i].skew);
 }
