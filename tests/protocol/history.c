@@ -1705,77 +1705,37 @@ static int64_t held_for_a_while(const struct call *call, uint64_t window) {
     return 0;
 }
 
-/* The most tokens of a striped key that may have been used in a window before `last`: what was
- * taken until then, but for what was given back, or reset, before `first`. */
-static int64_t striped_taken(const struct call *by, uint64_t window, uint64_t first,
-                             uint64_t last) {
-    int64_t tokens = 0;
+/* The most tokens of a striped key that a call may have seen used in a window: what was taken before
+ * it ended, but for what was given back, or reset, before it began. "The sum of the stripes is no
+ * snapshot. A token that is given back in one stripe and taken in another while a request looks can
+ * be seen twice." */
+static int64_t striped_most(const struct call *by, uint64_t window) {
+    int64_t tokens = 0, hot = 0;
     uint64_t reset = 0;
-    for (unsigned i = 0; i < v.call_count; i++)
-        if (v.calls[i]->kind == RESET && v.calls[i]->ended < first)
-            reset = max_of(reset, v.calls[i]->began);
+    bool charged = false;
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        if (call->kind == RESET && is_own(call) && call->ended < by->began)
+            reset = max_of(reset, call->began);
+        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
+    }
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
-        if (call->kind == REFUND && call->window == window && call->ended < first &&
+        if (call == by || call->began > by->ended)
+            continue;
+        if (call->kind == REFUND && call->window == window && call->ended < by->began &&
             call->began > reset)
             tokens -= call->given_back;
-        else if (call != by && may_take_in(call, window) && call->began < last &&
-                 call->ended > reset)
+        if (!decides(call))
+            continue;
+        if (may_take_in(call, window) && call->ended > reset)
             tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
-    }
-    return tokens;
-}
-
-/* Likewise, at some instant of a call. */
-static int64_t striped_taken_at_once(const struct call *by, uint64_t window) {
-    int64_t most = 0;
-    for (uint64_t at = by->began + 1; at <= by->ended; at++) {
-        int64_t taken = striped_taken(by, window, at, at);
-        most = taken > most ? taken : most;
-    }
-    return most;
-}
-
-/* How often one stripe may have lost a token that another one got while a call looked: 2 for more
- * than once. */
-static unsigned striped_moves(const struct call *by, uint64_t window) {
-    uint64_t moves = 0;
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *call = v.calls[i];
-        if (call == by || !overlap(call, by))
-            continue;
-        if (call->kind == REFUND && call->window == window)
-            moves += call->tokens;
-        moves += call->kind == RESET || held_for_a_while(call, window) != 0 ? 2 : 0;
-    }
-    return moves < 2 ? (unsigned)moves : 2;
-}
-
-/* The most tokens of a striped key that a call may have seen used in a window. It sees one stripe
- * after the other: what was given back to one and taken from another meanwhile, it may have seen in
- * both. Who asks for one token looks twice. */
-static int64_t striped_most(const struct call *by, uint64_t window) {
-    const bool twice = by->request.cost == 1 && by->request.limit == 0 && !looks(by) &&
-                       !charges(by) && h.stats.placed < h.lines * LINE_SLOTS;
-    int64_t tokens = twice && striped_moves(by, window) < 2
-                         ? striped_taken_at_once(by, window)
-                         : striped_taken(by, window, by->began, by->ended);
-    int64_t hot = 0;
-    bool charged = false;
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *call = v.calls[i];
-        if (!decides(call) || call == by || call->began > by->ended)
-            continue;
-        hot += is_hot(call);
         if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0 &&
             (takes_in(call, window) || (call->verdict.flags & STINT_UNTRACKED) != 0))
             return STINT_LIMIT_MAX; /* it may have emptied the key */
+        hot += is_hot(call);
         if (overlap(call, by))
             tokens += held_for_a_while(call, window);
-    }
-    for (unsigned i = 0; i < all_count; i++) {
-        const struct call *call = all_calls[i];
-        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
     }
     return tokens + (charged ? hot : 0); /* what they add past a share stays then */
 }
