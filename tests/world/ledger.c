@@ -313,7 +313,6 @@ void verdicts_check(struct actor *actor, const struct asked *all,
                               (asked->request.flags & (STINT_DRAIN | STINT_CHARGE)) != 0;
             holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held,
                   "a request that makes sense");
-            world->unmade += !actor->reads;
             continue;
         }
         holds(!asked->senseless && (!actor->reads || (asked->request.flags &

@@ -225,7 +225,7 @@ struct world {
     struct actor actors[ACTORS_MAX + 1]; /* the last: a process that is forked */
     unsigned actor_count;
     unsigned died;              /* in the middle of a call */
-    uint64_t resized, unmade;   /* calls */
+    uint64_t resized;           /* calls */
     uint64_t hash;              /* of all that was answered */
     struct stint_stats counted; /* what is seen at least from now on */
 };
