@@ -70,21 +70,13 @@
  * after each of their atomic operations as well: a broken one need not show in an answer at
  * once. */
 #include "history.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "slot.h" /* for its bounds; not for the model */
+#include <inttypes.h>
 
-#include "fixture.h"
 #include "kinds.h"
 #include "model.h"
-#include "random.h"
 #include "schedule.h"
+#include "team.h"
 #include "watch.h"
 
 enum {
@@ -104,6 +96,7 @@ enum {
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
+_Static_assert((int)THREADS_MAX <= (int)THREADS, "those that run at once are a team");
 
 #define NEVER UINT64_MAX
 
@@ -172,7 +165,6 @@ static struct {
     const char *first_word, *last_word; /* of the table: others are no steps */
     struct stint_stats stats;
     uint64_t strikes_lost[POLICIES_MAX];
-    pthread_barrier_t barrier;
     struct history_totals *totals;
     FILE *report;
     const char *wrong;
@@ -552,24 +544,13 @@ static void thread_switched(unsigned number) {
     stint_thread_number = number + 1; /* that of its stripes */
 }
 
-static void *free_main(void *argument) {
-    struct thread *thread = argument;
-    pthread_barrier_wait(&h.barrier);
-    self = thread;
-    thread_body(thread->number);
+static void free_body(unsigned member, void *unused) {
+    (void)unused;
+    if (member >= h.thread_count)
+        return;
+    self = &h.threads[member];
+    thread_body(member);
     self = NULL;
-    return NULL;
-}
-
-static void run_free(void) {
-    pthread_t threads[THREADS_MAX];
-    pthread_barrier_init(&h.barrier, NULL, h.thread_count);
-    for (unsigned i = 0; i < h.thread_count; i++)
-        if (pthread_create(&threads[i], NULL, free_main, &h.threads[i]) != 0)
-            abort();
-    for (unsigned i = 0; i < h.thread_count; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&h.barrier);
 }
 
 /* Returns whether the threads got on. */
@@ -1983,7 +1964,7 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
     if (threads == HISTORY_SCHEDULED)
         got_on = run_scheduled(&random);
     else
-        run_free();
+        run_team(free_body, NULL);
     stint_test_step = NULL;
     h.stats = get_stats(h.limiter);
     for (unsigned p = 0; p < h.policy_count; p++)
