@@ -42,7 +42,7 @@ uint32_t capacity_of(const struct stint_policy *policy) {
     return policy->capacity ? policy->capacity : policy->limit;
 }
 
-bool is_smooth(const struct stint_policy *policy) {
+static bool is_smooth(const struct stint_policy *policy) {
     return policy->flags & STINT_SMOOTH;
 }
 
@@ -169,7 +169,8 @@ uint64_t longest_window(const struct stint_policy *policy) {
     return policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY_NS : 31 * DAY_NS;
 }
 
-uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
+/* How long the window is that ends at `end`. */
+static uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
     return is_calendar(policy) ? end - calendar_edge(policy, end - 1, false) : policy->window;
 }
 
@@ -320,12 +321,12 @@ uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
     return tick_from(now + policy->ban);
 }
 
-/* "a key that was refused in so many of them, within `ban` of the first, is banned". "The span, or
- * the ban, of a late caller's refusal lasts until the clock's next tick at least." */
+/* "a key that was refused in so many of them, within `ban` of the first, is banned". Each lasts
+ * until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
-                                 const struct model_ruling *ruling, uint64_t now, uint64_t clock) {
+                                 const struct model_ruling *ruling, uint64_t now) {
     const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
-    const uint64_t least = tick_at(clock) + STINT_TICK_NS;
+    const uint64_t least = tick_at(now) + STINT_TICK_NS;
     struct model_ruling next = {.strikes = (goes_on ? ruling->strikes : 0) + 1,
                                 .by_shadow = policy->flags & STINT_SHADOW};
     if (next.strikes >= policy->ban_after) {

@@ -202,7 +202,7 @@ static bool expect(const struct subject *s, const struct stint_request *requests
         struct model_answer *answer = &expected->answers[i];
         answer->verdict.flags |= flags;
         if (strikes(s, &answer->verdict)) {
-            expected->ruling = model_struck(s->policy, &expected->ruling, test_time, test_time);
+            expected->ruling = model_struck(s->policy, &expected->ruling, test_time);
             if (expected->ruling.banned)
                 model_ban(answer, test_time, expected->ruling.until);
         }
