@@ -3,34 +3,9 @@
  *
  * For metrics.py: prints the metrics of a limiter whose counts are known, or with "stats" what
  * stint_stats says of its table, a name and a number a line. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "counters.h" /* before cmocka, which defines fail() as well */
 
-#include "counters.h"
-#include "policy_id.h"
-
-#define SECOND UINT64_C(1000000000)
-
-static uint64_t test_clock(void) {
-    return 1704067200 * SECOND;
-}
-
-static void die(const char *what) {
-    fprintf(stderr, "metrics_dump: %s: %s\n", what, stint_reason());
-    exit(1);
-}
-
-static uint32_t add_policy(struct stint_limiter *limiter, const char *text) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    if (stint_policy_parse(text, &policy, NULL) != 0)
-        die(text);
-    int id = policy_added(limiter, &policy);
-    if (id < 0)
-        die(text);
-    return (uint32_t)id;
-}
+#include "fixture.h"
 
 static void take(struct stint_limiter *limiter, uint32_t policy, unsigned key, unsigned times) {
     for (unsigned i = 0; i < times; i++)
@@ -44,17 +19,14 @@ static void count(struct stint_limiter *limiter, uint32_t row, uint32_t counter,
 }
 
 int main(int argc, char **argv) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    struct stint_limiter *limiter;
-    options.max_keys = 1000;
+    struct stint_options options = fixture_options(1000, STINT_FULL_ADMIT);
     options.max_policies = 8;
-    options.clock = test_clock;
-    if (stint_open(&options, &limiter) != 0)
-        die("stint_open");
+    options.secret = NULL;
+    struct stint_limiter *limiter = open_with(&options);
 
-    uint32_t plain = add_policy(limiter, "3/minute");
-    uint32_t odd = add_policy(limiter, "2 per 250 ms name=\"a \\\"b\\\\n\\\\\" shadow");
-    add_policy(limiter, "268435456 per 366 days name=\"{unused},\"");
+    uint32_t plain = add_text(limiter, "3/minute");
+    uint32_t odd = add_text(limiter, "2 per 250 ms name=\"a \\\"b\\\\n\\\\\" shadow");
+    add_text(limiter, "268435456 per 366 days name=\"{unused},\"");
     take(limiter, plain, 1, 5); /* 3 allowed, 2 refused, the first for the first time */
     take(limiter, plain, 2, 4); /* 3 allowed, 1 refused */
     take(limiter, plain, 3, 1);
@@ -72,15 +44,12 @@ int main(int argc, char **argv) {
     count(limiter, odd, COUNT_REFUNDED, 19);
 
     if (argc == 2 && strcmp(argv[1], "stats") == 0) {
-        struct stint_stats stats = STINT_STATS_INIT;
-        if (stint_stats_get(limiter, &stats) != 0)
-            die("stint_stats");
+        const struct stint_stats stats = get_stats(limiter);
         printf("memory_bytes %" PRIu64 "\nslots %" PRIu64 "\n", stats.memory, stats.slots);
     } else {
         static char text[1 << 16];
         int length = stint_metrics(limiter, NULL, text, sizeof text);
-        if (length < 0 || (size_t)length >= sizeof text)
-            die("stint_metrics");
+        assert_in_range(length, 1, sizeof text - 1);
         fwrite(text, 1, (size_t)length, stdout);
     }
     stint_close(limiter);

@@ -24,9 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failed assertion is not a test's that goes on */
     draws = (struct input){data, size};
     secret_state = 1;
-    m.operation = m.compared = 0;
+    twin_run.operation = twin_run.compared = 0;
     start_round();
-    for (; draws.left > 0; m.operation++)
+    for (; draws.left > 0; twin_run.operation++)
         do_operation();
     end_round();
     return 0;

@@ -14,19 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fixture.h"
 #include "limiter.h"
 #include "policy_text.h"
 
 enum { MAX_POLICIES = 12, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
-
-#define DAY (UINT64_C(86400) * 1000000000)
-#define T0  (UINT64_C(19723) * DAY) /* 2024-01-01 */
-
-static uint64_t now = T0;
-
-static uint64_t clock_of_test(void) {
-    return now;
-}
 
 /* ---- A lock that says that somebody has it --------------------------------------------------- */
 
@@ -63,7 +55,7 @@ static struct stint_options options_of(uint32_t on_full) {
     options.labels = LABELS;
     options.on_full = on_full;
     options.flags = STINT_SMALL_PAGES;
-    options.clock = clock_of_test;
+    options.clock = test_clock;
     options.secret = fuzz_secret();
     return options;
 }
@@ -355,7 +347,7 @@ static void move_time(struct input *input) {
 
     if ((form & 1) != 0)
         step *= 1000;
-    now = (form & 2) != 0 && now > step ? now - step : now + step;
+    test_time = (form & 2) != 0 && test_time > step ? test_time - step : test_time + step;
 }
 
 static void change_policy(struct input *input, struct stint_limiter *limiter) {
@@ -432,14 +424,14 @@ static void override_key(struct input *input, struct stint_limiter *limiter,
     if ((form & 3) != 0) {
         const uint32_t wished = (form & 4) != 0 ? request->limit : form >> 4;
         error = stint_override(limiter, request->policy, request->key, wished,
-                               now + input_number(input, 2) * UINT64_C(500000000000));
+                               test_time + input_number(input, 2) * UINT64_C(500000000000));
         assert(reads ? error == -EROFS
                      : error == 0 || error == -EINVAL || error == -ENOENT || error == -ENOSPC);
     }
     error = stint_override_get(limiter, request->policy, request->key, &limit, &until);
     assert(error == 0 || error == -EINVAL || error == -ENOENT);
     if (error == 0)
-        assert(limit <= STINT_LIMIT_MAX && until > now && until % STINT_TICK_NS == 0);
+        assert(limit <= STINT_LIMIT_MAX && until > test_time && until % STINT_TICK_NS == 0);
     if ((form & 8) == 0)
         return;
     error = stint_override_clear(limiter, request->policy, request->key);
@@ -466,7 +458,7 @@ static void call(struct input *input, struct stint_limiter *limiter) {
         break;
     case 3:
         stint_refund(limiter, requests[0].policy, requests[0].key, requests[0].cost,
-                     now / DAY * DAY + input_number(input, 6));
+                     test_time / DAY * DAY + input_number(input, 6));
         break;
     case 4:
         stint_decide_batch(limiter, requests, n + 1, STINT_NOW, verdicts);
@@ -481,8 +473,7 @@ static void call(struct input *input, struct stint_limiter *limiter) {
         break;
     case 7: /* late, or early by as much as is allowed */
         stint_decide(limiter, &requests[0],
-                     now - 60 * UINT64_C(1000000000) + input_number(input, 2) * UINT64_C(1800000),
-                     verdicts);
+                     test_time - MINUTE + input_number(input, 2) * UINT64_C(1800000), verdicts);
         check_verdict(&requests[0], verdicts);
         break;
     case 9:
@@ -526,7 +517,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     options = options_of(form & 3 ? (form & 3) - 1u : 0);
     if ((form & 16) != 0)
         options.secret = NULL;
-    now = T0 + input_number(&input, 2) * UINT64_C(1000000);
+    test_time = T0 + input_number(&input, 2) * UINT64_C(1000000);
 
     if (read_only)
         options.flags |= STINT_READ_ONLY;

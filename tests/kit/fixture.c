@@ -184,12 +184,25 @@ bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b) 
            a->reserved[1] == b->reserved[1];
 }
 
+const char *policy_text(const struct stint_policy *policy) {
+    static char text[512];
+    if (stint_policy_format(policy, text, sizeof text) < 0)
+        snprintf(text, sizeof text, "no policy: %s", stint_reason());
+    return text;
+}
+
+const char *verdict_text(const struct stint_verdict *v) {
+    static char text[300];
+    snprintf(text, sizeof text,
+             "%s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32 " remaining %" PRIu32
+             " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64 " retry %" PRId64,
+             v->allowed ? "allowed" : "refused", v->flags, v->capacity, v->used, v->remaining,
+             v->granted, (int64_t)(v->window - T0), v->reset_after, (int64_t)v->retry_after);
+    return text;
+}
+
 void print_verdict(const char *label, const struct stint_verdict *v) {
-    print_error("%s: allowed %d, flags %#" PRIx32 ", capacity %" PRIu32 ", used %" PRIu32
-                ", remaining %" PRIu32 ", granted %" PRIu32 ", window %" PRIu64
-                ", reset_after %" PRIu64 ", retry_after %" PRIu64 "\n",
-                label, v->allowed, v->flags, v->capacity, v->used, v->remaining, v->granted,
-                v->window, v->reset_after, v->retry_after);
+    print_error("%s: %s\n", label, verdict_text(v));
 }
 
 void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,

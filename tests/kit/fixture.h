@@ -111,6 +111,9 @@ uint32_t used_of(struct stint_limiter *limiter, uint32_t id, stint_key key);
 void assert_reason(const char *part);
 
 bool same_verdict(const struct stint_verdict *a, const struct stint_verdict *b);
+/* All that it says, until the next such call. Its times are ns since T0. */
+const char *policy_text(const struct stint_policy *policy);
+const char *verdict_text(const struct stint_verdict *v);
 void print_verdict(const char *label, const struct stint_verdict *v);
 /* Fails, and prints both, unless they are the same. */
 void assert_verdict(const struct stint_verdict *got, const struct stint_verdict *expected,

@@ -2,6 +2,9 @@
  * Copyright (c) 2026 The stint authors */
 #include "model.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 __extension__ typedef unsigned __int128 wide;
 
 #define DAY_NS UINT64_C(86400000000000)
@@ -39,7 +42,7 @@ uint32_t capacity_of(const struct stint_policy *policy) {
     return policy->capacity ? policy->capacity : policy->limit;
 }
 
-bool is_smooth(const struct stint_policy *policy) {
+static bool is_smooth(const struct stint_policy *policy) {
     return policy->flags & STINT_SMOOTH;
 }
 
@@ -166,7 +169,8 @@ uint64_t longest_window(const struct stint_policy *policy) {
     return policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY_NS : 31 * DAY_NS;
 }
 
-uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
+/* How long the window is that ends at `end`. */
+static uint64_t window_length(const struct stint_policy *policy, uint64_t end) {
     return is_calendar(policy) ? end - calendar_edge(policy, end - 1, false) : policy->window;
 }
 
@@ -208,6 +212,52 @@ bool makes_charge(const struct stint_request *request) {
 /* In flight "STINT_DRAIN and STINT_CHARGE (the look, too) are STINT_BAD_REQUEST". */
 uint32_t unfit_flags(const struct stint_policy *policy) {
     return is_in_flight(policy) ? STINT_DRAIN | STINT_CHARGE : 0;
+}
+
+static void count(uint64_t *counter, uint64_t more) {
+    __atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
+                 const struct stint_verdict *v, bool group_refused) {
+    const bool shadowed = v->flags & STINT_SHADOWED;
+    if (merely_looks(request))
+        return;
+    count(&counts->first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
+    if (makes_charge(request)) /* no decision */
+        count(&counts->charged, v->granted);
+    if (makes_charge(request) || (group_refused && v->allowed))
+        return;
+    count(&counts->allowed, v->allowed && !shadowed);
+    count(&counts->refused, !v->allowed);
+    count(&counts->shadowed, shadowed);
+    count(&counts->untracked, (v->flags & STINT_UNTRACKED) != 0);
+    count(&counts->near_limit, v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0);
+}
+
+const char *model_unlike(const struct stint_policy_stats *got,
+                         const struct stint_policy_stats *expected) {
+    static char text[100];
+    const struct {
+        const char *name;
+        uint64_t got, expected;
+    } counts[] = {
+        {"allowed", got->allowed, expected->allowed},
+        {"refused", got->refused, expected->refused},
+        {"shadowed", got->shadowed, expected->shadowed},
+        {"first refusals", got->first_refusals, expected->first_refusals},
+        {"untracked", got->untracked, expected->untracked},
+        {"near the limit", got->near_limit, expected->near_limit},
+        {"charged", got->charged, expected->charged},
+        {"refunded", got->refunded, expected->refunded},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (counts[i].got != counts[i].expected) {
+            snprintf(text, sizeof text, "%" PRIu64 " %s, not %" PRIu64, counts[i].got,
+                     counts[i].name, counts[i].expected);
+            return text;
+        }
+    return NULL;
 }
 
 /* ---- A key ----------------------------------------------------------------------------------- */
@@ -271,12 +321,12 @@ uint64_t model_span_end(const struct stint_policy *policy, uint64_t now) {
     return tick_from(now + policy->ban);
 }
 
-/* "a key that was refused in so many of them, within `ban` of the first, is banned". "The span, or
- * the ban, of a late caller's refusal lasts until the clock's next tick at least." */
+/* "a key that was refused in so many of them, within `ban` of the first, is banned". Each lasts
+ * until the next tick at least. */
 struct model_ruling model_struck(const struct stint_policy *policy,
-                                 const struct model_ruling *ruling, uint64_t now, uint64_t clock) {
+                                 const struct model_ruling *ruling, uint64_t now) {
     const bool goes_on = now < ruling->until && !model_ruling_void(policy, ruling);
-    const uint64_t least = tick_at(clock) + STINT_TICK_NS;
+    const uint64_t least = tick_at(now) + STINT_TICK_NS;
     struct model_ruling next = {.strikes = (goes_on ? ruling->strikes : 0) + 1,
                                 .by_shadow = policy->flags & STINT_SHADOW};
     if (next.strikes >= policy->ban_after) {

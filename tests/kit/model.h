@@ -24,7 +24,6 @@
 /* ---- Policies -------------------------------------------------------------------------------- */
 
 uint32_t capacity_of(const struct stint_policy *policy);
-bool is_smooth(const struct stint_policy *policy);
 bool is_in_flight(const struct stint_policy *policy);
 bool looks_back(const struct stint_policy *policy); /* the window before counts, too */
 bool is_striped(const struct stint_policy *policy);
@@ -47,9 +46,6 @@ uint64_t calendar_edge(const struct stint_policy *policy, uint64_t now, bool end
 /* "A calendar policy's window counts as 31 or 366 days." */
 uint64_t longest_window(const struct stint_policy *policy);
 
-/* How long the window is that ends at `end`. */
-uint64_t window_length(const struct stint_policy *policy, uint64_t end);
-
 /* The end of the window of `now`, for a key whose windows start `phase` later; of STINT_START_FIRST
  * that of the window which a first request begins then. */
 uint64_t window_end_at(const struct stint_policy *policy, uint64_t phase, uint64_t now);
@@ -65,6 +61,15 @@ bool makes_charge(const struct stint_request *request);
 
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
+
+/* Adds what a verdict adds to its policy's statistics, which threads may do at once. `group_refused`:
+ * it is of a part of such a group. */
+void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
+                 const struct stint_verdict *verdict, bool group_refused);
+
+/* Which count differs, and how; NULL: none does. Bans are not compared, nor what was lost. */
+const char *model_unlike(const struct stint_policy_stats *got,
+                         const struct stint_policy_stats *expected);
 
 /* ---- A key ----------------------------------------------------------------------------------- */
 
@@ -115,9 +120,9 @@ uint64_t model_ban_end(const struct stint_policy *policy, uint64_t now);
 uint64_t model_span_end(const struct stint_policy *policy, uint64_t now);
 
 /* What a first refusal at `now` makes of a key's ruling, which is not in force: a strike more, or a
- * ban. `clock`: what the clock says. */
+ * ban. */
 struct model_ruling model_struck(const struct stint_policy *policy,
-                                 const struct model_ruling *ruling, uint64_t now, uint64_t clock);
+                                 const struct model_ruling *ruling, uint64_t now);
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
 

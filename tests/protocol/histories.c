@@ -37,11 +37,3 @@ TEST(test_one_at_a_time) {
 TEST(test_at_once) {
     make_histories(HISTORY_FREE, test_rounds(2000));
 }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_at_once),
-    };
-    return cmocka_run_group_tests_name("histories", tests, NULL, NULL);
-}

@@ -70,21 +70,13 @@
  * after each of their atomic operations as well: a broken one need not show in an answer at
  * once. */
 #include "history.h"
-
-#include <errno.h>
-#include <inttypes.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "slot.h" /* for its bounds; not for the model */
+#include <inttypes.h>
 
-#include "fixture.h"
 #include "kinds.h"
 #include "model.h"
-#include "random.h"
 #include "schedule.h"
+#include "team.h"
 #include "watch.h"
 
 enum {
@@ -104,6 +96,7 @@ enum {
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
+_Static_assert((int)THREADS_MAX <= (int)THREADS, "those that run at once are a team");
 
 #define NEVER UINT64_MAX
 
@@ -172,7 +165,6 @@ static struct {
     const char *first_word, *last_word; /* of the table: others are no steps */
     struct stint_stats stats;
     uint64_t strikes_lost[POLICIES_MAX];
-    pthread_barrier_t barrier;
     struct history_totals *totals;
     FILE *report;
     const char *wrong;
@@ -552,24 +544,13 @@ static void thread_switched(unsigned number) {
     stint_thread_number = number + 1; /* that of its stripes */
 }
 
-static void *free_main(void *argument) {
-    struct thread *thread = argument;
-    pthread_barrier_wait(&h.barrier);
-    self = thread;
-    thread_body(thread->number);
+static void free_body(unsigned member, void *unused) {
+    (void)unused;
+    if (member >= h.thread_count)
+        return;
+    self = &h.threads[member];
+    thread_body(member);
     self = NULL;
-    return NULL;
-}
-
-static void run_free(void) {
-    pthread_t threads[THREADS_MAX];
-    pthread_barrier_init(&h.barrier, NULL, h.thread_count);
-    for (unsigned i = 0; i < h.thread_count; i++)
-        if (pthread_create(&threads[i], NULL, free_main, &h.threads[i]) != 0)
-            abort();
-    for (unsigned i = 0; i < h.thread_count; i++)
-        pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&h.barrier);
 }
 
 /* Returns whether the threads got on. */
@@ -1705,77 +1686,37 @@ static int64_t held_for_a_while(const struct call *call, uint64_t window) {
     return 0;
 }
 
-/* The most tokens of a striped key that may have been used in a window before `last`: what was
- * taken until then, but for what was given back, or reset, before `first`. */
-static int64_t striped_taken(const struct call *by, uint64_t window, uint64_t first,
-                             uint64_t last) {
-    int64_t tokens = 0;
+/* The most tokens of a striped key that a call may have seen used in a window: what was taken before
+ * it ended, but for what was given back, or reset, before it began. "The sum of the stripes is no
+ * snapshot. A token that is given back in one stripe and taken in another while a request looks can
+ * be seen twice." */
+static int64_t striped_most(const struct call *by, uint64_t window) {
+    int64_t tokens = 0, hot = 0;
     uint64_t reset = 0;
-    for (unsigned i = 0; i < v.call_count; i++)
-        if (v.calls[i]->kind == RESET && v.calls[i]->ended < first)
-            reset = max_of(reset, v.calls[i]->began);
+    bool charged = false;
+    for (unsigned i = 0; i < all_count; i++) {
+        const struct call *call = all_calls[i];
+        if (call->kind == RESET && is_own(call) && call->ended < by->began)
+            reset = max_of(reset, call->began);
+        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
+    }
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
-        if (call->kind == REFUND && call->window == window && call->ended < first &&
+        if (call == by || call->began > by->ended)
+            continue;
+        if (call->kind == REFUND && call->window == window && call->ended < by->began &&
             call->began > reset)
             tokens -= call->given_back;
-        else if (call != by && may_take_in(call, window) && call->began < last &&
-                 call->ended > reset)
+        if (!decides(call))
+            continue;
+        if (may_take_in(call, window) && call->ended > reset)
             tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
-    }
-    return tokens;
-}
-
-/* Likewise, at some instant of a call. */
-static int64_t striped_taken_at_once(const struct call *by, uint64_t window) {
-    int64_t most = 0;
-    for (uint64_t at = by->began + 1; at <= by->ended; at++) {
-        int64_t taken = striped_taken(by, window, at, at);
-        most = taken > most ? taken : most;
-    }
-    return most;
-}
-
-/* How often one stripe may have lost a token that another one got while a call looked: 2 for more
- * than once. */
-static unsigned striped_moves(const struct call *by, uint64_t window) {
-    uint64_t moves = 0;
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *call = v.calls[i];
-        if (call == by || !overlap(call, by))
-            continue;
-        if (call->kind == REFUND && call->window == window)
-            moves += call->tokens;
-        moves += call->kind == RESET || held_for_a_while(call, window) != 0 ? 2 : 0;
-    }
-    return moves < 2 ? (unsigned)moves : 2;
-}
-
-/* The most tokens of a striped key that a call may have seen used in a window. It sees one stripe
- * after the other: what was given back to one and taken from another meanwhile, it may have seen in
- * both. Who asks for one token looks twice. */
-static int64_t striped_most(const struct call *by, uint64_t window) {
-    const bool twice = by->request.cost == 1 && by->request.limit == 0 && !looks(by) &&
-                       !charges(by) && h.stats.placed < h.lines * LINE_SLOTS;
-    int64_t tokens = twice && striped_moves(by, window) < 2
-                         ? striped_taken_at_once(by, window)
-                         : striped_taken(by, window, by->began, by->ended);
-    int64_t hot = 0;
-    bool charged = false;
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *call = v.calls[i];
-        if (!decides(call) || call == by || call->began > by->ended)
-            continue;
-        hot += is_hot(call);
         if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0 &&
             (takes_in(call, window) || (call->verdict.flags & STINT_UNTRACKED) != 0))
             return STINT_LIMIT_MAX; /* it may have emptied the key */
+        hot += is_hot(call);
         if (overlap(call, by))
             tokens += held_for_a_while(call, window);
-    }
-    for (unsigned i = 0; i < all_count; i++) {
-        const struct call *call = all_calls[i];
-        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
     }
     return tokens + (charged ? hot : 0); /* what they add past a share stays then */
 }
@@ -1884,17 +1825,9 @@ static void print_call(const struct call *call) {
     if (changes_override(call) || call->kind == OVERRIDE_GET)
         fprintf(out, " limit %" PRIu32 " until %" PRId64 ": %d", call->limit,
                 (int64_t)(call->until - T0), call->result);
-    if (call->kind == CHANGE) {
-        const struct stint_policy *to = &h.changed[call->change];
-        fprintf(out,
-                " to limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                " flags %#" PRIx32 " near %" PRIu32 " window %" PRIu64 " start %" PRId64
-                " stripes %" PRIu32,
-                to->limit, to->capacity, to->max_reserved, to->flags, to->near_limit, to->window,
-                to->start, to->stripes);
-    }
+    if (call->kind == CHANGE)
+        fprintf(out, " to %s", policy_text(&h.changed[call->change]));
     if (decides(call)) {
-        const struct stint_verdict *got = &call->verdict;
         fprintf(out, " cost %" PRIu32 " limit %" PRIu32 " flags %#" PRIx32 " at ",
                 call->request.cost, call->request.limit, call->request.flags);
         if (call->argument != STINT_NOW)
@@ -1902,13 +1835,7 @@ static void print_call(const struct call *call) {
         else
             fprintf(out, "now");
         if (call->ended != NEVER)
-            fprintf(out,
-                    ": %s flags %#" PRIx32 " capacity %" PRIu32 " used %" PRIu32
-                    " remaining %" PRIu32 " granted %" PRIu32 " window %" PRId64 " reset %" PRIu64
-                    " retry %" PRId64,
-                    got->allowed ? "allowed" : "refused", got->flags, got->capacity, got->used,
-                    got->remaining, got->granted, (int64_t)(got->window - T0), got->reset_after,
-                    (int64_t)got->retry_after);
+            fprintf(out, ": %s", verdict_text(&call->verdict));
     }
     for (unsigned i = 0; i < call->reading_count; i++)
         fprintf(out, " (%" PRId64 ")", (int64_t)(call->readings[i] - T0));
@@ -1927,18 +1854,10 @@ static bool wrong(const char *what, bool of_key) {
             h.thread_count, h.stats.placed, h.stats.stray_tokens, (int64_t)(h.shown - T0));
     if (h.backs != 0)
         fprintf(h.report, "  the clock was set back %u times (kind %d)\n", h.backs, (int)h.back);
-    for (unsigned p = 0; p < h.policy_count; p++) {
-        const struct stint_policy *policy = &h.policies[p];
+    for (unsigned p = 0; p < h.policy_count; p++)
         if (!of_key || p == v.policy_id)
-            fprintf(h.report,
-                    "  policy %u: limit %" PRIu32 " capacity %" PRIu32 " max_reserved %" PRIu32
-                    " stripes %" PRIu32 " window %" PRIu64 " calendar %" PRIu32 " offset %" PRId32
-                    " start %" PRId64 " flags %#" PRIx32 " near %" PRIu32 " ban %" PRIu64
-                    " after %" PRIu32 ", strikes lost %" PRIu64 "\n",
-                    p, policy->limit, policy->capacity, policy->max_reserved, policy->stripes,
-                    policy->window, policy->calendar, policy->offset, policy->start, policy->flags,
-                    policy->near_limit, policy->ban, policy->ban_after, h.strikes_lost[p]);
-    }
+            fprintf(h.report, "  policy %u: %s, strikes lost %" PRIu64 "\n", p,
+                    policy_text(&h.policies[p]), h.strikes_lost[p]);
     fprintf(h.report, "  Times are ns since %" PRIu64 ".\n", T0);
     for (unsigned i = 0; i < all_count; i++)
         print_call(all_calls[i]);
@@ -2045,7 +1964,7 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
     if (threads == HISTORY_SCHEDULED)
         got_on = run_scheduled(&random);
     else
-        run_free();
+        run_team(free_body, NULL);
     stint_test_step = NULL;
     h.stats = get_stats(h.limiter);
     for (unsigned p = 0; p < h.policy_count; p++)

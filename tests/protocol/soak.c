@@ -147,17 +147,9 @@ static bool is_refused(const struct stint_verdict *v) {
 
 /* Every decision on a policy comes here. */
 static void tell(struct pair *pair, const struct stint_request *request,
-                 const struct stint_verdict *v) {
+                 const struct stint_verdict *v, bool group_refused) {
     add(&shared->decisions, 1);
-    if (merely_looks(request))
-        return;
-    if (makes_charge(request)) {
-        add(&pair->told.charged, v->granted);
-        return;
-    }
-    add(&pair->told.allowed, !is_refused(v));
-    add(&pair->told.refused, !v->allowed);
-    add(&pair->told.first_refusals, (v->flags & STINT_FIRST_REFUSAL) != 0);
+    model_count(&pair->told, request, v, group_refused);
 }
 
 static struct row *row_of(struct pair *pair, uint64_t window) {
@@ -181,12 +173,13 @@ static void give_back(uint64_t held) {
         stint_refund(self->limiter, pair->id, key_of(pair->key), (uint32_t)tokens, window);
     add(&row->held, tokens - back);
     add(&row->granted, tokens - back);
+    add(&pair->told.refunded, back);
     add(&shared->given_back, back);
 }
 
 static void note(struct pair *pair, const struct stint_request *request,
-                 const struct stint_verdict *v) {
-    tell(pair, request, v);
+                 const struct stint_verdict *v, bool group_refused) {
+    tell(pair, request, v, group_refused);
     if ((v->flags & STINT_UNTRACKED) != 0)
         return;
     struct row *row = row_of(pair, v->window);
@@ -200,8 +193,8 @@ static void note(struct pair *pair, const struct stint_request *request,
         add(&row->held, v->granted);
         add(&row->granted, makes_charge(request) ? 0 : v->granted);
     }
-    if (is_refused(v) && request->cost == 1 && (v->flags & STINT_BANNED) == 0 &&
-        (request->flags & STINT_RESERVE) == 0) {
+    if (is_refused(v) && !(group_refused && v->allowed) && request->cost == 1 &&
+        (v->flags & STINT_BANNED) == 0 && (request->flags & STINT_RESERVE) == 0) {
         lower(&row->least_held, load(&row->held));
         lower(&row->least_refused_left, v->reset_after);
         add(&row->refused, 1);
@@ -235,7 +228,7 @@ static void decide_one(struct random *random, uint64_t now) {
         else
             (void)stint_decide(self->limiter, &request, now, &v);
     }
-    note(pair, &request, &v);
+    note(pair, &request, &v, false);
     const bool tracked = (v.flags & STINT_UNTRACKED) == 0, back = shared->mixed && !pair->charged;
     if (v.granted != 0 && tracked && back &&
         random_below(random, is_in_flight(&pair->policy) ? 2 : 8) == 0) {
@@ -272,12 +265,7 @@ static void decide_several(struct random *random, uint64_t now) {
         if ((v[i].flags & STINT_SHADOWED) == 0 && v[i].granted != (all ? requests[i].cost : 0))
             violated(pair, "%" PRIu32 " granted in a group that was %s", v[i].granted,
                      all ? "granted" : "refused");
-        if (all || !v[i].allowed) {
-            note(pair, &requests[i], &v[i]);
-        } else if ((v[i].flags & STINT_FIRST_REFUSAL) != 0) { /* a shadow's, which stays marked */
-            add(&pair->told.first_refusals, 1);
-            add(&row_of(pair, v[i].window)->first_refusals, 1);
-        }
+        note(pair, &requests[i], &v[i], !all);
     }
 }
 
@@ -298,7 +286,7 @@ static void decide_noise(struct random *random) {
         stint_reset(self->limiter, pair->id, key);
         break;
     case 1:
-        (void)stint_refund(self->limiter, pair->id, key, 5, later);
+        add(&pair->told.refunded, stint_refund(self->limiter, pair->id, key, 5, later));
         break;
     case 2:
         if ((pair->policy.flags & STINT_OVERRIDES) != 0)
@@ -310,11 +298,11 @@ static void decide_noise(struct random *random) {
         break;
     case 4: /* by a clock that was read long ago */
         (void)stint_decide(self->limiter, &request, now - random_below(random, 50 * SECOND), &v);
-        tell(pair, &request, &v);
+        tell(pair, &request, &v, false);
         break;
     default:
         (void)stint_decide(self->limiter, &request, STINT_NOW, &v);
-        tell(pair, &request, &v);
+        tell(pair, &request, &v, false);
     }
 }
 
@@ -651,12 +639,9 @@ static void check_pair(const struct pair *pair) {
 
 static void check_counts(const struct pair *pair) {
     const struct stint_policy_stats stats = get_policy_stats(table, pair->id);
-    if (stats.allowed != pair->told.allowed || stats.refused != pair->told.refused ||
-        stats.first_refusals != pair->told.first_refusals || stats.charged != pair->told.charged)
-        violated(pair,
-                 "%" PRIu64 " allowed and %" PRIu64 " refused are counted, not %" PRIu64
-                 " and %" PRIu64,
-                 stats.allowed, stats.refused, pair->told.allowed, pair->told.refused);
+    const char *unlike = model_unlike(&stats, &pair->told);
+    if (unlike != NULL)
+        violated(pair, "counted: %s", unlike);
 }
 
 static void play_round(void) {

@@ -72,12 +72,9 @@ static uint32_t empty(const struct bed *bed, stint_key key, uint32_t flags) {
 }
 
 static struct bed open_bed(const char *kind, uint64_t max_keys, uint64_t at) {
-    struct bed bed = {.kind = kind, .policy = STINT_POLICY_INIT};
+    struct bed bed = {.kind = kind, .policy = parsed(kind)};
     bed.limiter = open_limiter(max_keys, STINT_FULL_REFUSE);
-    assert_int_equal(stint_policy_parse(kind, &bed.policy, NULL), 0);
-    int id = policy_added(bed.limiter, &bed.policy);
-    assert_true(id >= 0);
-    bed.id = (uint32_t)id;
+    bed.id = add_made(bed.limiter, &bed.policy);
     bed.capacity = capacity_of(&bed.policy);
     if (at > INT64_MAX)
         bed.shift = (at - T0) / bed.policy.window * bed.policy.window;
@@ -736,9 +733,7 @@ TEST(test_left_over) {
                                         "8/minute stripes=4",
                                         "3/minute count-refused"};
     for (unsigned kind = 0; kind < sizeof plain / sizeof plain[0]; kind++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        assert_int_equal(stint_policy_parse(plain[kind], &policy, NULL), 0);
-        uint64_t window = policy.window / TICK, allowance = ALLOWANCE / TICK;
+        uint64_t window = parsed(plain[kind]).window / TICK, allowance = ALLOWANCE / TICK;
         for (uint64_t wrap = WRAP_TICKS / 2; wrap <= 3 * WRAP_TICKS; wrap += WRAP_TICKS / 2)
             for (uint64_t off = 0; off <= 2; off++) {
                 /* The key's end is between `at` and `at` plus its window. */

@@ -114,7 +114,7 @@ static void ask_enter(const struct actor *actor, const struct asked *asked) {
     if ((asks & STINT_PEEK) != 0)
         return;
     if (limit != 0 && !is_set(named, A_STRIPES) && named->largest < limit + 5)
-        if (limit > (named->policy.capacity ? named->policy.capacity : named->policy.limit))
+        if (limit > capacity_of(&named->policy))
             named->largest = limit + 5; /* with what may be reserved */
     named->charged |= (asked->request.flags & STINT_CHARGE) != 0;
 }
@@ -220,23 +220,28 @@ static void requests_of(const struct asked *asked, unsigned count, struct stint_
         requests[i] = asked[i].request;
 }
 
-static void call_batch(struct actor *actor) {
+/* Of a batch, or of one group. */
+static void call_several(struct actor *actor, enum function function) {
     struct asked asked[ASKED_MAX] = {0};
     struct stint_request requests[ASKED_MAX];
     BOXED(struct stint_verdict, ASKED_MAX) box;
-    const unsigned count = asks_draw(actor, asked, false);
+    const bool whole = function == F_ALL;
+    const unsigned count = asks_draw(actor, asked, whole);
     const bool told = !chance(actor, 8);
+    const struct stint_request *first = count == 0 ? NULL : requests;
+    struct stint_verdict *verdicts = told ? box.is : NULL;
     box_begin(&box);
     requests_of(asked, count, requests);
-    call_begin(actor, F_BATCH, asked, count);
-    const size_t allowed = stint_decide_batch(actor->limiter, count == 0 ? NULL : requests, count,
-                                              now_draw(actor), told ? box.is : NULL);
+    call_begin(actor, function, asked, count);
+    const uint64_t now = now_draw(actor);
+    const size_t allowed = whole ? stint_decide_all(actor->limiter, first, count, now, verdicts)
+                                 : stint_decide_batch(actor->limiter, first, count, now, verdicts);
     size_t found = 0;
     box_check(&box, told ? &box.is[count] : &box.is[0]);
     for (unsigned i = 0; i < count && told; i++)
         found += box.is[i].allowed;
-    must(!told || found == allowed, "as many as were allowed");
-    decided(actor, asked, told ? box.is : NULL, count, false);
+    must(!told || allowed == (whole ? found == count : found), "as many as were allowed");
+    decided(actor, asked, verdicts, count, whole);
     call_end(actor);
 }
 
@@ -248,25 +253,6 @@ static bool group_check(struct actor *actor, const struct asked *asked,
         all &= verdicts[i].allowed;
     decided(actor, asked, verdicts, count, true);
     return all;
-}
-
-static void call_all(struct actor *actor) {
-    struct asked asked[ASKED_MAX];
-    struct stint_request requests[ASKED_MAX];
-    BOXED(struct stint_verdict, ASKED_MAX) box;
-    const unsigned count = asks_draw(actor, asked, true);
-    const bool told = !chance(actor, 8);
-    box_begin(&box);
-    requests_of(asked, count, requests);
-    call_begin(actor, F_ALL, asked, count);
-    const bool allowed = stint_decide_all(actor->limiter, count == 0 ? NULL : requests, count,
-                                          now_draw(actor), told ? box.is : NULL);
-    box_check(&box, told ? &box.is[count] : &box.is[0]);
-    if (!told)
-        decided(actor, asked, NULL, count, true);
-    else
-        must(group_check(actor, asked, box.is, count) == allowed, "allowed if all are");
-    call_end(actor);
 }
 
 static void call_groups(struct actor *actor) {
@@ -899,6 +885,10 @@ static void call_function(struct actor *actor, enum function function) {
     case F_DECIDE:
         call_one(actor, function);
         break;
+    case F_BATCH:
+    case F_ALL:
+        call_several(actor, function);
+        break;
     case F_ADD:
         call_add(actor);
         break;
@@ -923,8 +913,6 @@ static void call_function(struct actor *actor, enum function function) {
         break;
     default: {
         static void (*const calls[FUNCTIONS_END])(struct actor *) = {
-            [F_BATCH] = call_batch,
-            [F_ALL] = call_all,
             [F_GROUPS] = call_groups,
             [F_REFUND] = call_refund,
             [F_REFUND_ALL] = call_refund_all,

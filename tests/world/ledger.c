@@ -43,7 +43,7 @@ static struct books {
 } * books;
 
 void ledger_begin(void) {
-    books = shared(sizeof *books);
+    books = shared_memory(sizeof *books);
 }
 
 static bool is(const struct named *named, enum feature feature) {
@@ -64,14 +64,9 @@ static struct entry *entry_of(unsigned name, unsigned key, uint64_t window) {
 
 static void print_wrong(const char *what, const struct asked *asked,
                         const struct stint_verdict *v) {
-    const struct stint_policy *p = &world->names[asked->name].policy;
-    wrong("%s: policy %c (limit %u, capacity %u, window %" PRIu64 ", flags %#x), key %u, cost %u, "
-          "limit %u, flags %#x: allowed %d, flags %#x, capacity %u, used %u, remaining %u, "
-          "granted %u, window %" PRIu64 ", reset_after %" PRIu64 ", retry_after %" PRIu64,
-          what, 'a' + asked->name, p->limit, p->capacity, p->window, p->flags, asked->key,
-          asked->request.cost, asked->request.limit, asked->request.flags, v->allowed, v->flags,
-          v->capacity, v->used, v->remaining, v->granted, v->window, v->reset_after,
-          v->retry_after);
+    wrong("%s: policy %s, key %u, cost %u, limit %u, flags %#x: %s", what,
+          policy_text(&world->names[asked->name].policy), asked->key, asked->request.cost,
+          asked->request.limit, asked->request.flags, verdict_text(v));
 }
 #define holds(condition, what)                                                                     \
     do {                                                                                           \
@@ -155,10 +150,6 @@ static void check_numbers(const struct asked *asked, const struct stint_verdict 
     if (v->allowed && !shadowed && (asks & (STINT_RESERVE | STINT_CHARGE | STINT_PARTIAL)) == 0 &&
         v->capacity != STINT_LIMIT_MAX && !look && !whole)
         holds(v->used <= v->capacity, "what is granted fits (A)");
-}
-
-static uint32_t capacity_of(const struct stint_policy *policy) {
-    return policy->capacity != 0 ? policy->capacity : policy->limit;
 }
 
 /* By which limit it was decided. */
@@ -296,24 +287,6 @@ static void verdict_enter(const struct actor *actor, const struct asked *asked,
     check_most(entry);
 }
 
-/* What the policy's statistics must say. */
-static void verdict_count(const struct asked *asked, const struct stint_verdict *v,
-                          bool group_refused) {
-    struct stint_policy_stats *counted = &world->names[asked->name].counted;
-    const uint32_t asks = asked->request.flags & (STINT_PEEK | STINT_CHARGE);
-    const bool untracked = v->flags & STINT_UNTRACKED, shadowed = v->flags & STINT_SHADOWED;
-    if (asks == STINT_CHARGE)
-        counted->charged += v->granted;
-    counted->first_refusals += (v->flags & STINT_FIRST_REFUSAL) != 0;
-    if (asks == STINT_PEEK || asks == STINT_CHARGE || (group_refused && v->allowed))
-        return;
-    counted->allowed += v->allowed && !shadowed;
-    counted->refused += !v->allowed;
-    counted->shadowed += v->allowed && shadowed;
-    counted->untracked += untracked;
-    counted->near_limit += v->allowed && !shadowed && (v->flags & STINT_NEAR_LIMIT) != 0;
-}
-
 static void check_flags(struct actor *actor, const struct asked *asked,
                         const struct stint_verdict *v) {
     static const enum event full[] = {E_ADMIT, E_REFUSE, E_REPLACE};
@@ -331,12 +304,8 @@ void verdicts_check(struct actor *actor, const struct asked *all,
     for (unsigned i = 0; i < count; i++) {
         const struct asked *asked = &all[i];
         const struct stint_verdict *v = &verdicts[i];
-        trace(actor,
-              "  %c key %u cost %u limit %u flags %#x: %d %#x used %u of %u granted %u, "
-              "window %" PRIu64 ", reset %" PRIu64 ", retry %" PRIu64,
-              'a' + asked->name, asked->key, asked->request.cost, asked->request.limit,
-              asked->request.flags, v->allowed, v->flags, v->used, v->capacity, v->granted,
-              v->window, v->reset_after, v->retry_after);
+        trace(actor, "  %c key %u cost %u limit %u flags %#x: %s", 'a' + asked->name, asked->key,
+              asked->request.cost, asked->request.limit, asked->request.flags, verdict_text(v));
         check_flags(actor, asked, v);
         if ((v->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0) {
             check_nothing(asked, v);
@@ -344,7 +313,6 @@ void verdicts_check(struct actor *actor, const struct asked *all,
                               (asked->request.flags & (STINT_DRAIN | STINT_CHARGE)) != 0;
             holds((v->flags & STINT_BAD_REQUEST) == 0 || actor->reads || asked->senseless || held,
                   "a request that makes sense");
-            world->unmade += !actor->reads;
             continue;
         }
         holds(!asked->senseless && (!actor->reads || (asked->request.flags &
@@ -367,7 +335,7 @@ void verdicts_check(struct actor *actor, const struct asked *all,
             check_refusal(actor, asked, v, own);
         if (actor->reads)
             continue;
-        verdict_count(asked, v, refused);
+        model_count(&world->names[asked->name].counted, &asked->request, v, refused);
         if ((asked->request.flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK)
             verdict_enter(actor, asked, v, refused);
     }
@@ -518,24 +486,12 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
 
 static void check_counts(const struct actor *actor, unsigned name) {
     struct stint_policy_stats stats = STINT_POLICY_STATS_INIT;
-    const struct stint_policy_stats *counted = &world->names[name].counted;
     if (world->names[name].generations != 1 || world->names[name].moved ||
         world->names[name].uncounted || world->died > 0)
         return;
     must(stint_policy_stats_get(actor->limiter, actor->ids[name], &stats) == 0, "policy_stats");
-    must(stats.allowed == counted->allowed && stats.refused == counted->refused &&
-             stats.shadowed == counted->shadowed &&
-             stats.first_refusals == counted->first_refusals &&
-             stats.untracked == counted->untracked && stats.near_limit == counted->near_limit &&
-             stats.charged == counted->charged && stats.refunded == counted->refunded,
-         "statistics of policy %c: allowed %" PRIu64 " (%" PRIu64 "), refused %" PRIu64 " (%" PRIu64
-         "), shadowed %" PRIu64 " (%" PRIu64 "), first %" PRIu64 " (%" PRIu64
-         "), untracked %" PRIu64 " (%" PRIu64 "), near %" PRIu64 " (%" PRIu64 "), charged %" PRIu64
-         " (%" PRIu64 "), refunded %" PRIu64 " (%" PRIu64 ")",
-         'a' + name, stats.allowed, counted->allowed, stats.refused, counted->refused,
-         stats.shadowed, counted->shadowed, stats.first_refusals, counted->first_refusals,
-         stats.untracked, counted->untracked, stats.near_limit, counted->near_limit, stats.charged,
-         counted->charged, stats.refunded, counted->refunded);
+    const char *unlike = model_unlike(&stats, &world->names[name].counted);
+    must(unlike == NULL, "statistics of policy %c: %s", 'a' + name, unlike);
 }
 
 void quiet_check(struct actor *actor) {

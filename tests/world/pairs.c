@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What met in the worlds, and what stint.h rules out. */
+ * What met in the worlds, and what did not. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,57 +20,6 @@ static const char *const event_names[] = {
     EVENTS(EVENT)
 #undef EVENT
 };
-
-#define BIT(feature) (UINT32_C(1) << A_##feature)
-#define CALENDAR     (BIT(MONTH) | BIT(YEAR))
-
-/* Each pair stands once: in the row of the later one. */
-static const struct {
-    enum feature feature;
-    uint32_t others;
-    const char *why;
-} unfit[] = {
-    {A_BELOW, BIT(ABOVE), "capacity is one number"},
-    {A_STRIPES, BIT(ABOVE) | BIT(RESERVED), "the table of struct stint_policy"},
-    {A_REFUSED, BIT(ABOVE) | BIT(RESERVED) | BIT(STRIPES), "the table"},
-    {A_SMOOTH, BIT(ABOVE) | BIT(BELOW) | BIT(RESERVED) | BIT(STRIPES) | BIT(REFUSED), "the table"},
-    {A_IN_FLIGHT,
-     BIT(ABOVE) | BIT(BELOW) | BIT(RESERVED) | BIT(STRIPES) | BIT(REFUSED) | BIT(SMOOTH),
-     "in flight goes with nothing of the table"},
-    {A_START, BIT(IN_FLIGHT), "in flight goes with nothing of the table"},
-    {A_PER_KEY, BIT(STRIPES) | BIT(IN_FLIGHT) | BIT(START), "the table"},
-    {A_FIRST,
-     BIT(ABOVE) | BIT(RESERVED) | BIT(STRIPES) | BIT(SMOOTH) | BIT(IN_FLIGHT) | BIT(START) |
-         BIT(PER_KEY),
-     "the table"},
-    {A_MONTH,
-     BIT(ABOVE) | BIT(RESERVED) | BIT(STRIPES) | BIT(SMOOTH) | BIT(IN_FLIGHT) | BIT(PER_KEY) |
-         BIT(FIRST),
-     "the table"},
-    {A_YEAR,
-     BIT(ABOVE) | BIT(RESERVED) | BIT(STRIPES) | BIT(SMOOTH) | BIT(IN_FLIGHT) | BIT(PER_KEY) |
-         BIT(FIRST) | BIT(MONTH),
-     "the table"},
-    {A_OVERRIDES, BIT(STRIPES) | BIT(IN_FLIGHT),
-     "STINT_OVERRIDES: not with stripes, nor in flight"},
-    {A_BAN, BIT(STRIPES) | BIT(IN_FLIGHT), "a ban goes with overrides"},
-    {A_DRAIN, BIT(IN_FLIGHT), "nobody would hold what they take"},
-    {A_CHARGE, BIT(IN_FLIGHT) | BIT(PARTIAL) | BIT(DRAIN) | BIT(RESERVE),
-     "STINT_CHARGE: BAD_REQUEST"},
-    {A_OWN, BIT(CHARGE), "STINT_CHARGE: BAD_REQUEST"},
-};
-
-bool features_fit(unsigned one, unsigned other) {
-    const unsigned later = one > other ? one : other, earlier = one > other ? other : one;
-    if (one == other)
-        return true;
-    if (earlier == A_PLAIN && later < POLICY_FEATURES)
-        return false;
-    for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
-        if (unfit[i].feature == later && (unfit[i].others >> earlier & 1) != 0)
-            return false;
-    return true;
-}
 
 static bool functions_meet(unsigned one, unsigned other) {
     const uint64_t of_file = UINT64_C(1) << F_OPEN | UINT64_C(1) << F_ATTACH |
@@ -132,12 +81,5 @@ unsigned pairs_print(void) {
     empty += print_table("While a request is decided", &pairs->events[0][0], FEATURES_END,
                          feature_names, EVENTS_END, event_names, all_meet);
     printf("\nRuled out: open_in beside open, attach and resize: a table is in memory or a file\n");
-    for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++) {
-        printf("Ruled out: %s with", feature_names[unfit[i].feature]);
-        for (unsigned other = 0; other < FEATURES_END; other++)
-            if ((unfit[i].others >> other & 1) != 0)
-                printf(" %s,", feature_names[other]);
-        printf(" %s\n", unfit[i].why);
-    }
     return empty;
 }

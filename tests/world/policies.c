@@ -8,22 +8,6 @@ static bool has(uint32_t features, enum feature feature) {
     return features >> feature & 1;
 }
 
-static uint32_t features_draw(struct random *random) {
-    const unsigned tries = (unsigned)random_below(random, 6);
-    uint32_t features = 0;
-    for (unsigned i = 0; i < tries; i++) {
-        unsigned feature = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
-        bool fits = true;
-        for (unsigned other = 0; other < POLICY_FEATURES; other++)
-            if (has(features, other) && other != feature)
-                fits &= features_fit(feature, other);
-        features |= fits ? UINT32_C(1) << feature : 0;
-        if (has(features, A_BAN) && !has(features, A_STRIPES))
-            features |= 1 << A_OVERRIDES;
-    }
-    return features;
-}
-
 static uint64_t window_draw(struct random *random) {
     static const uint64_t windows[] = {10 * MS,     20 * MS, 50 * MS,     SECOND,
                                        10 * SECOND, MINUTE,  30 * MINUTE, DAY};
@@ -91,6 +75,48 @@ static struct stint_policy policy_make(struct random *random, unsigned name, uin
     return policy;
 }
 
+/* Whether a policy and a request of it may have both, as the model has it. */
+static bool together(unsigned one, unsigned other) {
+    const uint32_t both = UINT32_C(1) << one | UINT32_C(1) << other;
+    const uint32_t asks = both >> A_PEEK & 31;
+    uint32_t features = both & ((UINT32_C(1) << POLICY_FEATURES) - 1);
+    features |= has(features, A_BAN) ? 1 << A_OVERRIDES : 0;
+    struct random random = {1};
+    const struct stint_policy policy = policy_make(&random, 0, features);
+    /* "STINT_BAD_REQUEST: with STINT_PARTIAL, STINT_DRAIN, STINT_RESERVE, a limit of the request's
+     * own". */
+    const bool charge_alone =
+        !has(both, A_CHARGE) ||
+        ((asks & ~(uint32_t)(STINT_CHARGE | STINT_PEEK)) == 0 && !has(both, A_OWN));
+    return model_valid(&policy) && (policy_features(&policy) & features) == features &&
+           charge_alone && (asks & unfit_flags(&policy)) == 0;
+}
+
+bool features_fit(unsigned one, unsigned other) {
+    static bool known, fit[FEATURES_END][FEATURES_END];
+    for (unsigned i = 0; !known && i < FEATURES_END; i++)
+        for (unsigned j = 0; j < FEATURES_END; j++)
+            fit[i][j] = i == j || together(i, j);
+    known = true;
+    return fit[one][other];
+}
+
+static uint32_t features_draw(struct random *random) {
+    const unsigned tries = (unsigned)random_below(random, 6);
+    uint32_t features = 0;
+    for (unsigned i = 0; i < tries; i++) {
+        unsigned feature = 1 + (unsigned)random_below(random, POLICY_FEATURES - 1);
+        bool fits = true;
+        for (unsigned other = 0; other < POLICY_FEATURES; other++)
+            if (has(features, other) && other != feature)
+                fits &= features_fit(feature, other);
+        features |= fits ? UINT32_C(1) << feature : 0;
+        if (has(features, A_BAN) && !has(features, A_STRIPES))
+            features |= 1 << A_OVERRIDES;
+    }
+    return features;
+}
+
 struct stint_policy policy_draw(struct random *random, unsigned name, bool wrongly) {
     uint32_t features = features_draw(random);
     while (wrongly) {
@@ -148,21 +174,14 @@ uint32_t request_features(const struct stint_request *request) {
     return (request->flags & 31) << A_PEEK | (request->limit != 0 ? 1 << A_OWN : 0);
 }
 
-static uint64_t longest_of(const struct stint_policy *policy) {
-    return policy->calendar == STINT_CALENDAR_MONTH  ? 31 * DAY
-           : policy->calendar == STINT_CALENDAR_YEAR ? 366 * DAY
-                                                     : policy->window;
-}
-
 void named_changes(struct named *named, const struct stint_policy *policy) {
-    const uint64_t capacity = policy->capacity != 0 ? policy->capacity : policy->limit;
-    const uint64_t most = capacity + policy->max_reserved;
+    const uint64_t most = (uint64_t)capacity_of(policy) + policy->max_reserved;
     if (named->largest < most) {
         named->raises += named->largest != 0;
         named->largest = most;
     }
-    if (named->longest < longest_of(policy))
-        named->longest = longest_of(policy);
+    if (named->longest < longest_window(policy))
+        named->longest = longest_window(policy);
     const uint32_t features = policy_features(policy);
     named->overridable = has(features, A_OVERRIDES) && (named->features == 0 || named->overridable);
     named->features |= features;

@@ -31,8 +31,6 @@
 
 #include "world.h"
 
-#define T0 (UINT64_C(1704067200) * SECOND)
-
 enum { ROUNDS_MAX = 6, STEPS_MOST = 600000, WORLDS_SHORT = 1500, SECONDS_HUNG = 60 };
 
 struct world *world;
@@ -42,13 +40,6 @@ static struct actor *self; /* who goes on now; NULL: nobody of a world */
 static bool running;       /* threads of a round */
 static bool forked;
 static uint64_t dies_in; /* steps, of a process that was forked; 0: it does not */
-
-void *shared(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        abort();
-    return memory;
-}
 
 void wrong(const char *format, ...) {
     va_list arguments;
@@ -437,7 +428,7 @@ static void options_draw(struct random *random) {
     options->path = world->place == IN_FILE ? world->path : NULL;
     if (world->place == IN_MEMORY) {
         world->size = stint_memory_size(options);
-        world->memory = shared(world->size);
+        world->memory = shared_memory(world->size);
     }
 }
 
@@ -504,15 +495,13 @@ static void fill(struct actor *actor) {
 }
 
 static void world_describe(void) {
-    char text[512];
     trace(&world->actors[0],
           "place %d, max_keys %" PRIu64 ", on_full %u, still %d, far %d, deaths %d, processes %d, "
           "from %" PRIu64,
           world->place, world->options.max_keys, world->options.on_full, world->still,
           world->steps_far, world->deaths, world->processes, world->first);
     for (unsigned name = 0; name < world->name_count; name++)
-        if (stint_policy_format(&world->names[name].policy, text, sizeof text) > 0)
-            trace(&world->actors[0], "%s", text);
+        trace(&world->actors[0], "%s", policy_text(&world->names[name].policy));
     for (unsigned i = 0; i < world->actor_count; i++)
         trace(&world->actors[i], "skew %" PRId64, world->actors[i].skew);
 }
@@ -747,9 +736,9 @@ int main(int argc, char **argv) {
 #ifdef STINT_THREAD_SANITIZER
     return 77; /* it does not know other stacks */
 #endif
-    pairs = shared(sizeof *pairs);
-    set_up = shared(sizeof *set_up);
-    worlds = shared(2 * sizeof *worlds);
+    pairs = shared_memory(sizeof *pairs);
+    set_up = shared_memory(sizeof *set_up);
+    worlds = shared_memory(2 * sizeof *worlds);
     if (seed == 0)
         return run_all(seconds, is_short);
     world = worlds;

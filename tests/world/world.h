@@ -7,14 +7,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fixture.h"
+#include "model.h"
 #include "random.h"
 #include "schedule.h"
-#include "stint.h"
-
-#define MS     UINT64_C(1000000)
-#define SECOND (1000 * MS)
-#define MINUTE (60 * SECOND)
-#define DAY    (1440 * MINUTE)
 
 enum {
     ACTORS_MAX = SCHEDULED_MAX,
@@ -229,15 +225,12 @@ struct world {
     struct actor actors[ACTORS_MAX + 1]; /* the last: a process that is forked */
     unsigned actor_count;
     unsigned died;              /* in the middle of a call */
-    uint64_t resized, unmade;   /* calls */
+    uint64_t resized;           /* calls */
     uint64_t hash;              /* of all that was answered */
     struct stint_stats counted; /* what is seen at least from now on */
 };
 /* Shared by the processes of a world, as the ledger is. */
 extern struct world *world;
-
-/* Zeroed memory that children share. */
-void *shared(size_t size);
 
 /* Fails the world. */
 __attribute__((noreturn, format(printf, 1, 2))) void wrong(const char *format, ...);
