@@ -33,6 +33,7 @@ struct place {
     struct line *home;
     tick_t end;
     struct slot *slot;
+    bool absent; /* it was looked for, and is not in its first two lines */
 };
 
 /* Step 2: whether the hot way is for a policy, and its hint is of the window of now, which ends at
@@ -60,8 +61,10 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
     place->slot = line_find(place->home, tag);
     if (UNLIKELY(place->slot == NULL)) {
         place->slot = line_find(table_next(&limiter->table, key, place->home), tag);
-        if (place->slot == NULL)
+        if (place->slot == NULL) {
+            place->absent = true;
             return LEFT;
+        }
     }
     const uint64_t capacity =
         atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
@@ -370,12 +373,28 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
                : take_any(limiter, policy, key, cost, now, verdict);
 }
 
+/* One token of a key that is not there yet, or far from home. */
+static NOINLINE bool take_absent(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                 uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    return stint_decide_long(limiter, &request, now, verdict);
+}
+
 /* One token that found no room in the key's slot. */
 static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
     const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
                                   : take_left(limiter, policy, key, 1, now, verdict);
+}
+
+/* The way that comes after take_hot. */
+static ALWAYS_INLINE bool take_next(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                    uint64_t now, struct stint_verdict *verdict,
+                                    const struct place *place) {
+    return place->slot != NULL ? take_full(limiter, policy, key, now, verdict, place->slot)
+           : place->absent     ? take_absent(limiter, policy, key, now, verdict)
+                               : take_left(limiter, policy, key, 1, now, verdict);
 }
 
 bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, uint32_t cost,
@@ -385,10 +404,8 @@ bool stint_take(struct stint_limiter *limiter, uint32_t policy, stint_key key, u
     now = now_fetching(limiter, key, now);
     if (UNLIKELY(cost != 1) || UNLIKELY(policy >= limiter->deciding))
         return take_left(limiter, policy, key, cost, now, verdict);
-    if (LIKELY(take_hot(limiter, policy, key, now, verdict, &place) != LEFT))
-        return true;
-    return place.slot != NULL ? take_full(limiter, policy, key, now, verdict, place.slot)
-                              : take_left(limiter, policy, key, 1, now, verdict);
+    return LIKELY(take_hot(limiter, policy, key, now, verdict, &place) != LEFT) ||
+           take_next(limiter, policy, key, now, verdict, &place);
 }
 
 /* Any request, by a time that is no STINT_NOW. */
@@ -435,6 +452,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         const struct stint_request *request = &requests[i];
         struct stint_verdict *verdict = verdicts == NULL ? NULL : &verdicts[i];
         place.home = homes[i % AHEAD];
+        place.absent = false;
         if (i + AHEAD < n)
             homes[i % AHEAD] = fetch_lines(table, request[AHEAD].key);
         /* Requests by one policy after the other find its window once. Each asks whether the hot
@@ -452,9 +470,10 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
         }
         if (LIKELY(!atomic_less(hot_window, left)) && /* M10 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
-                   request->cost == 1) &&
-            LIKELY(take_at(limiter, policy, request->key, now, verdict, &place) != LEFT))
-            allowed++;
+                   request->cost == 1))
+            allowed +=
+                LIKELY(take_at(limiter, policy, request->key, now, verdict, &place) != LEFT) ||
+                take_next(limiter, policy, request->key, now, verdict, &place);
         else
             allowed += decide_at(limiter, request, now, verdict);
     }
