@@ -328,6 +328,14 @@ static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
 }
 
+/* Whether a request needs no slot of a key that has none: a look, or one for no tokens. The charge
+ * is what was judged of a count of 0. */
+static inline bool leaves_nothing(const struct decision *decision) {
+    const struct charge *charge = &decision->charge;
+    return (charge->count == 0 || is_look(&decision->terms)) &&
+           (charge->fits || !refusal_marked(&decision->terms));
+}
+
 /* Finds the state to be written after what was seen was judged. Returns false if nothing is to be
  * written. */
 static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen *seen,

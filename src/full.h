@@ -8,14 +8,6 @@
 /* Ends a request that leaves a key without a slot as it is: a look, or one for no tokens. */
 enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
 
-/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The
- * charge is what was judged of a count of 0. */
-static inline bool leaves_nothing(const struct decision *decision) {
-    const struct charge *charge = &decision->charge;
-    return (charge->count == 0 || is_look(&decision->terms)) &&
-           (charge->fits || !refusal_marked(&decision->terms));
-}
-
 /* The key may claim no slot, and has none: the outcome that the user chose (G). */
 enum progress stint_decide_full(struct decision *decision);
 
