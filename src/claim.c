@@ -19,7 +19,8 @@
  * STALE if it is not that simple, whatever state the claim is left in.
  *
  * Every request that would leave a count tries it, but two: one whose now is so late that the clock
- * must be asked (latest_beyond), and a stripe's that must stay in its window (PART_SAME_WINDOW).
+ * must be asked (latest_beyond), and a stripe's that must stay in its window (PART_SAME_WINDOW). A
+ * request that leaves nothing ends here: the key has no slot, and there is one for it.
  *
  * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
  * claim has that bit. So whoever finds this state in the slot finds this claim, whose key has the
@@ -46,8 +47,13 @@ enum progress stint_claim_short(struct decision *decision) {
     if (decision->end == 0)
         decision->end = window_anew(decision);
     decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
-    if (!decision->charge.fits || decision->charge.count == 0 || is_look(&decision->terms) ||
-        (decision->terms.part & PART_SAME_WINDOW) != 0)
+    if ((decision->terms.part & PART_SAME_WINDOW) != 0)
+        return STALE;
+    if (leaves_nothing(decision)) { /* there is room for the key, which it does not need */
+        decision->flags = 0;
+        return DONE;
+    }
+    if (!decision->charge.fits)
         return STALE;
     struct slot *slot = unused != 0 ? line_slot(home, unused) : line_slot(next, unused_next);
     /* The two looks have no order, and a shard may be one line: nothing in it is displaced. */

@@ -24,7 +24,6 @@
 
 #include "decide.h"
 #include "override_set.h"
-#include "search.h"
 #include "stripes.h"
 
 /* ---- One token by a plain policy ------------------------------------------------------------- */
@@ -181,24 +180,6 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
 
 /* ---- Any request ----------------------------------------------------------------------------- */
 
-/* A look at a key that is not in its first two lines. If a slot of these was never used, the key is
- * nowhere behind it (I5), and there is room for it. A caller who is so late that the clock must be
- * read goes the long way. */
-static NOINLINE enum answer look_absent(struct decision *decision, struct stint_verdict *verdict) {
-    const struct table *table = &decision->limiter->table;
-    struct line *home = home_of(table, decision->hash);
-
-    if ((line_match(home, 0) | line_match(table_next(table, decision->hash, home), 0)) == 0 ||
-        latest_beyond(decision->limiter, tick_of(decision->now)))
-        return LEFT;
-    decision->charge = judge(&decision->terms, 0, 0);
-    if (!leaves_nothing(decision))
-        return LEFT;
-    if (decision->end == 0)
-        decision->end = window_anew(decision);
-    return decision_end(decision, verdict) ? ALLOWED : REFUSED;
-}
-
 /* The six steps. */
 static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
                                           const struct stint_request *request, uint64_t now,
@@ -210,12 +191,8 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
         (known.overrides && traits_striped(decision.terms.traits)))
         return LEFT;
     seen.slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(seen.slot == NULL)) {
-        if (!is_look(&decision.terms))
-            return LEFT;
-        struct decision look = decision; /* the decision of the six steps stays in registers */
-        return look_absent(&look, verdict);
-    }
+    if (UNLIKELY(seen.slot == NULL))
+        return LEFT;
     seen.state = atomic_load_acquire(&seen.slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return LEFT;
