@@ -325,6 +325,11 @@ static ALWAYS_INLINE bool decide_flagged(struct stint_limiter *limiter,
     return decide_any(limiter, request, now, verdict);
 }
 
+/* Whether a policy is plain, or carries tokens over and does nothing else. */
+static ALWAYS_INLINE bool traits_swapped(uint32_t traits) {
+    return (traits & ~(uint32_t)(TRAIT_CARRIES | TRAIT_PLAIN)) == TRAIT_EXISTS;
+}
+
 /* Tokens that are not hot go one of these ways, all arguments in their registers. */
 
 static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, stint_key key,
@@ -336,8 +341,10 @@ static NOINLINE bool take_any(struct stint_limiter *limiter, uint32_t policy, st
 static NOINLINE bool take_by_swap(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                   uint32_t cost, uint64_t now, struct stint_verdict *verdict) {
     const struct stint_request request = {.key = key, .policy = policy, .cost = cost};
-    const uint64_t capacity = policy_traits(&limiter->policies[policy]) >> 32;
-    return LIKELY(take_tokens(limiter, &request, now, verdict, capacity) != LEFT) ||
+    /* Once more: traits and capacity are of one rule, which may have changed since. */
+    const uint64_t word = policy_traits(&limiter->policies[policy]);
+    return (LIKELY(traits_swapped((uint32_t)word)) &&
+            LIKELY(take_tokens(limiter, &request, now, verdict, word >> 32) != LEFT)) ||
            take_any(limiter, policy, key, cost, now, verdict);
 }
 
@@ -365,8 +372,7 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
         return decide_unknown(limiter, &request, now, verdict);
     }
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[policy]);
-    return (traits & ~(uint32_t)TRAIT_CARRIES & ~(uint32_t)TRAIT_PLAIN) == TRAIT_EXISTS
-               ? take_by_swap(limiter, policy, key, cost, now, verdict)
+    return traits_swapped(traits)   ? take_by_swap(limiter, policy, key, cost, now, verdict)
            : traits_striped(traits) ? take_by_stripe(limiter, policy, key, cost, now, verdict)
            : (traits & STINT_OVERRIDES) != 0
                ? take_by_override(limiter, policy, key, cost, now, verdict)
