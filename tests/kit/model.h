@@ -189,8 +189,8 @@ void model_ban(struct model_answer *answer, uint64_t now, uint64_t until);
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known);
 
-/* Gives back tokens. `largest`: "the largest limit that the policy ever had". Returns how many. */
-uint32_t model_refund(const struct stint_policy *policy, uint64_t largest, uint32_t tokens,
-                      uint64_t window, struct model_key *key);
+/* Gives back tokens. Returns how many. */
+uint32_t model_refund(const struct stint_policy *policy, uint32_t tokens, uint64_t window,
+                      struct model_key *key);
 
 #endif
