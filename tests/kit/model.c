@@ -483,8 +483,8 @@ static uint64_t refusal_takes(const struct model_by *by, const struct stint_requ
         return 0;
     if ((request->flags & STINT_DRAIN) && sum < capacity)
         taken = capacity - sum;
-    if ((by->policy->flags & STINT_COUNT_REFUSED) && !by->counted &&
-        !(by->ruling && by->ruling->banned) && sum + taken < STINT_LIMIT_MAX)
+    if ((by->policy->flags & STINT_COUNT_REFUSED) && !(by->ruling && by->ruling->banned) &&
+        sum + taken < STINT_LIMIT_MAX)
         taken += least_of(request->cost, STINT_LIMIT_MAX - sum - taken);
     return taken;
 }

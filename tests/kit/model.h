@@ -135,7 +135,6 @@ struct model_by {
     uint32_t near_limit;
     const struct model_ruling *ruling; /* in force; NULL: none is */
     uint64_t phase; /* STINT_START_PER_KEY: how much later its windows start, ns */
-    bool counted;   /* it is in the count as a refused one already */
 };
 
 struct model_by model_by(const struct stint_policy *policy);
