@@ -25,10 +25,9 @@
  *    latest time of a call that had begun. A window that begins with a key's first request may
  *    begin at any tick between the two, but not in a window of the key's that was lost.
  *  - B1: "A thread that added its token too late takes it back. Until then others can be refused for
- *    it." The token is in the count from an instant at which a request of one token, that had seen
- *    room in the window of its time, met a full count, the mark of a refusal or a later window, until
- *    another at which it is taken back. The request is decided after that. "If the thread is killed
- *    in between: until the window ends."
+ *    it." A request of one token, that saw room in the window of its time, adds its token when the
+ *    count is full, or marked, or in a later window. It takes it back, and is decided after that.
+ *    "If the thread is killed in between: until the window ends."
  *  - A1: a reset forgets such a token, too. "It knows of no request that is under way": the thread
  *    takes one back all the same, if there is any.
  *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads
@@ -37,9 +36,9 @@
  *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
  *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
  *  - An override is a register, which a decision reads first: it may be judged by any that there
- *    was since it began. One that is over
- *    by the time of another call may be there for a late one, or not, its slot having gone. One
- *    that is over when it is set lasts for a tick more. A stray token may raise its limit.
+ *    was since it began. One that is over by the time of another call may be there for a late one,
+ *    or not, its slot having gone. One that is over when it is set lasts for a tick more. A stray
+ *    token may raise its limit.
  *  - A ban is in the same register. A first refusal has two effects: it is marked, and later, but
  *    before its call returns, its strike is counted, or is the ban. A reset has two as well: it
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
