@@ -24,21 +24,21 @@
  *  - A key without a slot may begin in any window from that of the call's time to that of the
  *    latest time of a call that had begun. A window that begins with a key's first request may
  *    begin at any tick between the two, but not in a window of the key's that was lost.
- *  - B1: "A thread that added its token too late takes it back. Until then others can be refused for
- *    it." A request of one token, that saw room in the window of its time, adds its token when the
- *    count is full, or marked, or in a later window. It takes it back, and is decided after that.
- *    "If the thread is killed in between: until the window ends."
+ *  - B1: "A thread that added its token too late takes it back. Until then others can be refused
+ *    for it." A request of one token, that saw room in the window of its time, adds its token when
+ *    the count is full, or marked, or in a later window. It takes it back, and is decided after
+ *    that. "If the thread is killed in between: until the window ends."
  *  - A1: a reset forgets such a token, too. "It knows of no request that is under way": the thread
  *    takes one back all the same, if there is any.
- *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads
- *    stopped that may have had one on its way to another key's slot. It is not known whose it was:
- *    each key may have had all of them.
+ *  - B2: "That key is charged the token." A stray token is charged to a key at most as often as
+ *    stint_stats says, or as threads stopped that may have had one on its way to another key's
+ *    slot. It is not known whose it was: each key may have had all of them.
  *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
  *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
  *  - An override is a register, which a decision reads first: it may be judged by any that there
  *    was since it began. One that is over by the time of another call may be there for a late one,
- *    or not, its slot having gone. One that is over when it is set lasts for a tick more. A stray
- *    token may raise its limit.
+ *    or not, its slot having gone. One that is over when it is set lasts for a tick more. "A stray
+ *    token in it, as in B, raises the limit by one."
  *  - A ban is in the same register. A first refusal has two effects: it is marked, and later, but
  *    before its call returns, its strike is counted, or is the ban. A reset has two as well: it
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
@@ -47,10 +47,10 @@
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
  *    that one refusal of each window is its first. B: a request is refused only if its cost did
- *    not fit beside the tokens that it may have seen; it sees one stripe after the other. It may
- *    also be refused for what another held for a while: one that took from stripe after stripe and
- *    gave back, because it fitted at some instant and then did not, or found no slot; or because it
- *    was late, met stripes in windows of different age, and started over in the newest.
+ *    not fit beside the tokens that it may have seen, those of B1 too. B5: "The slots of a striped
+ *    key are read one after the other, while tokens move between them." B4: "If others were faster,
+ *    they give back what they took. Others can be refused for it meanwhile." So they do when they
+ *    found no slot; or were late, met stripes in windows of different age, and started over.
  *  - What is charged stops at what a count holds, and is none of the tokens granted (A).
  *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
  *    key has two slots: A and B hold for keys that were not replaced, but nobody is told which
@@ -1384,11 +1384,10 @@ static uint32_t sees_room(const struct node *node) {
     if (!node->key.known || node->key.refused || node->key.used >= v.most_capacity)
         return 0;
     for (unsigned i = 0; i < v.call_count; i++)
-        if (((node->done | node->half) >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 &&
-            is_hot(v.calls[i]) && first_now(v.calls[i]) != 0 &&
+        if (is_hot(v.calls[i]) && first_now(v.calls[i]) != 0 &&
             end_at(first_now(v.calls[i])) == node->key.window)
             bits |= UINT32_C(1) << i;
-    return bits;
+    return bits & under_way(node);
 }
 
 /* B1: call `index` adds a token too late: after it saw room, the count is full, or marked, or in
