@@ -62,8 +62,8 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
-/* Adds what a verdict adds to its policy's statistics, which threads may do at once. `group_refused`:
- * it is of a part of such a group. */
+/* Adds what a verdict adds to its policy's statistics, which threads may do at once.
+ * `group_refused`: it is of a part of such a group. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
                  const struct stint_verdict *verdict, bool group_refused);
 
