@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The stint authors
  *
  * The twin of a limiter: a model of each key and policy (model.h), of which is known whether it
- * has a slot. Time goes forward, and each caller asks at the clock's time, so the contract leaves little
- * open, and what it does is not asked:
+ * has a slot. Time goes forward, and each caller asks at the clock's time, so the contract leaves
+ * little open, and what it does is not asked:
  *  - In a table that may or may not have a slot for a key, that key.
  *  - A refund into a window that is over gives back all or nothing, or of a striped key anything
  *    between: its first stripe tells whether the window is over, or without one the clock.

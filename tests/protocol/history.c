@@ -1620,9 +1620,9 @@ static int64_t held_for_a_while(const struct call *call, uint64_t window) {
 }
 
 /* The most tokens of a striped key that a call may have seen used in a window: what was taken
- * before it ended, but for what was given back, or reset, before it began. "The sum of the stripes is no
- * snapshot. A token that is given back in one stripe and taken in another while a request looks can
- * be seen twice." */
+ * before it ended, but for what was given back, or reset, before it began. "The sum of the
+ * stripes is no snapshot. A token that is given back in one stripe and taken in another while a
+ * request looks can be seen twice." */
 static int64_t striped_most(const struct call *by, uint64_t window) {
     int64_t tokens = 0;
     uint64_t reset = 0;
