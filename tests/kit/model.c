@@ -483,8 +483,8 @@ static uint64_t refusal_takes(const struct model_by *by, const struct stint_requ
         return 0;
     if ((request->flags & STINT_DRAIN) && sum < capacity)
         taken = capacity - sum;
-    if ((by->policy->flags & STINT_COUNT_REFUSED) && !by->counted &&
-        !(by->ruling && by->ruling->banned) && sum + taken < STINT_LIMIT_MAX)
+    if ((by->policy->flags & STINT_COUNT_REFUSED) && !(by->ruling && by->ruling->banned) &&
+        sum + taken < STINT_LIMIT_MAX)
         taken += least_of(request->cost, STINT_LIMIT_MAX - sum - taken);
     return taken;
 }
@@ -706,18 +706,14 @@ bool model_allows(const struct model_answer *answer, const struct stint_verdict 
 }
 
 /* "Once the key has begun another window, nothing happens (but the last window of a smooth or
- * in-flight policy still counts, and is given back to)." "A refund first forgets what the key's
- * count holds above the largest limit that the policy ever had: counted refusals." */
-uint32_t model_refund(const struct stint_policy *policy, uint64_t largest, uint32_t tokens,
-                      uint64_t window, struct model_key *key) {
+ * in-flight policy still counts, and is given back to)." */
+uint32_t model_refund(const struct stint_policy *policy, uint32_t tokens, uint64_t window,
+                      struct model_key *key) {
     const bool before = looks_back(policy) && window + policy->window == key->window;
     uint32_t *count = before ? &key->previous : &key->used;
     if (!key->known || (!before && window != key->window))
         return 0;
-    uint32_t held = *count;
-    (void)largest;
-    const uint32_t back = (uint32_t)least_of(tokens, held);
-    if (back > 0)
-        *count = held - back;
+    const uint32_t back = (uint32_t)least_of(tokens, *count);
+    *count -= back;
     return back;
 }

@@ -62,8 +62,8 @@ bool makes_charge(const struct stint_request *request);
 /* The flags of requests that make no sense with a policy. */
 uint32_t unfit_flags(const struct stint_policy *policy);
 
-/* Adds what a verdict adds to its policy's statistics, which threads may do at once. `group_refused`:
- * it is of a part of such a group. */
+/* Adds what a verdict adds to its policy's statistics, which threads may do at once.
+ * `group_refused`: it is of a part of such a group. */
 void model_count(struct stint_policy_stats *counts, const struct stint_request *request,
                  const struct stint_verdict *verdict, bool group_refused);
 
@@ -135,7 +135,6 @@ struct model_by {
     uint32_t near_limit;
     const struct model_ruling *ruling; /* in force; NULL: none is */
     uint64_t phase; /* STINT_START_PER_KEY: how much later its windows start, ns */
-    bool counted;   /* it is in the count as a refused one already */
 };
 
 struct model_by model_by(const struct stint_policy *policy);
@@ -189,8 +188,8 @@ void model_ban(struct model_answer *answer, uint64_t now, uint64_t until);
 bool model_allows(const struct model_answer *answer, const struct stint_verdict *got,
                   struct model_jitter *known);
 
-/* Gives back tokens. `largest`: "the largest limit that the policy ever had". Returns how many. */
-uint32_t model_refund(const struct stint_policy *policy, uint64_t largest, uint32_t tokens,
-                      uint64_t window, struct model_key *key);
+/* Gives back tokens. Returns how many. */
+uint32_t model_refund(const struct stint_policy *policy, uint32_t tokens, uint64_t window,
+                      struct model_key *key);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * The twin of a limiter: a model of each key and policy (model.h), of which is known whether it has
- * a slot. Time goes forward, and each caller asks at the clock's time, so the contract leaves little
- * open, and what it does is not asked:
+ * The twin of a limiter: a model of each key and policy (model.h), of which is known whether it
+ * has a slot. Time goes forward, and each caller asks at the clock's time, so the contract leaves
+ * little open, and what it does is not asked:
  *  - In a table that may or may not have a slot for a key, that key.
  *  - A refund into a window that is over gives back all or nothing, or of a striped key anything
  *    between: its first stripe tells whether the window is over, or without one the clock.
@@ -34,9 +34,6 @@ static struct twin {
     stint_key keys[KEYS];
     struct stint_policy policies[POLICIES];
     bool refusals_counted[POLICIES]; /* at some time */
-    uint32_t largest[POLICIES];      /* capacity that there ever was, of the policy or of a request:
-                                      * a refund takes no more than this for granted */
-    bool may_be_largest[POLICIES];   /* a charge that took nothing may have raised that */
     struct stint_policy_stats counts[POLICIES];
     struct pair pairs[KEYS][POLICIES];
     bool ruled_is_placed; /* there is room for an override of each pair */
@@ -61,37 +58,11 @@ static struct subject subject_of(uint32_t key, uint32_t id) {
     return (struct subject){key, id, &m.policies[id], &m.pairs[key][id]};
 }
 
-static void note_capacity(uint32_t id, uint64_t capacity) {
-    if (capacity > STINT_LIMIT_MAX)
-        capacity = STINT_LIMIT_MAX;
-    if (capacity > m.largest[id])
-        m.largest[id] = (uint32_t)capacity;
-}
-
 static struct model_by by_of(const struct subject *s) {
     struct model_by by = model_by(s->policy);
     by.phase = s->pair->phase;
     by.ruling = model_rules(s->policy, &s->pair->ruling, test_time) ? &s->pair->ruling : NULL;
     return by;
-}
-
-/* Notes the largest limit that a policy ever had. */
-static void note_request(const struct stint_request *request, const struct stint_verdict *v) {
-    const struct stint_policy *policy = &m.policies[request->policy];
-    if (takes_nothing(request)) /* counts nothing, so raises nothing */
-        return;
-    if (makes_charge(request)) {
-        if (v->granted > 0)
-            note_capacity(request->policy, count_most(policy));
-        else
-            m.may_be_largest[request->policy] = true;
-        return;
-    }
-    uint64_t room = request->limit ? request->limit : capacity_of(policy);
-    if (v->flags & STINT_OVERRIDDEN)
-        room = v->capacity == STINT_LIMIT_MAX ? count_most(policy) : v->capacity;
-    note_capacity(request->policy,
-                  room + (request->flags & STINT_RESERVE ? policy->max_reserved : 0));
 }
 
 static uint64_t window_end(const struct subject *s) {
@@ -281,10 +252,8 @@ static bool compare(const struct stint_request *requests, uint32_t key, size_t n
         tell_wrong(&requests[i], &before, &expected.answers[i], &got[i], what);
     assert_true(allowed);
     follow(&s, n, &expected);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         count_verdict(&requests[i], &got[i], asked == REFUSED);
-        note_request(&requests[i], &got[i]);
-    }
     return expected.fit;
 }
 
@@ -455,13 +424,12 @@ static void give_back(const struct whole *whole, const struct stint_verdict *got
     uint64_t back = 0;
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-        if (m.may_be_largest[s.id] || (s.pair->lowered && is_striped(s.policy)))
+        if (s.pair->lowered && is_striped(s.policy))
             return;
     }
     for (size_t i = 0; i < whole->n; i++) {
         struct subject s = subject_of(whole->keys[i], whole->requests[i].policy);
-        const uint32_t gives =
-            model_refund(s.policy, m.largest[s.id], got[i].granted, got[i].window, &s.pair->key);
+        const uint32_t gives = model_refund(s.policy, got[i].granted, got[i].window, &s.pair->key);
         m.counts[s.id].refunded += gives;
         back += gives;
     }
@@ -507,15 +475,14 @@ static void do_refund(void) {
     uint32_t key = (uint32_t)below(m.key_count), id = (uint32_t)below(m.policy_count);
     struct subject s = subject_of(key, id);
     struct model_key *had = &s.pair->key, left;
-    bool largest_open = m.may_be_largest[id] && !carries(s.policy) && had->used > m.largest[id];
-    if ((s.pair->lowered && is_striped(s.policy)) || largest_open)
+    if (s.pair->lowered && is_striped(s.policy))
         return;
     uint64_t window = had->window;
     if (!had->known || once_in(8))
         window = window_end(&s) - longest_window(s.policy) * below(2);
     uint32_t tokens = pick_tokens(capacity_of(s.policy));
     left = *had;
-    uint32_t back = model_refund(s.policy, m.largest[id], tokens, window, &left);
+    uint32_t back = model_refund(s.policy, tokens, window, &left);
     uint32_t got = stint_refund(m.limiter, id, m.keys[key], tokens, window);
 
     /* A stripe may be in an older window than the key. */
@@ -635,7 +602,6 @@ static void do_change(void) {
     memcpy(policy.name, old.name, sizeof policy.name);
     m.policies[id] = policy;
     m.refusals_counted[id] |= (policy.flags & STINT_COUNT_REFUSED) != 0;
-    note_capacity(id, (uint64_t)capacity_of(&policy) + policy.max_reserved);
     for (uint32_t k = 0; k < m.key_count; k++) {
         struct subject s = subject_of(k, id);
         if (policy.limit < old.limit || s.pair->key.used > capacity_of(&old))
@@ -742,7 +708,6 @@ static void add_policies(uint32_t most_stripes) {
         int id = policy_added(m.limiter, &m.policies[p]);
         if (id != (int)p)
             fail_msg("add: %s", stint_reason());
-        m.largest[p] = capacity_of(&m.policies[p]) + m.policies[p].max_reserved;
         m.refusals_counted[p] = (m.policies[p].flags & STINT_COUNT_REFUSED) != 0;
         m.most_slots +=
             (uint64_t)m.key_count * (is_striped(&m.policies[p]) ? m.policies[p].stripes : 1);

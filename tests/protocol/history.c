@@ -24,19 +24,21 @@
  *  - A key without a slot may begin in any window from that of the call's time to that of the
  *    latest time of a call that had begun. A window that begins with a key's first request may
  *    begin at any tick between the two, but not in a window of the key's that was lost.
- *  - A request of one token that saw room, by its window and time, may count past the capacity, or
- *    that of an override that was set meanwhile, when it is refused after all, once; the count is
- *    cut off at the largest limit that there was ("up to one for each thread that was refused at
- *    the same instant"). Where refusals count, this is how it counted.
- *  - A stray token (B) is charged to a key at most as often as stint_stats says, or as threads
- *    stopped that may have had one on its way to another key's slot. It is not known whose it was:
- *    each key may have had all of them.
+ *  - B1: "A thread that added its token too late takes it back. Until then others can be refused
+ *    for it." A request of one token, that saw room in the window of its time, adds its token when
+ *    the count is full, or marked, or in a later window. It takes it back, and is decided after
+ *    that. "If the thread is killed in between: until the window ends."
+ *  - A1: a reset forgets such a token, too. "It knows of no request that is under way": the thread
+ *    takes one back all the same, if there is any.
+ *  - B2: "That key is charged the token." A stray token is charged to a key at most as often as
+ *    stint_stats says, or as threads stopped that may have had one on its way to another key's
+ *    slot. It is not known whose it was: each key may have had all of them.
  *  - UNTRACKED is allowed to a key that may be without a slot, if as many slots were ever given out
  *    as there are. That all were live at one instant is not checked here (full.c, twin.c do).
  *  - An override is a register, which a decision reads first: it may be judged by any that there
- *    was since it began. The hot path may read it after it has added its token. One that is over
- *    by the time of another call may be there for a late one, or not, its slot having gone. One
- *    that is over when it is set lasts for a tick more. A stray token may raise its limit.
+ *    was since it began. One that is over by the time of another call may be there for a late one,
+ *    or not, its slot having gone. One that is over when it is set lasts for a tick more. "A stray
+ *    token in it, as in B, raises the limit by one."
  *  - A ban is in the same register. A first refusal has two effects: it is marked, and later, but
  *    before its call returns, its strike is counted, or is the ban. A reset has two as well: it
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
@@ -45,12 +47,11 @@
  *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
  *    checked of them is A and B for each window, that what was granted is what was asked for, and
  *    that one refusal of each window is its first. B: a request is refused only if its cost did
- *    not fit beside the tokens that it may have seen; it sees one stripe after the other. It may
- *    also be refused for what another held for a while: one that took from stripe after stripe and
- *    gave back, because it fitted at some instant and then did not, or found no slot; or because it
- *    was late, met stripes in windows of different age, and started over in the newest.
- *  - What is charged stops at what a count holds, and is none of the tokens granted (A). Once a
- *    policy was charged, what racing refused requests added stays.
+ *    not fit beside the tokens that it may have seen, those of B1 too. B5: "The slots of a striped
+ *    key are read one after the other, while tokens move between them." B4: "If others were faster,
+ *    they give back what they took. Others can be refused for it meanwhile." So they do when they
+ *    found no slot; or were late, met stripes in windows of different age, and started over.
+ *  - What is charged stops at what a count holds, and is none of the tokens granted (A).
  *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
  *    key has two slots: A and B hold for keys that were not replaced, but nobody is told which
  *    were.
@@ -91,8 +92,6 @@ enum {
     BACKS_MAX = 2,     /* of the clock, by more than the allowance */
     OVERRIDES_MAX = 7, /* of a history: set or cleared */
     CHANGES_MAX = 3,   /* of policies */
-    /* The policy's, one above it (pick_request), a charge's, and those of overrides and changes. */
-    LIMITS_MAX = 3 + OVERRIDES_MAX + CHANGES_MAX,
     ENTRIES_MAX = 1 + THREADS_MAX * CALLS_MAX,
     NODES_MAX = 1 << 15, /* of one search */
 };
@@ -712,9 +711,6 @@ static struct {
     uint64_t
         latest[THREADS_MAX * CALLS_MAX]; /* time of any call that began before this one's end */
     uint64_t latest_taker[THREADS_MAX * CALLS_MAX]; /* likewise of one that may take the slot */
-    uint64_t largest[THREADS_MAX * CALLS_MAX][LIMITS_MAX]; /* limits of which each may be the
-                            * largest that it sees, growing */
-    unsigned largest_count[THREADS_MAX * CALLS_MAX];
     const struct call *overrides[ENTRIES_MAX]; /* calls that set one, or ban; the first: none */
     unsigned override_count;
     const struct call *override;              /* by which the search decides now; NULL: none */
@@ -835,15 +831,15 @@ static bool is_hot(const struct call *call) {
 
 /* A key under a policy, and where the search is. */
 struct node {
-    struct model_key
-        key;          /* known: it has a slot; with tokens of refused requests above every limit */
-    uint64_t lost;    /* windows that end by then are lost, ns */
-    uint32_t done;    /* bits of calls that have had their effect */
-    uint32_t added;   /* that have counted past the capacity */
-    uint32_t room;    /* hot ones that may have seen room */
-    uint8_t strays;   /* tokens that others have left here */
-    uint8_t override; /* the number of the call that set it, or banned the key */
-    uint8_t strikes;  /* of a key that has no override; their time is that of call `strike_of` */
+    struct model_key key; /* known: it has a slot */
+    uint64_t lost;        /* windows that end by then are lost, ns */
+    uint32_t done;        /* bits of calls that have had their effect */
+    uint32_t added;       /* that have added a token too late */
+    uint32_t owed;        /* and have not taken it back */
+    uint32_t room;        /* hot ones that may have seen room */
+    uint8_t strays;       /* tokens that others have left here */
+    uint8_t override;     /* the number of the call that set it, or banned the key */
+    uint8_t strikes; /* of a key that has no override; their time is that of call `strike_of` */
     uint8_t strike_of;
     uint8_t strikes_lost;
     uint32_t half; /* of two effects these calls have had the first: first refusals whose strike is
@@ -889,9 +885,8 @@ static uint64_t time_until(uint64_t time, uint64_t now) {
     return time > now ? time - now : 0;
 }
 
-/* By what a call is judged at time `now`, as the search has it; `counted`: where refusals count, it
- * has been. */
-static struct model_by by_of(const struct call *call, uint64_t now, bool counted) {
+/* By what a call is judged at time `now`, as the search has it. */
+static struct model_by by_of(const struct call *call, uint64_t now) {
     static struct model_ruling ruling;
     struct model_by by = {
         .policy = v.policy,
@@ -899,7 +894,6 @@ static struct model_by by_of(const struct call *call, uint64_t now, bool counted
         .telling = v.telling,
         .near_limit = v.nears->near_limit != 0 ? v.telling->near_limit : 0,
         .phase = v.phase,
-        .counted = counted,
     };
     if (v.override != NULL) {
         ruling = (struct model_ruling){
@@ -913,15 +907,14 @@ static struct model_by by_of(const struct call *call, uint64_t now, bool counted
 }
 
 /* The verdict on a call at time `now` on a key in its window, and its effect. */
-static struct stint_verdict decide_in(const struct call *call, uint64_t now, bool counted,
-                                      struct node *node) {
-    const struct model_by by = by_of(call, now, counted);
+static struct stint_verdict decide_in(const struct call *call, uint64_t now, struct node *node) {
+    const struct model_by by = by_of(call, now);
     return model_decide(&by, &call->request, now, &node->key).verdict;
 }
 
 /* Whether a call on a key that the full table has no slot for may get its verdict. */
 static bool is_untracked(const struct call *call, uint64_t now) {
-    const struct model_by by = by_of(call, now, false);
+    const struct model_by by = by_of(call, now);
     const enum stint_on_full on_full = (enum stint_on_full)h.on_full;
     const struct model_answer answer = model_untracked(&by, on_full, &call->request, now);
     return h.stats.placed >= h.lines * LINE_SLOTS &&
@@ -960,17 +953,12 @@ static struct stint_verdict banned_verdict(const struct call *call, struct stint
     return verdict;
 }
 
-/* The same verdict; `shows`: of refusals that counted past the capacity, it may show the count. */
-static bool answers(const struct call *call, struct stint_verdict expected, uint64_t shows) {
+static bool answers(const struct call *call, struct stint_verdict expected) {
     if (call->ended == NEVER)
         return true;
     if (strikes(expected) && may_ban(call))
         expected = banned_verdict(call, expected);
-    if (same_verdict(&expected, &call->verdict))
-        return true;
-    bool fast = !expected.allowed && (expected.flags & STINT_FIRST_REFUSAL) == 0 && is_hot(call);
-    expected.used = (uint32_t)shows;
-    return fast && same_verdict(&expected, &call->verdict);
+    return same_verdict(&expected, &call->verdict);
 }
 
 /* Call `index` has been decided. */
@@ -982,42 +970,21 @@ static void note_decided(struct node *node, unsigned index, struct stint_verdict
         node->done |= bit;
 }
 
-/* Counts above every limit are cut off, if nothing is carried and refusals are not meant to
- * count. */
-static bool is_cut(void) {
-    return !carries(v.policy) && !looks_back(v.policy) &&
-           (v.policy->flags & STINT_COUNT_REFUSED) == 0;
-}
-
 static void decide_known(unsigned index, const struct node *from, uint64_t now,
                          struct nexts *nexts) {
     const struct call *call = v.calls[index];
-    uint32_t bit = UINT32_C(1) << index;
-    uint64_t shows = from->key.window > now ? from->key.used : 0;
+    struct node before = *from;
 
-    for (unsigned choice = 0; choice < v.largest_count[index]; choice++) {
-        struct node next = *from;
-        uint64_t largest = v.largest[index][choice];
-        if (choice > 0 && (!is_cut() || from->key.used <= v.largest[index][choice - 1]))
-            break;
-        if (is_cut() && next.key.used > largest)
-            next.key.used = (uint32_t)largest;
-        next.key = model_at(v.passing, v.phase, next.key, now);
-        struct node decided = next;
-        struct stint_verdict verdict = decide_in(call, now, (from->added & bit) != 0, &decided);
-        if (!answers(call, verdict, shows))
-            continue;
-        bool wrote = !only_looks(call) &&
-                     (decided.key.refused != next.key.refused || decided.key.used != next.key.used);
-        struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
-        note_decided(&result, index, verdict);
-        add_next(nexts, &result);
-        if (!wrote && from->key.window > now && (from->added & bit) != 0) {
-            /* It has cut off what it added. */
-            result.key.used = next.key.used;
-            add_next(nexts, &result);
-        }
-    }
+    before.key = model_at(v.passing, v.phase, before.key, now);
+    struct node decided = before;
+    struct stint_verdict verdict = decide_in(call, now, &decided);
+    if (!answers(call, verdict))
+        return;
+    bool wrote = !only_looks(call) &&
+                 (decided.key.refused != before.key.refused || decided.key.used != before.key.used);
+    struct node result = wrote ? decided : *from; /* what writes nothing opens no window */
+    note_decided(&result, index, verdict);
+    add_next(nexts, &result);
 }
 
 /* The end of the next window that a key may begin with. Of those that may begin at any tick, the
@@ -1049,10 +1016,10 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
         return;
     }
     struct node looked = {.key = {.window = end_at(now), .known = true}};
-    struct stint_verdict verdict = decide_in(call, now, false, &looked);
+    struct stint_verdict verdict = decide_in(call, now, &looked);
     note_decided(&next, index, verdict);
     if (only_looks(call) || (looked.key.used == 0 && !looked.key.refused)) { /* nothing to write */
-        if (answers(call, verdict, 0))
+        if (answers(call, verdict))
             add_next(nexts, &next);
         return;
     }
@@ -1071,22 +1038,18 @@ static void decide_absent(unsigned index, const struct node *from, uint64_t now,
             continue;
         struct node fresh = next;
         fresh.key = (struct model_key){.window = end, .known = true};
-        if (answers(call, decide_in(call, now, (from->added & (UINT32_C(1) << index)) != 0, &fresh),
-                    0))
+        if (answers(call, decide_in(call, now, &fresh)))
             add_next(nexts, &fresh);
     }
 }
 
 static void refund_known(unsigned index, const struct node *from, struct nexts *nexts) {
     const struct call *call = v.calls[index];
-    for (unsigned choice = 0; choice < v.largest_count[index]; choice++) {
-        struct node next = *from;
-        const uint32_t back =
-            model_refund(v.policy, v.largest[index][choice], call->tokens, call->window, &next.key);
-        next.done |= UINT32_C(1) << index;
-        if (call->ended == NEVER || back == call->given_back)
-            add_next(nexts, &next);
-    }
+    struct node next = *from;
+    const uint32_t back = model_refund(v.policy, call->tokens, call->window, &next.key);
+    next.done |= UINT32_C(1) << index;
+    if (call->ended == NEVER || back == call->given_back)
+        add_next(nexts, &next);
 }
 
 /* Whether the policy was a shadow, and was none. */
@@ -1122,16 +1085,13 @@ static void decide_at(unsigned index, const struct node *from, uint64_t now, str
 }
 
 /* A decision reads the override first: the one that there is, or one that there was since the
- * decision began. The hot path adds its token before that where it met another window or no room:
- * then it may be one that comes later. */
+ * decision began. */
 static void decide_overridden(unsigned index, const struct node *from, uint64_t now,
                               struct nexts *nexts) {
     bool none = false;
     for (unsigned i = 0; i < v.override_count; i++) {
         bool holds, not_here;
-        const bool later = is_hot(v.calls[index]) && v.overrides[i] != NULL &&
-                           overlap(v.calls[index], v.overrides[i]);
-        if (from->override != i && (from->may_have_read[i] >> index & 1) == 0 && !later)
+        if (from->override != i && (from->may_have_read[i] >> index & 1) == 0)
             continue;
         override_seen(v.overrides[i], index, now, &holds, &not_here);
         none |= not_here;
@@ -1424,20 +1384,34 @@ static uint32_t sees_room(const struct node *node) {
     if (!node->key.known || node->key.refused || node->key.used >= v.most_capacity)
         return 0;
     for (unsigned i = 0; i < v.call_count; i++)
-        if (((node->done | node->half) >> i & 1) == 0 && (v.before[i] & ~node->done) == 0 &&
-            is_hot(v.calls[i]) && first_now(v.calls[i]) != 0 &&
+        if (is_hot(v.calls[i]) && first_now(v.calls[i]) != 0 &&
             end_at(first_now(v.calls[i])) == node->key.window)
             bits |= UINT32_C(1) << i;
-    return bits;
+    return bits & under_way(node);
 }
 
-/* Whether a fetch-add of call `index` may find that it must not count: no room, or the mark of a
- * refusal, or a later window. After these it is refused only by an override that was set
- * meanwhile. */
-static bool comes_too_late(const struct node *node, unsigned index) {
-    bool later = node->key.window != end_at(first_now(v.calls[index]));
-    return node->key.used >= v.least_capacity ||
-           ((node->key.refused || later) && v.override_count > 1);
+/* B1: call `index` adds a token too late: after it saw room, the count is full, or marked, or in
+ * another window. */
+static bool add_too_late(struct node *node, unsigned index) {
+    const uint32_t bit = UINT32_C(1) << index;
+    if ((node->room & ~node->added & bit) == 0 || !node->key.known ||
+        (node->key.used < v.least_capacity && !node->key.refused &&
+         node->key.window == end_at(first_now(v.calls[index]))))
+        return false;
+    node->added |= bit;
+    node->owed |= bit;
+    node->key.used++;
+    return true;
+}
+
+/* And takes it back. A1: after a reset, that of another, if there is one. */
+static bool take_back(struct node *node, unsigned index) {
+    const uint32_t bit = UINT32_C(1) << index;
+    if ((node->owed & bit) == 0)
+        return false;
+    node->owed &= ~bit;
+    node->key.used -= node->key.used > 0;
+    return true;
 }
 
 static bool search(struct node node) {
@@ -1459,20 +1433,22 @@ static bool search(struct node node) {
     for (unsigned i = 0; i < v.call_count; i++) {
         if ((node.done >> i & 1) != 0 || (v.before[i] & ~node.done) != 0)
             continue;
+        struct node next = node;
+        if (take_back(&next, i)) { /* it is not decided before */
+            if (search(next))
+                return true;
+            continue;
+        }
         nexts.count = 0;
         call_after(i, &node, &nexts);
-        for (unsigned j = 0; j < nexts.count; j++)
+        for (unsigned j = 0; j < nexts.count; j++) {
+            if (nexts.nodes[j].key.window != node.key.window) /* those that it owed are over */
+                nexts.nodes[j].owed = 0;
             if (search(nexts.nodes[j]))
                 return true;
-        /* Its fetch-add comes too late. */
-        if ((node.room >> i & 1) != 0 && (node.added >> i & 1) == 0 && node.key.known &&
-            comes_too_late(&node, i)) {
-            struct node added = node;
-            added.added |= UINT32_C(1) << i;
-            added.key.used++;
-            if (search(added))
-                return true;
         }
+        if (add_too_late(&next, i) && search(next))
+            return true;
     }
     if (node.key.known && node.strays < v.strays_most) {
         struct node strayed = node;
@@ -1490,48 +1466,6 @@ static bool overlaps_own(const struct call *call) {
         if (v.calls[i] != call && overlap(v.calls[i], call))
             return true;
     return false;
-}
-
-/* To which limit a decision raises the largest of its policy, or (not surely) may. */
-static uint64_t raises_largest(const struct call *call, bool surely) {
-    if (call->kind == CHANGE)
-        return capacity_of(&h.changed[call->change]);
-    if (call->kind == OVERRIDE) /* who reads it does, and may then read another */
-        return surely ? 0 : call->limit + (call->limit < STINT_LIMIT_MAX ? v.strays_most : 0);
-    if (charges(call) && (call->verdict.granted != 0 || !surely))
-        return STINT_LIMIT_MAX;
-    if (surely && (call->verdict.flags & STINT_OVERRIDDEN) != 0)
-        return call->verdict.capacity;
-    return call->request.limit;
-}
-
-static bool raises(const struct call *call) {
-    return ((decides(call) && !looks(call)) || call->kind == OVERRIDE || call->kind == CHANGE) &&
-           call->policy == v.policy_id;
-}
-
-/* Notes which limit may be the largest that there was when call `index` looked. Requests with a
- * limit of their own raise it, and charges do. Those that ended before have; any of those that were
- * under way may have, and not the others yet. A charge of nothing may have. */
-static void note_largest(unsigned index) {
-    const struct call *call = v.calls[index];
-    uint64_t *largest = v.largest[index], least = capacity_of(v.policy), last;
-
-    for (unsigned j = 0; j < all_count; j++) {
-        const struct call *other = all_calls[j];
-        if (raises(other) && (other->ended < call->began || other == call))
-            least = max_of(least, raises_largest(other, true));
-    }
-    for (uint64_t next = least; next != UINT64_MAX && v.largest_count[index] < LIMITS_MAX;) {
-        largest[v.largest_count[index]++] = last = next;
-        next = UINT64_MAX;
-        for (unsigned j = 0; j < all_count; j++) {
-            const struct call *other = all_calls[j];
-            uint64_t raised = raises_largest(other, false);
-            if (raises(other) && other->began < call->ended && raised > last && raised < next)
-                next = raised;
-        }
-    }
 }
 
 static void note_version(const struct stint_policy *policy, uint64_t from) {
@@ -1583,7 +1517,6 @@ static void note_calls(unsigned key, unsigned policy) {
         const struct call *call = v.calls[i];
         v.latest[i] = h.shown;
         v.latest_taker[i] = 0;
-        note_largest(i);
         if (call->ended != NEVER)
             v.must |= UINT32_C(1) << i;
         for (unsigned j = 0; j < all_count; j++) {
@@ -1686,19 +1619,17 @@ static int64_t held_for_a_while(const struct call *call, uint64_t window) {
     return 0;
 }
 
-/* The most tokens of a striped key that a call may have seen used in a window: what was taken before
- * it ended, but for what was given back, or reset, before it began. "The sum of the stripes is no
- * snapshot. A token that is given back in one stripe and taken in another while a request looks can
- * be seen twice." */
+/* The most tokens of a striped key that a call may have seen used in a window: what was taken
+ * before it ended, but for what was given back, or reset, before it began. "The sum of the
+ * stripes is no snapshot. A token that is given back in one stripe and taken in another while a
+ * request looks can be seen twice." */
 static int64_t striped_most(const struct call *by, uint64_t window) {
-    int64_t tokens = 0, hot = 0;
+    int64_t tokens = 0;
     uint64_t reset = 0;
-    bool charged = false;
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         if (call->kind == RESET && is_own(call) && call->ended < by->began)
             reset = max_of(reset, call->began);
-        charged |= call->policy == v.policy_id && call->began < by->ended && charges(call);
     }
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
@@ -1714,11 +1645,10 @@ static int64_t striped_most(const struct call *by, uint64_t window) {
         if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0 &&
             (takes_in(call, window) || (call->verdict.flags & STINT_UNTRACKED) != 0))
             return STINT_LIMIT_MAX; /* it may have emptied the key */
-        hot += is_hot(call);
         if (overlap(call, by))
-            tokens += held_for_a_while(call, window);
+            tokens += held_for_a_while(call, window) + is_hot(call); /* B1 */
     }
-    return tokens + (charged ? hot : 0); /* what they add past a share stays then */
+    return tokens;
 }
 
 /* Whether what a call asked for may not have fitted into `room` tokens of a window. */

@@ -613,10 +613,7 @@ static void check_window(const struct pair *pair, const struct row *row, struct 
 static void check_used(const struct pair *pair, const struct stint_verdict *look,
                        struct model_key count) {
     const uint64_t used = model_sum(&pair->policy, &count, count.window - look->reset_after);
-    /* Where more was counted than the limit, what refused requests added is not cut off there. */
-    const bool raised =
-        pair->charged || shared->limits || (pair->policy.flags & STINT_OVERRIDES) != 0;
-    const uint64_t most = used + slack() + (raised ? 2 * THREADS_MOST : 0);
+    const uint64_t most = used + slack();
     const bool counts_more = pair->kind == COUNTING || pair->changes;
     if (look->used < used || (look->used > most && !counts_more))
         violated(pair, "%" PRIu32 " used, and %" PRIu64 " in the ledger (+%" PRIu64 ")", look->used,

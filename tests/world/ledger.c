@@ -222,7 +222,6 @@ static void check_together(const struct asked *all, const struct stint_verdict *
 /* Whether the ledger can say that a refusal was for nothing. */
 static bool refusal_judged(const struct named *named, const struct of_key *of_key) {
     return !world->far && !named->moved && !named->charged && of_key->resets == 0 &&
-           named->largest == capacity_of(&named->policy) &&
            world->options.on_full != STINT_FULL_REPLACE &&
            !(is(named, A_REFUSED) || is(named, A_STRIPES) || is(named, A_SMOOTH) ||
              is(named, A_IN_FLIGHT) || is(named, A_ABOVE) || is(named, A_RESERVED));
@@ -253,8 +252,7 @@ static void check_refusal(const struct actor *actor, const struct asked *asked,
 /* A: the ledger never says more than the policy, or what else there was, allows. */
 static void check_most(const struct entry *entry) {
     const struct named *named = &world->names[entry->name];
-    const uint64_t most =
-        named->largest * named->generations + (uint64_t)named->raises * ACTORS_MAX;
+    const uint64_t most = named->largest * named->generations;
     if (world->far || entry->vague != 0 || world->options.on_full == STINT_FULL_REPLACE)
         return;
     must(entry->granted <= most + entry->refunded,
@@ -474,10 +472,9 @@ static void check_used(struct actor *actor, unsigned name, unsigned key) {
     const uint64_t taken = entry->granted + entry->charged;
     const uint64_t used = taken > entry->refunded ? taken - entry->refunded : 0;
     holds(v->used >= used, "a token was lost (A)");
-    const bool raced = named->charged || named->largest > capacity_of(&named->policy);
     const uint64_t more = entry->endless + (entry->full != 0 ? ENDLESS : 0) +
                           (world->still ? 0 : world->died + world->counted.stray_tokens) +
-                          of_key->dead + (v->used > v->capacity || raced ? ACTORS_MAX : 0);
+                          of_key->dead;
     holds(v->used <= used + more, "more is used than was granted (B)");
     holds(entry->refused == 0 || entry->first_refusals > 0 || of_key->dead > 0 ||
               named->uncounted || is(named, A_OVERRIDES),

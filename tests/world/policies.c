@@ -176,10 +176,8 @@ uint32_t request_features(const struct stint_request *request) {
 
 void named_changes(struct named *named, const struct stint_policy *policy) {
     const uint64_t most = (uint64_t)capacity_of(policy) + policy->max_reserved;
-    if (named->largest < most) {
-        named->raises += named->largest != 0;
+    if (named->largest < most)
         named->largest = most;
-    }
     if (named->longest < longest_window(policy))
         named->longest = longest_window(policy);
     const uint32_t features = policy_features(policy);

@@ -154,11 +154,10 @@ struct named {
     uint64_t largest;           /* limit that anything ever had, with what may be reserved */
     uint64_t longest;           /* window, ns */
     unsigned generations;       /* policies that had the name */
-    unsigned raises;
-    uint64_t since; /* when it was known to be there; 0: it is not */
-    bool moved;     /* it was changed, replaced or removed, or is being */
-    bool charged;   /* a count of it may have tokens that nobody was granted */
-    bool sober;     /* it may be no shadow */
+    uint64_t since;             /* when it was known to be there; 0: it is not */
+    bool moved;                 /* it was changed, replaced or removed, or is being */
+    bool charged;               /* a count of it may have tokens that nobody was granted */
+    bool sober;                 /* it may be no shadow */
     /* Decisions since its first generation was added. */
     struct stint_policy_stats counted;
     bool uncounted; /* somebody died who decided by it */
