@@ -183,7 +183,7 @@ static uint64_t decided(const struct stint_limiter *limiter, uint32_t id) {
            stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
-/* What there is, as who wrote it would write it. */
+/* What there is, in the notation of a text. */
 static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
     change->old = id;
     change->was = stint_policy_read(limiter, id);

@@ -66,7 +66,7 @@ static void child_begin(void) {
     if (number > 0 && number < LANES_MAX)
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
-    /* Now, as a decision may not ask the system who is dead. */
+    /* Now: a decision may not ask the system which processes are dead. */
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)

@@ -10,7 +10,7 @@
  * together, by one double-width CAS; so a count is always that of the key beside it. The bytes
  * follow, word by word, and the seal last. Nobody waits for a writer, and none is alone: two may
  * write their bytes over each other, or one may die half-way. Then the bytes are not those of the
- * seal, or the seal is not that of the key. A reader sees that, whatever he has loaded when, and
+ * seal, or the seal is not that of the key. A reader sees that, whatever it has loaded when, and
  * shows nothing. The next label of the key writes them again. So a torn label is never shown, and
  * the loads and stores need no order.
  *

@@ -152,8 +152,8 @@ static inline bool atomic_all_match_stepped(const uint64_t *line,
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole,
- * and on all such processors each pair at once (but nothing depends on that). */
+/* atomic_run_all_match by AVX2: half the instructions. Each word is loaded whole, and on all such
+ * processors each pair at once (but nothing depends on that). */
 ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
     return _mm256_broadcastsi128_si256(pattern_lanes(value));
 }
@@ -183,7 +183,7 @@ run_all_match_avx2(const uint64_t *line, const uint64_t *end, const struct slot_
     return line;
 }
 
-/* Likewise atomic_run_match4. */
+/* atomic_run_match4 by AVX2. */
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
 run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
     const __m256i wanted = _mm256_set1_epi64x((long long)value);

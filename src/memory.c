@@ -72,7 +72,7 @@ int stint_memory_copy(struct memory *memory, size_t size) {
 bool stint_memory_prefault(const struct memory *memory) {
     if (memory->read_only) {
 #ifdef MADV_POPULATE_READ
-        /* A reader who meets a page fault later is slower, and that is all. */
+        /* A page fault later only makes a reader slower. */
         (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
 #endif
         return true;
@@ -117,7 +117,7 @@ static int failed_file(const char *what) {
 #define NO_LOOK "the table cannot be looked at"
 #define NO_LOCK "the table cannot be locked"
 
-/* A shared lock, for those who use the table. Who has the other one is setting it up. */
+/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
 static int lock_shared(int file) {
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -163,7 +163,7 @@ static int open_locked(struct memory *memory, const char *path, bool read_only, 
     *size = (size_t)about.st_size;
     if (read_only)
         return 0;
-    /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
+    /* Each user of the table holds a shared lock, which the system gives back if it dies. */
     while (flock(file, LOCK_EX | LOCK_NB) != 0)
         if (errno != EINTR)
             return errno == EWOULDBLOCK ? lock_shared(file) : failed_file(NO_LOCK);
@@ -277,8 +277,8 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
     return 0;
 }
 
-/* A name that the file has before it takes the place of another. Only who has the lock of the other
- * one uses it. */
+/* The name of a file before it takes the place of another. Only the holder of the other's lock uses
+ * it. */
 #define NEW_NAME ".%s.resize"
 
 /* The name, in `given`, that a file of this name has before it has taken the place of the other. */

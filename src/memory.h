@@ -85,8 +85,8 @@ int stint_memory_file_publish(struct memory *memory, const char *path, size_t wr
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes what a process that was killed in stint_memory_file_replace has left. Only who has the
- * lock of the table at `path` may. */
+/* Removes what a process that was killed in stint_memory_file_replace has left. The caller holds
+ * the lock of the table at `path`. */
 int stint_memory_file_clear(const char *path);
 
 /* Lets others in: not `alone` any more. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Ids by name, so that many policies are not compared with each other.
  *
- * A policy's name is written once, before its version, by any process: whoever looks puts in what
- * came since, in the order of ids. A policy that is gone stays in the index, and is passed over. An
- * opener who is alone makes the ids of such policies free. When one of these is given to another
- * policy, header.refilled tells all handles to begin anew. */
+ * A policy's name is written once, before its version, by any process: each search first adds the
+ * policies that came since, in the order of ids. A policy that is gone stays in the index, and is
+ * passed over. An opener that is alone makes the ids of such policies free. When one of these is
+ * given to another policy, header.refilled tells all handles to begin anew. */
 #include <stdlib.h>
 #include <string.h>
 

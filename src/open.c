@@ -181,9 +181,9 @@ static bool header_empty(const struct header *header) {
 
 /* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
  * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
- * it, and stays. So a maker who was stopped, and goes on when the table is in use, changes nothing.
- * The magic is written last, when every word is there. Memory that is anything else stays as it is:
- * header_check says what it is. */
+ * it, and stays. So a maker that was stopped, and goes on when the table is in use, changes
+ * nothing. The magic is written last, when every word is there. Memory that is anything else stays
+ * as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
     struct header made;
@@ -430,11 +430,11 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
-/* How often a reader, who takes no lock, looks at policies that others may be changing at that
- * instant. */
+/* How often a reader looks at policies that others may be changing at that instant. It takes no
+ * lock. */
 #define READ_TRIES 100
 
-/* Likewise, of a table that is only read. */
+/* Checks a table that is only read, without the lock. */
 static int table_look(struct stint_limiter *limiter) {
     int error = table_check(limiter);
 
@@ -606,7 +606,7 @@ static int attach_file(struct stint_options *options, bool any, struct shape *sh
                        struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     struct header header;
-    size_t size = 0; /* likewise */
+    size_t size = 0; /* any */
     int error = stint_memory_file_open(memory, options->path, read_only, &size);
 
     if (error == -ENOENT)

@@ -82,7 +82,7 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, (count + 1) | shadow);
 }
 
-/* Before a claim in this line of the sequence (M7): who is overridden has bits in the filter. */
+/* Sets a key's bits in the filter, before a claim in this line of the sequence (M7). */
 static void filter_set(struct filter_bit bit) {
     uint64_t seen;
     do

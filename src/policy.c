@@ -90,7 +90,7 @@ static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct
  * once. Meanwhile the hot path is not for it: if this process dies here, the policy is slower, but
  * still by one whole rule. */
 static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
-    /* Under the lock: M12, M14 are for those who read. */
+    /* Under the lock: M12 and M14 are for readers. */
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
     hot_write(policy, 0, 0);
@@ -113,7 +113,7 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
 
 /* The ban that goes with the next rule. */
 static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
-    /* Under the lock: M14 is for those who read. */
+    /* Under the lock: M14 is for readers. */
     const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
 
     INSTANT(INSTANT_SET_UP);

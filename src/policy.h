@@ -5,16 +5,16 @@
 
 #include "limiter.h"
 
-/* Takes the table's lock for set-up. If its last holder died, it looks at the table, and finishes
- * or takes back what he left half done. Returns 0; -EBUSY if somebody has held it for too long,
- * -EPROTO. It is given back by stint_limiter_unlock. */
+/* Takes the table's lock for set-up. If its last holder died, what was left half done is finished
+ * or taken back. Returns 0; -EBUSY if it was held for too long; -EPROTO. stint_limiter_unlock gives
+ * it back. */
 int stint_policies_lock(struct stint_limiter *limiter);
 
 /* Looks at all policies of a table that somebody else wrote: 0, or -EPROTO with a reason. Under the
  * lock. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
-/* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */
+/* Finishes or takes back what a process that died in policy.c left half done. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
 
 /* Takes the lock, and on the way takes lanes of the dead back. */

@@ -20,9 +20,9 @@ struct giving {
  *
  * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
  * count of that window; of two counts that may be the previous one's. In flight, too: what is held
- * since the window before is told by its end, and comes off that count. It takes no more than
- * is there. A verdict of no slot has no window (0), and nothing is given back by
- * it: by now the key may have a slot, whose tokens are others'. */
+ * since the window before is told by its end, and comes off that count. It takes no more than is
+ * there. A verdict of no slot has no window (0) and gives nothing back: by now the key may have a
+ * slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
@@ -127,7 +127,7 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
            LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
 }
 
-/* Likewise by a policy of two counts. */
+/* Gives back by a policy of two counts. */
 static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, uint64_t window,
                                    struct slot *slot, uint32_t *back) {
     const struct giving giving = {

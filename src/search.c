@@ -105,8 +105,7 @@ static bool latest_recover(struct decision *decision) {
 
 /* ---- A slot that may be claimed -------------------------------------------------------------- */
 
-/* Whether a used slot can be taken over: without it, its key would be decided on in the same
- * way. */
+/* Whether a used slot can be taken over: its key is judged the same without it. */
 static bool slot_reusable(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
@@ -175,9 +174,10 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* Likewise, and all are live by a window of `longest` ticks. The pattern compares ids without their
- * last bit, in the high half of a state. So the range begins at the first even id behind that of
- * now. It ends where an odd id, too, is no further ahead than a live slot may be. */
+/* The pattern of the slots of a line that are others' (others_of), and live by a window of
+ * `longest` ticks. The pattern compares ids without their last bit, in the high half of a state. So
+ * the range begins at the first even id behind that of now. It ends where an odd id, too, is no
+ * further ahead than a live slot may be. */
 static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
                                                tick_t longest, tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
@@ -273,7 +273,7 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     return FULL;
 }
 
-/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
+/* I3: there is one at most. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct seen *seen) {
     struct sequence sequence = sequence_of(table, hash);

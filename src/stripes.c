@@ -36,9 +36,8 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
 
 /* ---- All stripes ----------------------------------------------------------------------------- */
 
-/* Gives back what was taken. A stripe may hold less than was taken from it: then somebody else's
- * refund has taken those tokens out of it, and his own are in the other stripes. So the rest is
- * given back there. */
+/* Gives back what was taken. A stripe may hold less than was taken from it: another refund took
+ * those tokens out of it, and its own are in the other stripes. So the rest is given back there. */
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits);
     uint64_t rest = 0;

@@ -5,7 +5,7 @@
  * becomes a tombstone, which is free in the next tick:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
- *     PENDING     TOMBSTONE   D    sweep: likewise
+ *     PENDING     TOMBSTONE   D    sweep: slot_sweep
  *
  * Its end falls, which I1 forbids elsewhere. What I1 is for stays true of all keys whose policies
  * are there:
@@ -19,12 +19,12 @@
  *     again, for that key: so it is told that the end fell (shard_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
- * Overrides come last, when all else of the policies that were gone before is swept: who misses an
- * override for that charges no slot of its policy by the policy's own limit. He commits no claim,
- * and the slot that he might have met has another tag.
+ * Overrides come last, when all else of the policies that were gone before is swept: a decision
+ * that misses an override for that reason charges no slot of its policy by the policy's own limit.
+ * It commits no claim, and the slot that it might have met has another tag.
  *
- * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
- * their windows; the next removal, or the next opener who is alone, sweeps again. */
+ * The sweep takes no lock. A thread that dies in the middle of it leaves slots behind that last as
+ * long as their windows. The next removal, or the next opener that is alone, sweeps again. */
 #include "sweep.h"
 
 #include "slot.h"
@@ -69,7 +69,7 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
         }
         const uint64_t expected[2] = {tag, state};
         uint64_t used = 0;
-        /* Full: whoever adds to it, because it still has the end that he saw, is not granted. */
+        /* Full: an add that still meets the end that was seen is not granted. */
         if (GUARDED(SWEEP_FULL))
             used = STINT_LIMIT_MAX;
         const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
