@@ -150,7 +150,7 @@ static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
     return (traits >> TRAIT_STRIPES & 7) != 0;
 }
 
-/* Policies that the short paths of take.c are not for, whatever the request. */
+/* Policies that the short ways of one slot are not for, whatever the request. */
 #define TRAITS_APART ((UINT32_C(7) << TRAIT_STRIPES) | (uint32_t)STINT_OVERRIDES)
 
 /* A request, and the policy by which it is judged. */
@@ -245,14 +245,15 @@ struct charge {
     bool fits;
 };
 
-/* How much of a request its window can count: as much as it holds, whatever is left. */
+/* How much of a request the count can hold, whatever room is left. */
 static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
     const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : count;
     const uint64_t left = held < terms->most ? terms->most - held : 0;
     return terms->cost < left ? terms->cost : left;
 }
 
-/* What a key gets that is never refused: all, of which its window counts as much as it holds. */
+/* Judges a request of a key that is never refused. All is granted; the window counts as much as it
+ * holds. */
 static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
                                           uint64_t used) {
     const uint64_t taken = count_taken(terms, count);
@@ -263,7 +264,7 @@ static inline struct charge judge_endless(const struct terms *terms, uint64_t co
                            true};
 }
 
-/* Tokens of what was granted that were counted: only these can be given back. */
+/* Granted tokens that were counted: only these can be given back. */
 static inline uint32_t charge_counted(const struct charge *charge) {
     const uint64_t uncounted = charge->total - charge->used;
 
@@ -312,7 +313,8 @@ static inline uint64_t wait_add(uint64_t one, uint64_t other) {
     return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;
 }
 
-/* ns from the end of a window to that of the one in which all but `room` of `over` is paid back. */
+/* ns from the end of a window to the end of the one in which all but `room` of `total` is paid
+ * back. */
 static inline uint64_t wait_windows(const struct terms *terms, const struct rule *rule,
                                     uint64_t total, uint64_t room) {
     if (!rule_carries(rule) || total <= room)
@@ -323,7 +325,7 @@ static inline uint64_t wait_windows(const struct terms *terms, const struct rule
     return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
 }
 
-/* ns until `room` is enough for the previous window's share, `left` ns before the end of the
+/* ns until the previous window's share fits into `room`, from `left` ns before the end of the
  * window. */
 static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left, uint64_t fade) {
     __extension__ typedef unsigned __int128 wide;
@@ -333,7 +335,8 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
     return left > enough ? left - enough : 0;
 }
 
-/* In flight this is an upper bound: what is held may be given back before. */
+/* The wait of a policy with two counts. In flight it is an upper bound: tokens may be given back
+ * before. */
 static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
     uint64_t window = terms->window;
     uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
@@ -346,8 +349,7 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
     return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
 }
 
-/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is
- * left. */
+/* The verdict's retry_after, without jitter, after a request came to `charge`. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t left) {
     if (is_charge(terms))
@@ -364,7 +366,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
 }
 
-/* When the override of a key ends, and by what the key is judged then. */
+/* When the override of a key ends, and the limits after it. */
 struct after_override {
     uint64_t least; /* ns to wait in any case: for a slot of a full table */
     uint64_t over;  /* in so many ns */

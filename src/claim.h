@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A key without a slot gets one. */
+ * A key without a slot gets one: claim, look at the others, commit. */
 #ifndef STINT_CLAIM_H
 #define STINT_CLAIM_H
 

@@ -11,8 +11,8 @@
  * is nowhere but in the slot, and holds [end - length, end). Two of one key have no tick in
  * common, so the promises hold for each as for any window, and its end is its id:
  *
- *   - In place. The slot's window is over at the now of whoever begins another (slot_look), and
- *     that begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
+ *   - In place. The slot's window is over at the now of the thread that begins another (slot_look),
+ *     which begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
  *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
  *     holds that thread's now, or began after it, if the thread is late (LOOK_AHEAD; decide.c,
  *     look_ahead).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A request for a key that has no slot, and gets none. */
+ * A request for a key that has no slot and gets none. */
 #ifndef STINT_FULL_H
 #define STINT_FULL_H
 

@@ -112,8 +112,8 @@ struct counters {
 /* Lanes of the counters at most. */
 #define LANES_MAX 64
 
-/* The start of the mapping. It is made once, up to the lock, and checked by whoever attaches later
- * (open.c). Only what stands after the secret ever changes. */
+/* The start of the mapping. It is made once, up to the lock, and checked by each process that
+ * attaches later (open.c). Only what stands after the secret ever changes. */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */
@@ -228,7 +228,7 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 /* Ticks by which header.latest_begin is raised further than it must be, so that it is written every
  * 30 s only. */
 #ifdef STINT_TESTING
-#define LATEST_STEP ((tick_t)0) /* whoever does not raise it is found out */
+#define LATEST_STEP ((tick_t)0) /* a test finds the window that does not raise it */
 #else
 #define LATEST_STEP ((tick_t)3000)
 #endif
@@ -402,12 +402,12 @@ uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t
                                    uint32_t *traits);
 
 /* The id of the policy that counts tokens of a key that were taken by this id in the window with
- * that end (tick). POLICY_NONE if a policy that is gone may have taken them: then no count has
- * them. */
+ * that end (tick). POLICY_NONE: there is none, or a policy that is gone may have taken them: then
+ * no count has them. */
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                                    tick_t end);
 
-/* The id of a policy's companion (slot.h), or POLICY_NONE. */
+/* The id of a policy's companion (override.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {
     /* M15 */
     uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion);

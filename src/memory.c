@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * The memory of a table: private, or a file that processes share. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -40,7 +40,7 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
  * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
  * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
  * window would be opened without telling (I7). Two do that:
- *   - whoever opens a table that nobody else uses (open.c), with the slots beyond it;
+ *   - a process that opens a table that nobody else uses (open.c), with the slots beyond it;
  *   - this function, once no slot of the table counts as over for being so far ahead. (A short
  *     month's may begin later than the clock and 60 s and not count as over: its policy's longest
  *     window reaches further back. By a clock at which it does, latest_begin is too late, too.)

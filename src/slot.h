@@ -61,9 +61,9 @@
  *
  * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
- *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
- *       A companion's may fall, to the clock's next tick at the least (override_set.c). Before an
- *       end falls, the shard's fallen_end is raised to it (shard_end_falls).
+ *       stands for two occupants: a thread that sees the same end twice, not pending, saw one
+ *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c).
+ *       Before an end falls, the shard's fallen_end is raised to it (shard_end_falls).
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund, a reset, or by a token that its own
