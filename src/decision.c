@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the steps of a decision (decision.h) need seldom, out of line so that the path keeps its
- * registers. */
+ * What the steps of a decision (decision.h) need seldom, out of line so that the short ways keep
+ * their registers. */
 #include "decision.h"
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy 
                        uint32_t flags, uint64_t hash, tick_t tick);
 
 /* The end of the window that holds an instant. A window of the policy's becomes its hint. (It does
- * not take a struct decision: on the path that would force the struct's fields into memory.) */
+ * not take a struct decision: in a short way that would force the struct's fields into memory.) */
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now);
 
@@ -408,7 +408,7 @@ static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict)
               "they can grow into their reserved words");
 
 /* The time to wait of a decision that does not simply wait for the window's end. What it needs is
- * copied, so that the path keeps its registers. */
+ * copied, so that the short ways keep their registers. */
 static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uint64_t left) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;

@@ -23,7 +23,7 @@
  * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
 #define JOIN_SECRET_OFFSET 56
 
-/* A policy: all that a decision reads of it, in two lines. The hot path reads the first one
+/* A policy: all that a decision reads of it, in two lines. The hot way (take.c) reads the first one
  * only. */
 struct policy {
     /* The end (tick) of the window of the last decision: a hint that saves the division. A
@@ -31,7 +31,7 @@ struct policy {
      * latest_begin has its begin (I7). Of a calendar policy, the window's days stand above the end
      * (HINT_DAYS): a hint of February must not be taken for the window of 30 January. */
     _Alignas(CACHE_LINE) uint64_t current_end;
-    uint64_t hot_window;   /* ns; 0: the hot path is not for this policy */
+    uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
     uint64_t window;       /* ns */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */

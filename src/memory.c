@@ -18,8 +18,7 @@
 #include "memory.h"
 #include "message.h"
 
-/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or
- * a file's. */
+/* Maps private memory, or a file's. If the lines fill huge pages, they start on one. */
 static char *map(size_t size, size_t lines, uint32_t flags, int file, int access) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
@@ -39,7 +38,7 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file, int access
         munmap(base, size);
         return NULL;
     }
-    /* Advice: without huge pages all is right, and slower out of cache. */
+    /* Advice: without huge pages all is only slower out of cache. */
     if (huge)
         (void)madvise(base + lines, size - lines,
                       (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
@@ -131,8 +130,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file. Later there might be none, and whoever wrote to the mapping would
- * die of SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
+/* Reserves all blocks of a file. Later there might be none, and a write to the mapping would end in
+ * SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
 static int reserve(int file, size_t size) {
     sigset_t all, before;
 
@@ -251,7 +250,7 @@ static int file_link(const struct memory *memory, int directory, const char *nam
 }
 
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
-    /* Of the rest the file system knows that nobody wrote to it. */
+    /* The file system knows that nothing else was written. */
     if (msync(memory->start, written, MS_SYNC) != 0)
         return failed_file("the table cannot be written to the disk");
     if (file_link(memory, AT_FDCWD, path) == 0)
@@ -265,7 +264,8 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
 
     if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
         return failed_file(NO_LOOK);
-    /* With a list, the mode's bits of the group are not the group's rights, but the list's mask. */
+    /* With an access control list, the mode's group bits are the list's mask, not the group's
+     * rights. */
     if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
         return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
                                         "lost: give options.mode, and set the list anew after it");
@@ -281,7 +281,7 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
  * it. */
 #define NEW_NAME ".%s.resize"
 
-/* The name, in `given`, that a file of this name has before it has taken the place of the other. */
+/* Writes to `given` the name of a new file before it takes the place of the one with this name. */
 static int name_before(const char *name, char given[NAME_MAX + 1]) {
     if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name) <= NAME_MAX)
         return 0;

@@ -79,9 +79,9 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
  * another has it by now. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
-/* Puts a file that was made in the place of `old`, which is that of the path, with its owner and
- * this mode, or its own if that is 0. Whoever opens the path finds one of them, whole. A file that
- * a killed process has left of this is removed. `old` is locked by this process alone. */
+/* Puts a file that was made in the place of `old`, the file of the path. It gets the owner of
+ * `old`, and this mode; 0: the mode of `old`. The path always leads to one of the two, whole. A
+ * file that a killed process has left of this is removed. `old` is locked by this process alone. */
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 

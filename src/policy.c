@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
  * which no decision takes. Decisions read a rule, or its traits, by the policy's version
- * (limiter.h); the hot path reads what policy_heat makes of it.
- */
+ * (limiter.h); the hot way reads what policy_heat makes of it. */
 #include <errno.h>
 #include <string.h>
 

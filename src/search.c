@@ -86,8 +86,8 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
     atomic_store_relaxed(&header->swept, 0); /* I7 */
 }
 
-/* Some window begins far ahead of now. This thread is late, or the clock was stepped back, or
- * somebody's now was ahead of the clock. The clock tells which. A thread that is late by more than
+/* Some window begins far ahead of now: this thread is late, the clock was stepped back, or another
+ * thread's now was ahead of the clock. The clock tells which. A thread that is late by more than
  * the allowance moves its now to the clock. Returns whether now has moved. */
 static bool latest_recover(struct decision *decision) {
     uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
@@ -188,11 +188,11 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
 
 /* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
  *
- * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them had
- * been seen when the last one was. One bulk check of a line shows its slots to be live, whatever
- * their policies, if they end after now. But a step of the clock may have left slots that count as
- * over although they end later (stint_beyond_clock), and this thread may have slept so long that
- * the clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
+ * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them were
+ * seen when the last one was. One bulk check of a line shows its slots to be live, whatever their
+ * policies, if they end after now. But a step of the clock may have left slots that count as over
+ * although they end later (stint_beyond_clock), and this thread may have slept so long that the
+ * clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
  * allowance of now (I7). What a bulk check does not show is looked at slot by slot, by the policy
  * of each (next_not_live).
  *

@@ -7,8 +7,7 @@
 
 /* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
-/* The lines that a key may be in: its home line, and those after it, which go round in the shard.
- */
+/* The lines that a key may be in: its home line, and those after it, which go round in a shard. */
 struct sequence {
     struct line *home;
     struct line *shard_end;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the
- * order in which a request needs them: its own stripe; a look at all; what several give; a
- * refusal. */
+ * Striped keys, the long way. Read slot.h and stripes.h first. Functions stand in the order in
+ * which a request needs them: one stripe, a look at all, tokens of several, a refusal. */
 #include "stripes.h"
 
 #include "decide.h"
