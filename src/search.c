@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Looking for a key in all lines that it may be in, and for a slot that it may claim. Read slot.h
- * first. */
+ * The search for a key in all lines that it may be in, and for a slot that it may claim. Read
+ * slot.h first. */
 #include "search.h"
 
 /* ---- Time ------------------------------------------------------------------------------------ */
@@ -38,20 +38,21 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
  * whether the bulk check of lines is enough (slot_search), and whether the clock must decide on the
  * window of a key without a slot (stint_claim_short, stint_slot_find). If somebody's now was far
  * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
- * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
- * window would be opened without telling (I7). Two do that:
+ * again, never below the clock and 60 s, and the hints with it: a hint that begins later would open
+ * a window without raising latest_begin (I7). Two do that:
  *   - a process that opens a table that nobody else uses (open.c), with the slots beyond it;
  *   - this function, once no slot of the table counts as over for being so far ahead. (A short
  *     month's may begin later than the clock and 60 s and not count as over: its policy's longest
- *     window reaches further back. By a clock at which it does, latest_begin is too late, too.)
+ *     window reaches further back. By the clock at which it counts as over, latest_begin is too
+ *     late, too.)
  *
  * After the second a slot may have a window that begins later than latest_begin says:
  *   - one that was opened behind the sweep, by a now far ahead of the clock;
  *   - one in lines whose sweeper slept;
  *   - if the last sweeper slept between the clock and its CAS, one that was opened meanwhile.
- * Where such a slot counts as over (stint_beyond_clock), the bulk check shows it to be live: a full
- * table may be called full although that slot could be taken. And a thread that is late by more
- * than 60 s may not notice. No count depends on latest_begin: promises A and B hold. */
+ * If such a slot counts as over (stint_beyond_clock), the bulk check still shows it to be live: the
+ * table may be called full although that slot could be taken. A thread that is late by more than 60
+ * s may not notice. No count depends on latest_begin: promises A and B hold. */
 static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
     const struct table *table = &limiter->table;
     struct header *header = limiter->header;
@@ -120,7 +121,7 @@ static bool slot_reusable(struct decision *decision, struct seen *seen) {
 }
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live;
- * sequence_length if there is none. Plainly live is a slot that slot_reusable would find live by
+ * sequence_length if there is none. A slot is plainly live if slot_reusable would find it live by
  * its policy's window alone. Nearly all slots of a full table are. */
 static uint32_t next_not_live(const struct decision *decision, const struct sequence *sequence,
                               uint32_t position, tick_t now) {
