@@ -8,8 +8,8 @@
 /* Ends a request that writes nothing for a key that has no slot. */
 enum progress stint_decide_nothing(struct decision *decision, uint32_t flags);
 
-/* Whether a request for a key that has no slot needs none: a look, or a request for no tokens, and
- * no refusal to mark. The charge was judged of a count of 0. */
+/* Whether a request leaves a key without a slot without one: a look, or one for no tokens. The
+ * charge is what was judged of a count of 0. */
 static inline bool leaves_nothing(const struct decision *decision) {
     const struct charge *charge = &decision->charge;
     return (charge->count == 0 || is_look(&decision->terms)) &&
