@@ -175,7 +175,7 @@ static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, s
             return false;
         const tick_t next = tick_of(decision.now) + 1;
         shard_end_falls(table_shard_of(table, key), end_of(state_id(state), next), next);
-        /* An override that is over counts for a late caller only. */
+        /* What is over may have counted for a late caller alone. */
         if (slot_swap(seen.slot, decision.tag, state, state_of(next, 0)))
             return end_of(state_id(state), next) >= next;
     }
