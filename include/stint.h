@@ -22,8 +22,8 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) A reset is the
- *     one exception; the table below has it.
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) A reset is
+ *     the one exception; the table below has it.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted. The exceptions are in the table. None of them admits anything extra.
@@ -100,19 +100,19 @@
  *    ticks) may be taken for a live one for at most one window and 60 s (by another key that finds
  *    the table full: a week and 60 s); one that nobody touched for longer than half of that is
  *    taken for a stepped clock, and starts anew.
- *  - A caller who is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
+ *  - A caller that is late by more than 1.36 years (2^32 ticks: in the middle of a decision when a
  *    clock is set from 1970 to today) is not recognised as late, and may open a window again that
  *    was counted.
  *  - After a real backward step of the clock, windows that were already counted are counted again.
  *  - When memory was not prefaulted (STINT_PREFAULT), the first touch of each page is a page fault.
  *
  * THREADS. Every function may be called by any number of threads at once, but for stint_open (whose
- * result belongs to the caller until he shares it) and stint_close (after which nobody may call).
- * The functions that decide (key_*, take, decide*, refund*, reset, prefetch, now) are lock-free and
- * may be called from signal handlers; the others are for set-up and monitoring. Up to 63 threads at
- * a time have statistics of their own: of the process, or of all processes that share the table.
- * (It is fewer with more than 4,000 max_policies.) The others share counters, which is as exact and
- * some nanoseconds slower.
+ * result belongs to the caller until the caller shares it) and stint_close (after which nobody may
+ * call). The functions that decide (key_*, take, decide*, refund*, reset, prefetch, now) are
+ * lock-free and may be called from signal handlers; the others are for set-up and monitoring. Up to
+ * 63 threads at a time have statistics of their own: of the process, or of all processes that share
+ * the table. (It is fewer with more than 4,000 max_policies.) The others share counters, which is
+ * as exact and some nanoseconds slower.
  *
  * SHARED TABLES. With options.path the table is a file, which any number of processes may use at
  * once, and which a process that is started again finds as it was: a daily quota survives a deploy.
@@ -143,16 +143,16 @@
  *    what others have used until their window is over. Overrides, bans, labels, statistics and
  *    changes of policies may be lost, or be back.
  *  - Clocks (options.clock) of processes that share a table may differ by 60 s, and A holds. If by
- *    more, windows that one has counted are over to the other, who begins them anew, by turns.
+ *    more, windows that one has counted are over to the other, which begins them anew, by turns.
  *  - Whoever can write to the file can bring its users down, by writing nonsense into it or by
  *    cutting it off (SIGBUS, as with any mapped file). Removing it does no harm: its users go on
  *    with what they have, and the next to open the path makes another.
  *
  * READERS. stint_attach (and stint_open) with STINT_READ_ONLY maps the table for reading. No
- * permission to write is needed, no lock is taken, nothing is ever stored, and those who write
- * notice nothing. Who may read the file learns the table's secret (and can then make keys that
- * collide), which keys were asked for, as hashes, and the labels. He can also hold the file's lock
- * (flock), which keeps others from opening it: let only those read whom you trust with that. By
+ * permission to write is needed, no lock is taken, nothing is ever stored, and writers notice
+ * nothing. A process that may read the file learns the table's secret (and can then make keys that
+ * collide), which keys were asked for, as hashes, and the labels. It can also hold the file's lock
+ * (flock), which keeps others from opening it: let only those read that you trust with that. By
  * such a limiter
  *  - stint_decide and stint_decide_batch answer requests with STINT_PEEK (without STINT_CHARGE);
  *    all other requests, and groups of more than one, are refused (STINT_BAD_REQUEST); refunds give
@@ -319,10 +319,10 @@ struct stint_options {
                               * signal-safe as the caller needs; the same for all that share a
                               * table */
     const void *secret;      /* NULL: random, or that of the table which is attached to. Else
-                              * [secret, secret+192) is copied: for tests, and for those who want
-                              * the same hashes in several tables */
-    uint32_t mode;   /* permission bits of a file that is made, whatever the umask; 0: 0600. Who may
-                      * read it learns a lot (READERS above); who may write is trusted with all */
+                              * [secret, secret+192) is copied: for tests, and for the same hashes
+                              * in several tables */
+    uint32_t mode;   /* permission bits of a file that is made, whatever the umask; 0: 0600. Readers
+                      * learn a lot (READERS above); writers are trusted with all */
     uint32_t labels; /* names of keys that the table has room for (stint_label), 64 bytes each; 0:
                       * none; at most 2^24. Names of keys may be personal data */
 };
@@ -360,9 +360,9 @@ STINT_API size_t stint_memory_size(const struct stint_options *options);
  * or killed while it makes that table, the next one with the same options (the same secret, too, or
  * none) makes it whole. If there is a table for the same options, this attaches to it, as it does
  * to a file (SHARED TABLES above).
- *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, who gives it back
- *           when everyone has closed. It must not be unmapped before stint_close, not even in a
- *           process that only forks: a fork looks at the tables of all limiters that are open
+ *   memory  [memory, memory+size), aligned to 64 bytes; it stays the caller's, to give back when
+ *           everyone has closed. It must not be unmapped before stint_close, not even in a process
+ *           that only forks: a fork looks at the tables of all limiters that are open
  *   size    at least stint_memory_size(options)
  * Returns 0; -EINVAL, -ENOMEM, -EAGAIN, -EPROTO, -EBUSY. */
 STINT_API STINT_CHECKED int stint_open_in(const struct stint_options *options, void *memory,
@@ -409,7 +409,7 @@ enum stint_policy_flags {
      * enforcing it. */
     STINT_SHADOW = 1 << 1,
     /* Each key's windows start at an instant of its own, uniform over the window and computed from
-     * its hash, so that clients who wait for the reset do not all come back at once. */
+     * its hash, so that clients that wait for the reset do not all come back at once. */
     STINT_START_PER_KEY = 1 << 2,
     /* Sliding window counter: a request fits if ceil(previous * time left in this window / window)
      * + current + cost <= limit, where previous and current are the tokens of the last window and
@@ -431,8 +431,8 @@ enum stint_policy_flags {
      *     and two windows after its take; its refund then gives back nothing. Until then A holds:
      *     no more than the limit is held and not forgotten. Long work takes anew in each window,
      *     before it gives back what it had.
-     *   - The count never falls below 0. But nobody knows whose each hold is: who gives back twice,
-     *     or more than he took, frees another's.
+     *   - The count never falls below 0. But nobody knows whose each hold is: a caller that gives
+     *     back twice, or more than it took, frees another's.
      *   - retry_after is an upper bound, of one or two windows: by then what is held now is
      *     forgotten. It is mostly given back long before, so a client may ask again sooner.
      *   - A caller whose `now` is ahead by a window drops what is held since the window before, as
@@ -609,8 +609,9 @@ STINT_API int stint_policy_change_check(struct stint_limiter *limiter, uint32_t 
  * (STINT_READ_ONLY), from before to after, may: let it ask by the name again. In private memory,
  * and in memory that was given (stint_open_in), the id stays taken.
  *
- * Who was in the middle of a decision goes on by the policy that he has read. In the slot that he
- * has seen he may count a token for the key that has it by then (B), which is not counted as stray.
+ * A thread in the middle of a decision goes on by the policy that it has read. It may count a token
+ * in the slot that it has seen, for the key that has the slot by then (B). That token is not
+ * counted as stray.
  *   id  its id, or one that leads to it (stint_policies_apply)
  * Returns 0; -EINVAL, -ENOENT, -EBUSY, -EPROTO, -EROFS.
  * Cost: reads every slot, about 0.1 s for 10 million keys. */
@@ -759,7 +760,8 @@ struct stint_verdict {
     uint32_t used;      /* tokens taken, those of this request included. More than `capacity` while
                          * tokens are reserved, after a charge, after the limit was lowered, where
                          * refusals are counted, and by one for each thread that is refused at this
-                         * instant and has its token still to take back (B). Smooth: the sum that is compared with the limit. In flight: what is held */
+                         * instant and has its token still to take back (B). Smooth: the sum that is
+                         * compared with the limit. In flight: what is held */
     uint32_t remaining; /* tokens left: capacity - used, or 0; 0 if the full table refused */
     uint32_t granted;   /* tokens this request took: the cost, less with STINT_PARTIAL, and with
                          * STINT_CHARGE what was charged; 0 if refused, shadowed or only looked */
@@ -807,12 +809,12 @@ STINT_API uint64_t stint_now(const struct stint_limiter *limiter) STINT_NONNULL(
  *   cost     tokens; 0 takes nothing, and is allowed unless more is used than the capacity
  *   now      STINT_NOW, or ns since the epoch, by the limiter's own clock (see stint_now): a server
  *            that reads the time once for many requests saves the reading.
- *            It may be late. If the key is in a newer window, the caller joins that; but if that
- *            began more than 60 s after `now`, he is decided at the time that the clock says (by
- *            the override, or the ban, that the key has at `now` or then). So he is if the key has
- *            no slot, and some window of the table began more than 60 s after `now` (or 30 s: that
- *            is known to half a minute). If none did, because nobody has asked since, say, the key
- *            gets the window of `now`.
+ *            It may be late. If the key is in a newer window, the caller joins that. If that window
+ *            began more than 60 s after `now`, the request is decided at the time of the clock
+ *            instead (by the override, or the ban, that the key has at `now` or then). So is a
+ *            request for a key without a slot, if some window of the table began more than 60 s
+ *            after `now` (or 30 s: that is known to half a minute). If none did, because nobody has
+ *            asked since, say, the key gets the window of `now`.
  *            It may not be ahead of the clock by more than 60 s. One that is far ahead makes the
  *            next decision on a full table slow, once; and a full table may then be called full
  *            although a slot that this caller opened could be taken
@@ -833,7 +835,7 @@ enum stint_request_flags {
     /* If the cost does not fit, refuse it and empty the key. Not with STINT_IN_FLIGHT. */
     STINT_DRAIN = 1 << 2,
     /* Take up to the policy's max_reserved tokens ahead, which the next windows pay back. Granted,
-     * the caller waits verdict.retry_after before he does the work. */
+     * the caller waits verdict.retry_after before it does the work. */
     STINT_RESERVE = 1 << 3,
     /* Charge the whole cost, whatever is left: for costs that are known only after the work (failed
      * logins, bytes, model tokens, CPU time). A charge is never refused. It is no decision: only
@@ -947,7 +949,7 @@ STINT_API bool stint_decide_all(struct stint_limiter *limiter, const struct stin
  *   ends      [ends, ends+groups), not falling: one past the last request of each group. A group of
  *             more than STINT_ALL_MAX is refused, each of its verdicts marked STINT_BAD_REQUEST;
  *             one of none is allowed. An end may not be below the one before it, nor above the
- *             last one: that group and all after it are refused and marked likewise
+ *             last one: that group and all after it are refused, marked STINT_BAD_REQUEST
  *   now       as for stint_take; with STINT_NOW the clock is read once
  *   verdicts  as many as requests; may be NULL
  * Returns how many groups were allowed. */
@@ -973,7 +975,8 @@ STINT_API uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy, 
 
 /* Gives back all that stint_decide_all or stint_decide_groups took: every verdict's `granted`, each
  * in its own window, as stint_refund does.
- *   requests  [requests, requests+n), as they were decided; verdicts likewise
+ *   requests  [requests, requests+n), as they were decided
+ *   verdicts  [verdicts, verdicts+n): what was decided of each
  * Returns the tokens given back. */
 STINT_API uint64_t stint_refund_all(struct stint_limiter *limiter,
                                     const struct stint_request *requests,
@@ -1009,10 +1012,10 @@ STINT_API bool stint_reset(struct stint_limiter *limiter, uint32_t policy, stint
  * that one request is judged by (stint_decide_all) it is this one's only: an override of a client
  * never loosens the limit of its network.
  *
- * It holds for decisions that begin after this call, of all who share the table; it survives
- * restarts, and is over at its time by itself. The tokens that the key has used stay used. A
- * refusal's retry_after takes into account when the override ends. If that end is all that it waits
- * for, it has no jitter.
+ * It holds for decisions that begin after this call, of all processes that share the table. It
+ * survives restarts, and is over at its time by itself. The tokens that the key has used stay used.
+ * A refusal's retry_after takes into account when the override ends. If that end is all that it
+ * waits for, it has no jitter.
  *
  * It takes a slot of the table, which is never replaced. (A stray token in it, as in B, raises the
  * limit by one. One that is over, and that nobody touched for 2.7 years, may return for as long as
@@ -1123,7 +1126,7 @@ enum stint_entry_flags {
     STINT_ENTRY_KEY_STRIPE = 1 << 2,
     /* This is no count: until `end` the key has another limit (stint_override), `limit`. */
     STINT_ENTRY_OVERRIDE = 1 << 3,
-    /* Likewise; it is a ban (stint_policy.ban). */
+    /* This is no count: until `end` the key is banned (stint_policy.ban). */
     STINT_ENTRY_BAN = 1 << 4,
 };
 
@@ -1156,14 +1159,15 @@ STINT_API int stint_each(struct stint_limiter *limiter,
                          bool (*callback)(void *context, const struct stint_entry *entry),
                          void *context);
 
-/* Leaves a key's name for those who look at the table, and counts one more window in which it was
- * refused: to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are
- * kept in sets of four, by key; in a full set the key that was refused in the fewest windows makes
- * room, where each day since its last one halves them. A torn name is never shown: a thread that is
- * killed in this call leaves the key without one until it is named again.
+/* Leaves a key's name for readers of the table, and counts one more window in which it was refused:
+ * to be called once at each STINT_FIRST_REFUSAL. Lock-free, as what decides. Names are kept in sets
+ * of four, by key; in a full set the key that was refused in the fewest windows makes room, where
+ * each day since its last one halves them. A torn name is never shown: a thread that is killed in
+ * this call leaves the key without one until it is named again.
  *   key    as it was decided
- *   bytes  [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: who prints them
- *          escapes control bytes. NULL only if length is 0, which counts only, and forgets the name
+ *   bytes  [bytes, bytes+length); the first STINT_LABEL_SIZE are kept, as they are: escape control
+ *          bytes before you print them. NULL only if length is 0, which counts only, and forgets
+ *          the name
  * Returns 0; -EINVAL, -ENOENT (the table has no room for labels), -EROFS.
  * Cost: five cache lines, one of which is written. */
 STINT_API int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes,
@@ -1249,7 +1253,8 @@ STINT_API size_t stint_tightest(const struct stint_verdict *verdicts, size_t n);
  *     RateLimit: "conns";r=0
  *
  *   style     STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY; 0: Retry-After alone
- *   policies  [policies, policies+n): their ids; verdicts likewise
+ *   policies  [policies, policies+n): their ids
+ *   verdicts  [verdicts, verdicts+n): one of each policy
  *   buffer    [buffer, buffer+size) is written and NUL-terminated, cut if it is too small; may be
  *             NULL if size is 0
  * Returns the length of the whole text as snprintf does; 0 if there is nothing to tell; -EINVAL,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All policies of a table from one text, and a policy taken away. Read stint_policies_apply in
- * stint.h first.
+ * All policies of a table from one text. Read stint_policies_apply in stint.h first.
  *
  *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
  *     2  changes_plan   under the table's lock: what each line does, and whether there is room
@@ -60,13 +59,13 @@ static void comment_cut(char *line) {
         line[length - 1] = '\0';
 }
 
-/* Where a reader of a copy of the text is. It cuts the lines. */
+/* A reader of a copy of the text, which it cuts into lines. */
 struct lines {
     char *next; /* NULL: there are no more */
     unsigned number;
 };
 
-/* The next line that holds a policy; NULL: there is none. */
+/* The next line that holds a policy, or NULL. */
 static char *line_next(struct lines *lines) {
     while (lines->next != NULL) {
         char *line = lines->next, *end = strchr(line, '\n');
@@ -81,7 +80,7 @@ static char *line_next(struct lines *lines) {
     return NULL;
 }
 
-/* Says the line before the reason that the last call has given. */
+/* Puts the line before the reason of the last call. */
 static int failed_in_line(int error, unsigned line) {
     char reason[256];
 
@@ -183,7 +182,7 @@ static uint64_t decided(const struct stint_limiter *limiter, uint32_t id) {
            stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
-/* What there is, as who wrote it would write it. */
+/* What there is, in the notation of a text. */
 static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
     change->old = id;
     change->was = stint_policy_read(limiter, id);
@@ -275,7 +274,7 @@ static void change_make(struct stint_limiter *limiter, struct change *change) {
     }
 }
 
-/* Plans, and unless it is only asked what would be done, does it. */
+/* Plans what is to be done, and does it unless that is only asked. */
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
     int error = stint_policies_begin(limiter);

@@ -242,8 +242,8 @@ static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
 #define atomic_cas2_seq(words, old, new)  (STEP(words), atomic_cas2_seq(words, old, new))
 #endif
 
-/* Raises a word to at least a value. All that follows in the program is done after the word has it,
- * whoever raised it. */
+/* Raises a word to at least a value. All that follows in the program is done after the word has
+ * that value, whichever thread raised it. */
 static inline void atomic_raise(uint64_t *word, uint64_t value) {
     uint64_t seen = atomic_load_acquire(word);
     while (seen < value && !atomic_cas_seq(word, seen, value))

@@ -13,7 +13,7 @@
 #define TICKS_IN_MINUTE (60 * TICKS_IN_SECOND)
 #define TICKS_IN_DAY    (86400 * TICKS_IN_SECOND)
 
-/* The longest windows, by which slots are compared with the clock. */
+/* The longest windows: slots are compared with the clock by these. */
 #define CALENDAR_MONTH_MAX (31 * TICKS_IN_DAY)
 #define CALENDAR_YEAR_MAX  (366 * TICKS_IN_DAY)
 
@@ -23,7 +23,7 @@ static_assert(CALENDAR_YEAR_MAX <= (tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS),
 /* Every month has this day. */
 #define CALENDAR_DAY_MAX 28
 
-/* Where clocks are furthest from UTC, in minutes. */
+/* The most that a clock differs from UTC, in minutes. */
 #define OFFSET_WEST_MAX 720
 #define OFFSET_EAST_MAX 840
 

@@ -7,12 +7,12 @@
  *
  *     28 ... 15  previous window | 14 ... 0  this window
  *
- * Neither is more than 14 bits of tokens. The bit above those of this window holds what stray
- * tokens (slot.h) add to a count that is full: they must not reach the previous one's.
+ * Each is at most 14 bits of tokens. This window has one bit more: stray tokens (slot.h) that are
+ * added to a full count do not reach the previous one.
  *
- * They differ in how much the previous window weighs. Smooth: the part of it that still overlaps.
- * In flight: all of it, as what was taken is held until it is given back. What nobody gives back,
- * as its holder died, is forgotten with the window after its own. */
+ * They differ in the weight of the previous window. Smooth: the part of it that still overlaps. In
+ * flight: all of it, as tokens are held until they are given back. What nobody gives back is
+ * forgotten with the window after its own. */
 #ifndef STINT_CHARGE_H
 #define STINT_CHARGE_H
 
@@ -28,10 +28,10 @@
 #define THIS_BITS   15
 #define THIS_MASK   ((UINT64_C(1) << THIS_BITS) - 1)
 
-/* Flags of policies whose count is two: of this window, and of the one before. */
+/* Flags of policies with two counts: of this window, and of the one before. */
 #define TWO_COUNTS ((uint32_t)(STINT_SMOOTH | STINT_IN_FLIGHT))
 
-/* What becomes of a decision that is a part of another. A caller's flags are never these. */
+/* What a decision that is a part of another must do. A caller's flags are never these. */
 enum part_flags {
     /* Refuse, whatever is left: the whole was refused on account of this one. */
     PART_REFUSED = 1 << 0,
@@ -150,7 +150,7 @@ static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
     return (traits >> TRAIT_STRIPES & 7) != 0;
 }
 
-/* Policies that the short paths of take.c are not for, whatever the request. */
+/* Policies that the short ways of one slot are not for, whatever the request. */
 #define TRAITS_APART ((UINT32_C(7) << TRAIT_STRIPES) | (uint32_t)STINT_OVERRIDES)
 
 /* A request, and the policy by which it is judged. */
@@ -167,7 +167,7 @@ struct terms {
     uint64_t before; /* tokens that are looked beside, as if they had been taken */
     uint32_t part;   /* enum part_flags */
     bool unlike;     /* the capacity is the request's own */
-    bool own;        /* likewise, and less than the policy's */
+    bool own;        /* the capacity is the request's own, and less than the policy's */
 };
 
 /* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
@@ -190,8 +190,8 @@ static inline uint64_t reciprocal_of(uint64_t window) {
     return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
 }
 
-/* In how many ns, to the end of the window, the tokens of the previous one fade: with a window that
- * slides, its length. In flight they do not: 0, so that all that may be left is more. */
+/* The ns in which the previous window's tokens fade: the length of a window that slides. In flight
+ * they do not fade: 0, which is less than any time left. */
 static inline uint64_t count_fade(uint32_t flags, uint64_t window) {
     return GUARD(COUNT_FADE, (flags & STINT_IN_FLIGHT) != 0) ? 0 : window;
 }
@@ -207,8 +207,8 @@ static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous,
         return previous;
     uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
     uint64_t rest = previous * left - share * fade; /* mod 2^64 */
-    /* No more than all: whoever reads a policy while its id becomes another's may have its fade and
-     * the other's reciprocal. */
+    /* No more than all: a thread that reads a policy while its id becomes another's may have the
+     * fade of one and the reciprocal of the other. */
     for (; rest >= fade && share < previous; rest -= fade)
         share++;
     return share + (rest != 0);
@@ -239,20 +239,21 @@ static inline uint64_t charge_most(const struct rule *rule) {
 struct charge {
     uint64_t count;   /* afterwards */
     uint64_t used;    /* what that amounts to: the verdict's */
-    uint64_t total;   /* likewise, if a look had taken what it looks for, and the count had held all
-                     * that was granted: what has to be waited for */
+    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits and with
+                       * what the count did not hold */
     uint32_t granted; /* tokens taken */
     bool fits;
 };
 
-/* How much of a request its window can count: as much as it holds, whatever is left. */
+/* How much of a request the count can hold, whatever room is left. */
 static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
     const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : count;
     const uint64_t left = held < terms->most ? terms->most - held : 0;
     return terms->cost < left ? terms->cost : left;
 }
 
-/* What a key gets that is never refused: all, of which its window counts as much as it holds. */
+/* Judges a request of a key that is never refused. All is granted; the window counts as much as it
+ * holds. */
 static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
                                           uint64_t used) {
     const uint64_t taken = count_taken(terms, count);
@@ -263,7 +264,7 @@ static inline struct charge judge_endless(const struct terms *terms, uint64_t co
                            true};
 }
 
-/* Tokens of what was granted that were counted: only these can be given back. */
+/* Granted tokens that were counted: only these can be given back. */
 static inline uint32_t charge_counted(const struct charge *charge) {
     const uint64_t uncounted = charge->total - charge->used;
 
@@ -312,7 +313,8 @@ static inline uint64_t wait_add(uint64_t one, uint64_t other) {
     return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;
 }
 
-/* ns from the end of a window to that of the one in which all but `room` of `over` is paid back. */
+/* ns from the end of a window to the end of the one in which all but `room` of `total` is paid
+ * back. */
 static inline uint64_t wait_windows(const struct terms *terms, const struct rule *rule,
                                     uint64_t total, uint64_t room) {
     if (!rule_carries(rule) || total <= room)
@@ -323,7 +325,7 @@ static inline uint64_t wait_windows(const struct terms *terms, const struct rule
     return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
 }
 
-/* ns until `room` is enough for the previous window's share, `left` ns before the end of the
+/* ns until the previous window's share fits into `room`, from `left` ns before the end of the
  * window. */
 static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left, uint64_t fade) {
     __extension__ typedef unsigned __int128 wide;
@@ -333,7 +335,8 @@ static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t lef
     return left > enough ? left - enough : 0;
 }
 
-/* In flight this is an upper bound: what is held may be given back before. */
+/* The wait of a policy with two counts. In flight it is an upper bound: tokens may be given back
+ * before. */
 static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
     uint64_t window = terms->window;
     uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
@@ -346,8 +349,7 @@ static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, ui
     return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
 }
 
-/* The verdict's retry_after, without jitter, after a charge of a request of which `count` is
- * left. */
+/* The verdict's retry_after, without jitter, after a request came to `charge`. */
 static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
                                    const struct charge *charge, uint64_t left) {
     if (is_charge(terms))
@@ -364,7 +366,7 @@ static inline uint64_t charge_wait(const struct terms *terms, const struct rule 
     return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
 }
 
-/* When the override of a key ends, and by what the key is judged then. */
+/* When the override of a key ends, and the limits after it. */
 struct after_override {
     uint64_t least; /* ns to wait in any case: for a slot of a full table */
     uint64_t over;  /* in so many ns */
@@ -372,8 +374,8 @@ struct after_override {
     uint64_t room; /* capacity, and what may be reserved */
 };
 
-/* Likewise of a key that has an override. What a key has used never grows by itself, so what fits
- * once fits from then on. */
+/* charge_wait of a key that has an override: it waits for the tokens, or for the end of the
+ * override. What a key has used never grows by itself, so what fits once fits from then on. */
 static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
                                         const struct charge *charge, uint64_t left,
                                         const struct after_override *then_by) {
@@ -432,7 +434,7 @@ static inline uint64_t stripe_place(stint_key hash) {
     return x * UINT64_C(0xF1DE83E19937733D) - 1;
 }
 
-/* Likewise, of stripe 0. */
+/* The same of a key's stripe 0, by the key. */
 static inline uint64_t stripe_base(stint_key key) {
     return key * UINT64_C(0xF1DE83E19937733D);
 }

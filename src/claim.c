@@ -4,12 +4,13 @@
  * Two threads that see a key for the first time may pick different slots. So a claim is first
  * PENDING: nobody counts in it. After claiming, each thread looks at all other slots of the key's
  * sequence (claim_stands). Both claims precede both looks (M5), so at least one thread sees the
- * other's claim. Whoever sees a committed slot, or an earlier claim, gives up his own. Whoever sees
- * a later claim cancels that. So one claim is left, and it commits (stint_claim_resolve).
+ * other's claim. A thread that sees a committed slot, or an earlier claim, gives its own up. A
+ * thread that sees a later claim cancels that. So one claim is left, and it commits
+ * (stint_claim_resolve).
  *
- * Anyone who meets a pending slot of his key does the same work for it, so nobody waits for a
- * thread that stopped (promise E). Only a request that leaves nothing behind, as a look, does not
- * (decide.c, decide_absent). */
+ * A thread that meets a pending slot of its key does the same work for it, so nobody waits for a
+ * thread that stopped (promise E). Only a request that leaves nothing behind does not (decide.c,
+ * decide_absent). */
 #include "claim.h"
 
 /* ---- The short way --------------------------------------------------------------------------- */
@@ -23,8 +24,8 @@
  * request that leaves nothing ends here: the key has no slot, and there is one for it.
  *
  * The claim's state has the refused bit, too, which says that it is the first of its slot. No later
- * claim has that bit. So whoever finds this state in the slot finds this claim, whose key has the
- * tag, and the commit compares the state alone: on some processors that costs half of a
+ * claim has that bit. So a thread that finds this state in the slot finds this claim, whose key has
+ * the tag, and the commit compares the state alone: on some processors that costs half of a
  * double-width CAS. Without the bit it could commit another key's claim of the same tick: one that
  * has replaced this key's slot, after somebody else had committed it. (Where nothing is replaced,
  * I1 keeps the two apart.) Nor can a stray add have changed `used`: nobody has seen room in this
@@ -39,8 +40,8 @@ enum progress stint_claim_short(struct decision *decision) {
     struct line *home = home_of(table, hash), *next = table_next(table, hash, home);
     uint32_t unused = line_match(home, 0), unused_next = line_match(next, 0);
 
-    /* Where a slot was never used, the key is nowhere behind it (I5). A caller who is late by so
-     * much that the clock must be read goes the long way. */
+    /* Where a slot was never used, the key is nowhere behind it (I5). A caller that is so late that
+     * the clock must be read goes the long way. */
     if ((unused | unused_next) == 0 || (line_match(home, tag) | line_match(next, tag)) != 0 ||
         GUARD(SHORT_LATEST, latest_beyond(decision->limiter, now)))
         return STALE;
@@ -95,8 +96,8 @@ enum progress stint_claim_short(struct decision *decision) {
  * keys of the shard.
  *
  * The key may have had a slot before, whose window ended and which another key took. A thread with
- * a late `now` must not open that window again in a new slot. So whoever takes over a used slot
- * first raises the watermark to his `now`, at which that slot was over. A commit looks at it
+ * a late `now` must not open that window again in a new slot. So a thread that takes over a used
+ * slot first raises the watermark to its `now`, at which that slot was over. A commit looks at it
  * (commit_tick). */
 static void watermark_raise(struct decision *decision) {
     const struct table *table = &decision->limiter->table;
@@ -161,7 +162,7 @@ static bool claim_cancel(const struct decision *decision, struct slot *slot, uin
  * still stand; if not, it has been cancelled. */
 static bool claim_outranks(const struct decision *decision, const struct seen *claim,
                            struct slot *other, uint32_t position) {
-    /* As in find: tag, state, tag again (M1). Who helps a claim looks after it (M6). */
+    /* As in find: tag, state, tag again (M1). A thread that helps a claim looks after it (M6). */
     while (atomic_load_acquire(&other->tag) == decision->tag) {
         uint64_t state = atomic_load_acquire(&other->state); /* M1 */
         if (GUARD(RIVAL_TAG, atomic_load_acquire(&other->tag) != decision->tag))

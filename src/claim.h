@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A key without a slot gets one. */
+ * A key without a slot gets one: claim, look at the others, commit. */
 #ifndef STINT_CLAIM_H
 #define STINT_CLAIM_H
 
@@ -12,14 +12,14 @@ enum progress stint_claim_short(struct decision *decision);
  * (STINT_FULL_REPLACE). */
 bool stint_claim_slot(struct decision *decision, struct seen *seen);
 
-/* Likewise one that is free: what its last key may still need of it is seen to. */
+/* Claims a free slot that was seen. If a key had it before, the watermark is raised first. */
 bool stint_claim_free(struct decision *decision, struct seen *seen);
 
 /* Commits a claim with this request's charge, whoever claimed it. */
 enum progress stint_claim_resolve(struct decision *decision, const struct seen *claim,
                                   uint32_t flags);
 
-/* Likewise of a companion's key: a state of its own, `rest` besides the end. */
+/* Commits a claim of a companion's slot. Its state is `end` and `rest`. */
 enum progress stint_claim_override(struct decision *decision, const struct seen *claim, tick_t end,
                                    uint64_t rest);
 

@@ -20,8 +20,8 @@ static_assert(LANES_MAX == 64, "a bit for each number");
  * tells its namespace of process ids from others (0: not known). */
 static uint64_t process;
 
-/* The open limiters whose tables are shared. Each change is one store, so that a child after fork
- * finds a list, whatever other threads of its parent were at; the lock keeps two changes apart. */
+/* The open limiters whose tables are shared. The lock keeps two changes apart. Each is one store: a
+ * child after fork finds a whole list, whatever other threads of its parent did. */
 static struct stint_limiter *sharing;
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t forks; /* between the process that loaded the library and this one */
@@ -47,8 +47,8 @@ static void number_release(void *number) {
 }
 
 static void thread_ends(void *number) {
-    /* Another destructor may decide after this. If this is the last round, nobody would give back a
-     * new number. (As with that of a thread whose first decision of all is in that round.) */
+    /* Another destructor may decide after this. In the last round nobody would give a new number
+     * back. (Nor that of a thread that decides for the first time in that round.) */
     stint_thread_number = NUMBER_NONE_LEFT;
     number_release(number);
 }
@@ -66,7 +66,7 @@ static void child_begin(void) {
     if (number > 0 && number < LANES_MAX)
         numbers_taken |= UINT64_C(1) << number;
     process_begin();
-    /* Now, as a decision may not ask the system who is dead. */
+    /* Now: a decision may not ask the system which processes are dead. */
     process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     forks++;
     for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
@@ -75,13 +75,13 @@ static void child_begin(void) {
 
 static void numbers_begin(void) {
     process_begin();
-    /* Without memory for it, children that share a table may count in their parent's name: what
-     * they leave behind is then made free too early or too late, and a count or two may be lost. */
+    /* Without memory for it, children that share a table may count in their parent's lanes. These
+     * become free too early or too late, and a count or two may be lost. */
     (void)pthread_atfork(NULL, NULL, child_begin);
     if (pthread_key_create(&number_key, thread_ends) != 0)
         return;
-    /* The C library keeps the values of the first 32 keys in the thread itself. Others it would
-     * allocate, which a decision must not: then numbers are not given back. */
+    /* The C library keeps the values of the first 32 keys in the thread itself. It would allocate
+     * others, which a decision must not do: then numbers are not given back. */
     number_key_made = number_key < 32;
     if (!number_key_made)
         pthread_key_delete(number_key);
@@ -108,8 +108,8 @@ static uint64_t thread_number_new(void) {
         /* Acquires what the thread that had the number before has counted. */
     } while (number != NUMBER_NONE_LEFT &&
              !atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number));
-    /* In one step, so that signal handlers come before or after it. One that came before has got a
-     * number, which the thread keeps. */
+    /* In one step, so that a signal handler comes before or after it. If it came before, the thread
+     * keeps the number that it got. */
     if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
         if (number != NUMBER_NONE_LEFT)
             number_release((void *)(uintptr_t)number);
@@ -158,8 +158,8 @@ void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
     limiter->own->left = LANES_GIVEN;
 }
 
-/* Takes a lane of a shared table for this thread, if one is left. A signal handler that did so in
- * between has found one for the thread. */
+/* Takes a lane of a shared table for this thread, if one is left, and unless a signal handler of
+ * the thread has just done so. */
 static void lane_claim(const struct stint_limiter *limiter, uint64_t number) {
     uint64_t *owners = limiter->header->lane_owners;
 

@@ -7,14 +7,13 @@
 #include "full.h"
 #include "search.h"
 
-/* The key has no slot, but may claim the one at `seen`; or (pending) has a claim there that
- * somebody has not resolved yet. */
+/* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not
+ * resolved yet. */
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending);
 
 /* A key's slot is in a later window than that of now. Either this thread is late, and joins it; or
- * the clock was stepped back, and the slot starts anew. Returns whether the slot is to be looked at
- * again: then that look finds it in no later window than the decision. Time that passes between two
- * readings of the clock makes no difference: there is one reading, of a stripe two. */
+ * the clock was stepped back, and the slot starts anew. Returns whether the slot must be looked at
+ * again, which finds it in no later window than the decision. */
 static bool look_ahead(struct decision *decision, struct seen *seen) {
     uint64_t id = state_id(seen->state);
     bool stepped = stint_beyond_clock(decision, id, decision->policy->length);
@@ -33,8 +32,8 @@ static bool look_ahead(struct decision *decision, struct seen *seen) {
     tick_t end = end_of(id, now);
     if (end <= now) /* left over from 2^32 ticks ago: over, and nothing is carried so far */
         return false;
-    /* Stripes must agree on a window. They could not agree on one that is left over from 2^33 ticks
-     * ago: it is none of the policy's. */
+    /* Stripes must agree on a window. A window that is left over from 2^33 ticks ago is none of the
+     * policy's, and they could not agree on it. */
     if ((decision->terms.part & PART_SILENT) != 0 &&
         (end - decision->policy->start) % policy_length(decision->policy) != 0)
         stepped = true;
@@ -69,8 +68,8 @@ static enum progress decide_found(struct decision *decision, struct seen *seen) 
 static enum progress decide_absent(struct decision *decision, struct seen *seen, bool pending) {
     decision->charge = judge(&decision->terms, 0, 0);
     if (leaves_nothing(decision)) {
-        /* It does not resolve the claim. It tells of the committed slot, if there is one beside the
-         * claim for a while. */
+        /* The claim is not resolved. If a committed slot is beside it for a while, the verdict is
+         * of that slot. */
         if (pending &&
             stint_find_committed(&decision->limiter->table, decision->hash, decision->tag, seen))
             return decide_found(decision, seen);
@@ -87,8 +86,7 @@ void stint_slot_settle(struct decision *decision) {
     struct seen seen;
     enum progress progress = stint_claim_short(decision);
 
-    /* Each round that ends STALE saw another thread's write, or moved its own now to the
-     * clock's. */
+    /* Each round that ends STALE saw another thread's write, or moved its now to the clock's. */
     while (UNLIKELY(progress == STALE)) {
         decision->end = window_of(decision);
         switch (stint_slot_find(decision, &seen)) {

@@ -5,8 +5,7 @@
 
 #include "decision.h"
 
-/* Decides whatever it is: the key is not in its first lines, or its slot changed, is pending or in
- * a later window. What came of it is in the decision. */
+/* Decides in any state of the table. The decision receives what came of it. */
 void stint_slot_settle(struct decision *decision);
 
 #endif

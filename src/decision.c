@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the steps of a decision (decision.h) need seldom, out of line so that the path keeps its
- * registers. */
+ * What the steps of a decision (decision.h) need seldom, out of line so that the short ways keep
+ * their registers. */
 #include "decision.h"
 
 /* ---- 2  Window ------------------------------------------------------------------------------- */
@@ -11,10 +11,11 @@
  * is nowhere but in the slot, and holds [end - length, end). Two of one key have no tick in
  * common, so the promises hold for each as for any window, and its end is its id:
  *
- *   - In place. The slot's window is over at the now of whoever begins another (slot_look), and
- *     that begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
+ *   - In place. The slot's window is over at the now of the thread that begins another (slot_look),
+ *     which begins with this now. One swap of the slot begins it (slot_charge). Of two threads that
  *     do this at once, one wins. The other finds the window that has begun, and counts in it: it
- *     holds his now, or began after it, as he is late (LOOK_AHEAD; decide.c, look_ahead).
+ *     holds that thread's now, or began after it, if the thread is late (LOOK_AHEAD; decide.c,
+ *     look_ahead).
  *   - By a claim. The key's slot was not found. If another key took it, the watermark was raised
  *     before, to a now at which the old window was over. The commit's tick is at or after the
  *     watermark, which is loaded after the look at the other slots (claim.c, commit_tick and
@@ -123,7 +124,7 @@ uint64_t stint_decision_wait(const struct waiting *waiting) {
         const tick_t now = waiting->end - (tick_t)(waiting->left / STINT_TICK_NS);
         const uint64_t until = tick_ns(end_of(state_id(waiting->override), now));
         const uint64_t at = tick_ns(waiting->end) - waiting->left;
-        /* A late caller's override can be over by the time of the clock, at which he is decided. */
+        /* A late caller's request is decided at the clock's time, when its override may be over. */
         const uint64_t over = until > at ? until - at : 0;
         const uint64_t most = (rule.flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX : STINT_LIMIT_MAX;
         uint64_t capacity = waiting->without != 0 ? waiting->without : rule.capacity;

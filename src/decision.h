@@ -19,9 +19,9 @@ struct decision {
     uint32_t policy_id;
     uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
-    uint64_t override; /* PART_OVERRIDDEN: the state of its slot */
+    uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {
-        uint64_t without; /* likewise: the capacity, if it were not there */
+        uint64_t without; /* PART_OVERRIDDEN: the capacity without the override; 0: the policy's */
         uint64_t asked;   /* of a part of a striped policy's key: the now of the whole's caller */
     };
     struct terms terms;
@@ -44,8 +44,8 @@ enum progress { DONE, STALE };
 tick_t stint_window_at(const struct stint_limiter *limiter, const struct policy *policy,
                        uint32_t flags, uint64_t hash, tick_t tick);
 
-/* Likewise of an instant. The policy's own window becomes its hint. (It does not take a struct
- * decision: on the path that would force the struct's fields into memory.) */
+/* The end of the window that holds an instant. A window of the policy's becomes its hint. (It does
+ * not take a struct decision: in a short way that would force the struct's fields into memory.) */
 tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *policy,
                             uint32_t flags, uint64_t hash, uint64_t now);
 
@@ -55,7 +55,7 @@ static ALWAYS_INLINE tick_t window_anew(const struct decision *decision) {
                                 decision->hash, decision->now);
 }
 
-/* Likewise by a calendar policy's hint, which has the length of its window. */
+/* The end of the window of now by a calendar policy's hint, which tells that window's length. */
 static ALWAYS_INLINE tick_t window_of_calendar(const struct decision *decision, uint64_t hint) {
     const tick_t end = hint_end(hint);
     if (LIKELY(!GUARD(HINT_WINDOW, tick_ns(end) - decision->now - 1 >= hint_window(hint))))
@@ -94,8 +94,8 @@ static ALWAYS_INLINE bool request_suits(uint32_t flags, uint32_t traits) {
     return (traits & STINT_IN_FLIGHT) == 0 || (flags & (STINT_DRAIN | STINT_CHARGE)) == 0;
 }
 
-/* What an instance of the path knows before it begins. These are constants, so the compiler folds
- * what is computed from them. */
+/* What an instance of the short way knows before it begins. These are constants, so the compiler
+ * folds what is computed from them. */
 struct known {
     uint32_t traits; /* all that the policy has; 0: not known */
     bool flags;      /* those of the request are `of_request` */
@@ -121,8 +121,8 @@ static ALWAYS_INLINE void decision_override(struct decision *decision, uint64_t 
     }
 }
 
-/* What a request counts up to that reserves or charges, or whose key is never refused (`endless`):
- * all of it by one rule. Returns false if the policy was changed meanwhile: once more. */
+/* Finds the room of a request that reserves or charges, or whose key is never refused (`endless`),
+ * by one rule. Returns false if the policy was changed meanwhile: begin again. */
 static ALWAYS_INLINE bool decision_by_rule(struct decision *decision, bool endless) {
     struct terms *terms = &decision->terms;
     const struct rule rule = policy_rule(decision->policy);
@@ -138,9 +138,9 @@ static ALWAYS_INLINE bool decision_by_rule(struct decision *decision, bool endle
     return true;
 }
 
-/* Reads what a decision must know of its policy and of the request. Returns 0; else there is no
- * decision, and the verdict's flag that says why is returned. That is STINT_UNKNOWN_POLICY, too,
- * where the policy no longer has the known traits. */
+/* Reads what a decision must know of its policy and of the request. Returns 0, or the verdict's
+ * flag that says why there is no decision. STINT_UNKNOWN_POLICY, too, if the policy no longer has
+ * the known traits. */
 static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
                                              struct stint_limiter *limiter,
                                              const struct stint_request *request, uint64_t now,
@@ -228,22 +228,20 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
     };
 }
 
-/* Ends a decision that could not begin, and tells why: of a read-only handle, which begins none,
- * that the request makes no sense. Returns false. */
+/* Tells why a decision could not begin. A read-only handle begins none: it tells STINT_BAD_REQUEST.
+ * Returns false. */
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict);
 
 /* ---- 4  Look, judge (charge.h) --------------------------------------------------------------- */
 
-/* Fits the terms of a request to a rule that was read later: the request's window begins by that
- * rule. */
+/* Fits the terms of a request to a rule that was read later, by which its window begins. */
 static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rule) {
     if (UNLIKELY(terms->capacity > rule->capacity) && !terms->unlike) {
         uint64_t more = terms->room - terms->capacity;
         terms->capacity = rule->capacity;
         terms->room = rule->capacity + (more < rule->max_reserved ? more : rule->max_reserved);
-        /* Else it may be refused though the rule before lets it through, and this one is a
-         * shadow. */
+        /* Without this it may be refused although both rules let it through, as one is a shadow. */
         terms->traits ^= (terms->traits ^ rule->flags) & STINT_SHADOW;
     }
 }
@@ -270,7 +268,7 @@ enum look {
  * it is not the key's, s may be another's: start over. If it is, s may still be another's: the slot
  * may have gone to another key and come back between the two loads of the tag. But s is the key's
  * if the slot still has the end of s at any time after this second load of the tag (I1), and every
- * path makes sure of that:
+ * way makes sure that it has:
  *   - fetch-add: what it returns has the end of s, committed;
  *   - CAS: it succeeds only if tag and state are what they were;
  *   - a look, or a refusal that writes nothing: the state is loaded once more, and has the end of
@@ -322,7 +320,7 @@ static ALWAYS_INLINE enum look slot_look(struct decision *decision, struct seen 
 
 /* ---- 5  Charge ------------------------------------------------------------------------------- */
 
-/* Whether a refusal sets the refused bit. That of a key that is banned writes nothing. */
+/* Whether a refusal sets the refused bit. A banned key's refusal writes nothing. */
 static ALWAYS_INLINE bool refusal_marked(const struct terms *terms) {
     return is_decision(terms) && (terms->part & PART_BANNED) == 0 &&
            ((terms->part & PART_SILENT) == 0 || (terms->part & PART_REFUSED) != 0);
@@ -356,8 +354,8 @@ static ALWAYS_INLINE bool slot_next(struct decision *decision, const struct seen
     return first_refusal || writes;
 }
 
-/* Does to the slot what was judged of it as it was seen: one swap, if there is anything to write.
- * Returns false if the slot has changed since.
+/* Writes to the slot what was judged of it: one swap, if there is anything to write. Returns false
+ * if the slot has changed since it was seen.
  *
  * A new window in place: the slot is the key's, and over. One CAS changes window and count
  * together, so of two threads that meet at a boundary one opens the window and the other counts in
@@ -418,7 +416,7 @@ static_assert(sizeof(struct stint_request) == 32 && sizeof(struct stint_verdict)
               "they can grow into their reserved words");
 
 /* The time to wait of a decision that does not simply wait for the window's end. What it needs is
- * copied, so that the path keeps its registers. */
+ * copied, so that the short ways keep their registers. */
 static ALWAYS_INLINE uint64_t decision_wait(const struct decision *decision, uint64_t left) {
     const struct terms *terms = &decision->terms;
     const struct charge *charge = &decision->charge;

@@ -21,8 +21,8 @@ struct stripe {
     bool zero;      /* this is stripe 0 */
 };
 
-/* Which numbers are in a set: bits by hash, 16 for each member. Most questions are about others,
- * and without it each would be a cache miss or many. */
+/* A filter of the numbers in a set: bits by hash, 16 for each member. It saves the cache misses of
+ * most questions, which are about other numbers. */
 struct filter {
     uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
     uint64_t count;
@@ -44,7 +44,7 @@ static bool filter_has(const struct filter *filter, uint64_t number) {
     return filter->bits == NULL || (filter->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-/* What is told of a table at one instant, and whom. */
+/* A walk through the slots: the table, its instant, and the callback. */
 struct telling {
     struct stint_limiter *limiter;
     uint64_t now;
@@ -135,7 +135,7 @@ static bool stripe_keep(struct telling *telling, const struct stint_entry *entry
     return true;
 }
 
-/* What becomes of the whole after one slot. */
+/* Whether the walk goes on after one slot. */
 enum told { GO_ON, STOP, NO_MEMORY };
 
 /* A companion's slot. */
@@ -193,8 +193,8 @@ static uint64_t neighbourhood(const struct stripe *stripe, uint64_t place) {
     return mix(place / STRIPES_OF_KEY_MAX, stripe->policy);
 }
 
-/* Whether there is another stripe, kept and sorted, of the key of which this one would be
- * stripe 0. */
+/* Whether another stripe was kept of the key that has this one as stripe 0. The kept stripes are
+ * sorted. */
 static bool is_stripe_0(const struct telling *telling, const struct filter *places,
                         const struct stripe *stripe) {
     struct stripe asked = *stripe;
@@ -225,8 +225,8 @@ static bool labelled(const struct telling *telling, stint_key key) {
     return label.refused != 0;
 }
 
-/* Finds the key of some stripes, of which the places are `first` to `last`. Returns false if there
- * are several that it could be. */
+/* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
+ * could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, stint_key *key) {
     const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);

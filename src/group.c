@@ -3,8 +3,8 @@
  * the same steps, but all are judged before any is charged.
  *
  * group_short is the short way, for the commonest group: one token each by plain policies. Room is
- * seen for all, then one token is added for each. If one finds no room after all, those before it
- * are given back, and the group is left to group_decide:
+ * seen for all, then one token is added for each. If an add finds no room after all, the tokens
+ * before it are given back, and the group is left to the long way, group_decide:
  *
  *     1 to 4  part_judge    of each part, from what was loaded of its slot
  *     5       part_charge   of each, by one swap, if all fit
@@ -13,14 +13,14 @@
  * swap of its own, which confirms that state (decision.h, slot_look). A part that writes nothing,
  * or does not fit, is confirmed when it is judged.
  *
- * Of parts that share a slot only the first is judged by a load. The others are judged by what the
- * one before will make of the slot, if that is the same key's. The swap succeeds only if it has
- * come true.
+ * Of parts that share a slot only the first is judged by a load. Each other part of the same key is
+ * judged by the state that the part before will write. Its swap succeeds only if that state was
+ * written.
  *
- * Some parts cannot be judged so: of a key without a slot near its home, a claim, a later window,
- * stripes. They are looked at the long way, and then decided. A part that loses its race is decided
- * alone, the long way, too. If it is refused then, what the others took is given back, each into
- * its own window (all_give_back). */
+ * Some parts cannot be judged so: those of a key without a slot near its home, in a claim or a
+ * later window, or with stripes. They are looked at by the long way, and then decided by it. So is
+ * a part whose swap failed. If one is refused then, the tokens of the others are given back, each
+ * in its own window (all_give_back). */
 #include "decide.h"
 #include "override_set.h"
 #include "refund.h"
@@ -105,13 +105,13 @@ static ALWAYS_INLINE const struct part *part_of_slot(const struct part *parts, s
     return NULL;
 }
 
-/* Judges a part whose key's tag was seen in a slot. Returns false if it is not that simple. */
+/* Judges a part whose key's tag was seen in a slot. Returns false if it must go the long way. */
 static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *slot,
                                         struct part *parts, size_t n,
                                         struct stint_verdict *verdict) {
     struct part *part = &parts[n];
     struct seen *seen = &part->seen;
-    /* What an earlier part will make of it, or what it is. */
+    /* The slot as an earlier part will leave it, or as it is. */
     const struct part *earlier = part_of_slot(parts, n, slot);
 
     if (UNLIKELY(slot == NULL) || /* it has gone from an earlier part's key to this one since */
@@ -125,7 +125,8 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
         return false;
     decision->charge = judge(&decision->terms, seen->count, tick_ns(decision->end) - decision->now);
     const bool writes = slot_next(decision, seen, &part->next);
-    /* No charge will confirm what is refused, or writes nothing: another look at the state does. */
+    /* No charge confirms a part that is refused or writes nothing: the state is loaded once
+     * more. */
     if ((!decision->charge.fits || (!writes && earlier == NULL)) &&
         !slot_unchanged(slot, part->loaded))
         return false;
@@ -141,8 +142,7 @@ static ALWAYS_INLINE bool part_judge_in(struct decision *decision, struct slot *
     return true;
 }
 
-/* Judges request n of a group by what is loaded of its slot. Returns false if it is not that
- * simple. */
+/* Judges request n of a group by its slot. Returns false if it must go the long way. */
 static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
                                      const struct stint_request *request, uint64_t now,
                                      struct part *parts, size_t n, struct stint_verdict *verdict) {
@@ -206,14 +206,13 @@ static ALWAYS_INLINE bool part_charge(struct stint_limiter *limiter,
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Whether there is no verdict on a request but that it makes no sense, or has no policy. */
+/* Whether a verdict only says that the request makes no sense, or has no policy. */
 static inline bool is_void(const struct stint_verdict *verdict) {
     return (verdict->flags & (STINT_UNKNOWN_POLICY | STINT_BAD_REQUEST)) != 0;
 }
 
-/* ns until all requests that are judged by the count of request `part` fit, one after the other:
- * each beside the whole costs of those before it, whatever these would take now. 0: it is the only
- * one, or all fit. */
+/* ns until all requests of the same count as request `part` fit, one after the other, each at its
+ * whole cost. 0: it is the only one, or all fit. */
 static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_request *requests,
                               size_t n, size_t part, uint64_t now,
                               const struct stint_verdict *verdicts) {
@@ -238,7 +237,7 @@ static uint64_t wait_together(struct stint_limiter *limiter, const struct stint_
     return wait;
 }
 
-/* What an earlier part of the same count was told to wait, if nothing was marked since; 0: nothing.
+/* The wait that an earlier part of the same count was told, if nothing was marked since; 0: none.
  * So a count is looked at twice for each part, at most. */
 static uint64_t wait_told(const struct stint_request *requests, size_t part,
                           const struct stint_verdict *verdicts) {
@@ -250,8 +249,8 @@ static uint64_t wait_told(const struct stint_request *requests, size_t part,
     return 0;
 }
 
-/* Refuses the whole. A part that does not fit is refused in earnest, marked and counted. Of the
- * others the verdict is that of a look. */
+/* Refuses the whole. A part that does not fit is refused, marked and counted. The other parts get
+ * the verdict of a look. */
 static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
     for (size_t i = 0; i < n; i++) {
@@ -294,8 +293,8 @@ static NOINLINE bool all_refuse(struct stint_limiter *limiter, const struct stin
     return false;
 }
 
-/* Gives back what the parts took before one was refused after all: what was counted, as a key
- * that is never refused is granted more than that. */
+/* Gives back what was counted of the parts, as one was refused after all. (A key that is never
+ * refused is granted more than is counted.) */
 static NOINLINE bool all_give_back(struct stint_limiter *limiter,
                                    const struct stint_request *requests, const struct part *parts,
                                    size_t n, uint64_t taken, struct stint_verdict *verdicts) {
@@ -342,7 +341,7 @@ static NOINLINE bool all_bad(struct stint_limiter *limiter, size_t n,
     return false;
 }
 
-/* What a group has come to that was asked for anew. */
+/* What came of a group that was asked for anew. */
 enum again { NOT_REPLACED, AGAIN_REFUSED, AGAIN_ALLOWED };
 
 static enum again group_by_replacements(struct stint_limiter *limiter,
@@ -384,7 +383,7 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
     }
     if (!fit)
         return all_refuse(limiter, requests, n, now, verdicts);
-    /* Those last that could not be given back after a boundary. */
+    /* Parts that could not be given back after a boundary come last. */
     for (size_t i = 0; i < n; i++) {
         if (UNLIKELY(parts[i].last))
             continue;
@@ -402,9 +401,9 @@ static bool group_decide(struct stint_limiter *limiter, const struct stint_reque
     return all_count(limiter, requests, n, verdicts);
 }
 
-/* A part's policy has no decisions. If it was replaced, asks anew by the policies that are there
- * now: parts of one key must find each other, whatever ids they have. Nothing was charged yet, nor
- * counted. Not by stint_decide_all, which would no longer be inlined if it called itself. */
+/* The policy of a part decides nothing. If it was replaced, asks anew by the policies that are
+ * there now: parts of one key must find each other, whatever ids they have. Nothing was charged or
+ * counted yet. (stint_decide_all would no longer be inlined if it called itself.) */
 static NOINLINE enum again group_by_replacements(struct stint_limiter *limiter,
                                                  const struct stint_request *requests, size_t n,
                                                  uint64_t now, struct stint_verdict *verdicts) {
@@ -478,7 +477,7 @@ static ALWAYS_INLINE bool room_take(struct stint_limiter *limiter,
     return true;
 }
 
-/* The short way of a group whose parts have slots that differ. */
+/* The short way of a group whose parts have different slots. */
 static ALWAYS_INLINE enum answer group_short(struct stint_limiter *limiter,
                                              const struct stint_request *requests, size_t n,
                                              uint64_t now, struct stint_verdict *verdicts) {

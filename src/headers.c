@@ -40,9 +40,9 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     return 0;
 }
 
-/* What the key is granted per window: as much as it can hold, so that the limit of a single call
- * (stint_request.limit) shows; but where tokens roll over or are reserved ahead, no more than the
- * window brings. The verdict of an unknown policy, which somebody has added since, says 0. */
+/* The quota of a key per window: its capacity, so that the limit of a single call
+ * (stint_request.limit) shows. Where tokens roll over or are reserved ahead, it is at most the
+ * policy's limit. The verdict of an unknown policy, which somebody has added since, says 0. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
     if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
@@ -60,14 +60,12 @@ static void add_field(struct text *text, const char *name, uint64_t value) {
     add_text(text, "\r\n");
 }
 
-/* Whether the fields tell of a verdict: not of one that the full table gave, whose numbers are no
- * key's. */
+/* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
 static bool is_told(const struct stint_verdict *verdict) {
     return (verdict->flags & STINT_UNTRACKED) == 0;
 }
 
-/* ns from the decision to when the key has tokens again: that of a key that is refused everything
- * is when that ends. */
+/* ns until the key has tokens again. A key that is refused everything waits until that ends. */
 static uint64_t reset_after(const struct stint_verdict *verdict) {
     const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
                         ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
@@ -75,14 +73,13 @@ static uint64_t reset_after(const struct stint_verdict *verdict) {
                                                          : verdict->reset_after;
 }
 
-/* Whether what a policy counts is given back at times that nobody knows, instead of with a window's
- * end. */
+/* Whether tokens come back at times that nobody knows, and not at the end of a window. */
 static bool is_in_flight(const struct stint_policy *policy) {
     return (policy->flags & STINT_IN_FLIGHT) != 0;
 }
 
-/* The longest wait of the refused, of which that in flight is no more than a bound. A client that
- * can never be served must not come back. */
+/* The longest wait of the refusals. (In flight it is only a bound.) A client that can never be
+ * served must not come back. */
 static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
                             const uint32_t *policies, const struct stint_verdict *verdicts,
                             size_t n) {
@@ -137,13 +134,13 @@ static void add_draft(struct text *text, const struct stint_limiter *limiter,
     add_text(text, "\r\n");
 }
 
-/* How much a verdict has to say: it refused, it would have, or it let through. */
+/* The rank of a verdict: it refused, it would have refused, or it let through. */
 static int weight(const struct stint_verdict *verdict) {
     return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
 }
 
-/* Whether the client should rather hear of `a`: refused, then a key's own count, then fewer tokens
- * left, then left for longer. */
+/* Whether the client should hear of `a` and not of `b`. A refusal comes first, then a key's own
+ * count, then fewer tokens left, then a longer time. */
 static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
     if (weight(a) != weight(b))
         return weight(a) > weight(b);

@@ -8,15 +8,15 @@
  *
  * A key has its label in one of the four places of a set that its hash picks. Key and count change
  * together, by one double-width CAS; so a count is always that of the key beside it. The bytes
- * follow, word by word, and the seal last. Nobody waits for a writer, and none is alone: two may
- * write their bytes over each other, or one may die half-way. Then the bytes are not those of the
- * seal, or the seal is not that of the key. A reader sees that, whatever he has loaded when, and
- * shows nothing. The next label of the key writes them again. So a torn label is never shown, and
- * the loads and stores need no order.
+ * follow, word by word, and the seal last. Nobody waits for a writer: two may write their bytes
+ * over each other, or one may die half-way. Then the bytes are not those of the seal, or the seal
+ * is not that of the key. A reader sees that, whatever it has loaded when, and shows nothing. The
+ * next label of the key writes them again. So a torn label is never shown, and the loads and stores
+ * need no order.
  *
- * In a full set the key makes room that was refused in the fewest windows, where each day since the
- * last one halves them. So a flood of keys that are refused once costs those that are refused often
- * nothing, and what was refused often long ago goes. */
+ * In a full set the key that was refused in the fewest windows makes room; each day since its last
+ * refusal halves that number. So a flood of keys that are refused once takes no place of a key that
+ * is refused often, unless that was long ago. */
 #include <errno.h>
 #include <string.h>
 
@@ -38,8 +38,8 @@ static struct label *label_set(const struct stint_limiter *limiter, stint_key ke
     return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
-/* Key and count of a place. They are not loaded as one: a CAS compares both, and a reader looks at
- * the seal. */
+/* Loads key and count of a place, one after the other: a CAS compares both, and a reader checks the
+ * seal. */
 static void place_load(const struct label *label, uint64_t seen[2]) {
     seen[0] = atomic_load_acquire(&label->key);
     seen[1] = atomic_load_acquire(&label->refused);
@@ -55,7 +55,7 @@ static bool bytes_load(const struct label *label, stint_key key, uint64_t words[
     return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
 }
 
-/* What the windows of a label count for today. */
+/* How much the windows of a label weigh today. */
 static uint64_t weight(uint64_t refused, uint32_t today) {
     int32_t age = (int32_t)(today - (uint32_t)refused);
     return (refused >> 32) >> (age < 0 ? 0 : age > 31 ? 31 : age);

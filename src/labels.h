@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Names of keys, which callers leave in the table for those who look at it. No decision reads
- * them. */
+ * Names of keys, which callers leave in the table for its readers. No decision reads them. */
 #ifndef STINT_LABELS_H
 #define STINT_LABELS_H
 

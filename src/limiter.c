@@ -60,15 +60,14 @@ uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
     return (uint64_t)(window_end(0, policy->start, length) + length);
 }
 
-/* Ids are never used again while a process that decides has the table. So each of those that lead
- * from one policy to the next is another: only in a damaged table are there more steps than
- * policies. */
+/* No id is used again while a process that decides has the table. So no id comes twice on the way
+ * from a policy to its replacement: only a damaged table has more steps than policies. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits) {
     *traits = 0;
     for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
         *traits = (uint32_t)policy_traits(&limiter->policies[id]);
-        if (*traits != 0) /* a companion is asked for by nobody */
+        if (*traits != 0) /* no request names a companion */
             return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
         /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
         id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
@@ -81,8 +80,8 @@ uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t 
     return stint_limiter_policy_seen(limiter, id, &traits);
 }
 
-/* Whether a policy that is gone may have decided on a key in the window with this end. One that
- * began windows with first requests may have done so in any. */
+/* Whether a policy that is gone may have decided on a key in the window with this end. With windows
+ * that begin with first requests it may have, in any. */
 static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                            tick_t end) {
     const struct policy *policy = &limiter->policies[id];

@@ -23,21 +23,21 @@
  * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
 #define JOIN_SECRET_OFFSET 56
 
-/* A policy: all that a decision reads of it, in two lines. The hot path reads the first one
+/* A policy: all that a decision reads of it, in two lines. The hot way (take.c) reads the first one
  * only. */
 struct policy {
-    /* The end (tick) of the window that somebody last decided in: a hint that saves the division. A
+    /* The end (tick) of the window of the last decision: a hint that saves the division. A
      * subtraction tells whether that window holds now. Any end of the policy's is safe if
      * latest_begin has its begin (I7). Of a calendar policy, the window's days stand above the end
      * (HINT_DAYS): a hint of February must not be taken for the window of 30 January. */
     _Alignas(CACHE_LINE) uint64_t current_end;
-    uint64_t hot_window;   /* ns; 0: the hot path is not for this policy */
+    uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
     uint64_t window;       /* ns */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */
-    tick_t length;         /* of the window; calendar: of the longest. `window`: likewise */
-    tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: likewise,
-                   * by the clock of the offset */
+    tick_t length;         /* of the window; calendar: `length` and `window` are of the longest */
+    tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: by the
+                   * clock of the offset */
     /* Second line: the rule, which may change. It is there twice, so that a reader always has a
      * whole one: rules[version % 2]. Version 0: there is no such policy. The version is written
      * last. */
@@ -112,8 +112,8 @@ struct counters {
 /* Lanes of the counters at most. */
 #define LANES_MAX 64
 
-/* The start of the mapping. It is made once, up to the lock, and checked by whoever attaches later
- * (open.c). Only what stands after the secret ever changes. */
+/* The start of the mapping. It is made once, up to the lock, and checked by each process that
+ * attaches later (open.c). Only what stands after the secret ever changes. */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */
@@ -128,8 +128,7 @@ struct header {
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
     /* Held while policies are added or changed, and while the table is attached to; no decision
-     * takes it. Robust: if its holder dies, the next one repairs what he may have left half
-     * done. */
+     * takes it. Robust: if its holder dies, the next one repairs what was left half done. */
     pthread_mutex_t lock;
     uint64_t notes; /* reserved, 0: notes to overrides, as labels are: their offset, bytes */
     uint64_t notes_count;
@@ -177,7 +176,7 @@ struct own_lanes {
 };
 
 enum lanes_left {
-    LANES_TO_TRY, /* there may be one left for who has none */
+    LANES_TO_TRY, /* there may be one left for a thread that has none */
     LANES_TAKEN,  /* none was when somebody looked */
     LANES_GIVEN,  /* there never will be: they are not taken one by one */
 };
@@ -229,7 +228,7 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 /* Ticks by which header.latest_begin is raised further than it must be, so that it is written every
  * 30 s only. */
 #ifdef STINT_TESTING
-#define LATEST_STEP ((tick_t)0) /* whoever does not raise it is found out */
+#define LATEST_STEP ((tick_t)0) /* a test finds the window that does not raise it */
 #else
 #define LATEST_STEP ((tick_t)3000)
 #endif
@@ -242,14 +241,14 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
     uint64_t *latest = &limiter->header->latest_begin;
     /* I7: raised, or seen high enough, then the window is opened (M7). */
     if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
-        !limiter->memory.read_only) /* who opens none */
+        !limiter->memory.read_only) /* it opens none */
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
 /* Before the end of a slot of a shard falls, but for steps of the clock (I1): of a policy that is
  * gone, of a companion, or that is replaced. The slot may have this end again, for another key of
- * the shard. Until that is over, nobody takes what he added to some window for an addition to his
- * own key's next one (slot.c, stint_slot_take_back). */
+ * the shard. Until that window is over, no thread that added a token to it takes it for its own
+ * key's next window (slot.c, stint_slot_take_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
@@ -289,8 +288,8 @@ static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
  * would be taken for the last window of 64 bits of ns, whose end is beyond them. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
-/* Whether the clock is so far behind the windows of a table that nobody uses that their ids, which
- * are of 33 bits, do not tell any more which of them are over. */
+/* Whether the clock is so far behind the windows of a table that nobody uses that their ids, of 33
+ * bits, no longer tell which of them are over. */
 bool stint_limiter_clock_behind(const struct stint_limiter *limiter);
 
 /* Makes hints begin at a tick at the latest. */
@@ -312,8 +311,8 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
 }
 
 /* The length of a policy's window, by which others are divided: one that there can be, whatever is
- * in the table. Whoever sees a policy may sleep until its id is free, as a reader does whom nobody
- * waits for; or somebody may write over it. */
+ * in the table. A thread that sees a policy may sleep until its id is another's (nobody waits for
+ * readers), or somebody may write over the table. */
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
@@ -349,8 +348,7 @@ static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
 }
 
-/* Whether there is a policy of that id by which requests are decided: it exists, and is no
- * companion. */
+/* Whether requests are decided by this id: its policy exists, and is no companion. */
 static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = limiter_policy(limiter, id);
     return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
@@ -394,22 +392,22 @@ static inline bool policy_gone(const struct policy *policy) {
 
 #define POLICY_NONE UINT32_MAX
 
-/* The id of the policy that decides for those who ask by this id: itself; if it was replaced, the
- * newest in its place. POLICY_NONE: there is none. */
+/* The id of the policy that decides for requests by this id: itself, or the newest in its place.
+ * POLICY_NONE: there is none. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 
-/* Likewise. `traits` receives those by which it was seen to decide: read again, they may be those
- * of a policy that was replaced meanwhile. */
+/* The same id. `traits` receives that policy's traits as they were when it was seen to decide. If
+ * they are read again, the policy may have been replaced. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits);
 
-/* Likewise, for tokens of a key that were taken by this id in the window with that end (tick).
- * POLICY_NONE, too, if they may have been taken by a policy that is gone: then they are in nobody's
- * count. */
+/* The id of the policy that counts tokens of a key that were taken by this id in the window with
+ * that end (tick). POLICY_NONE: there is none, or a policy that is gone may have taken them: then
+ * no count has them. */
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                                    tick_t end);
 
-/* The id of a policy's companion (slot.h), or POLICY_NONE. */
+/* The id of a policy's companion (override.h), or POLICY_NONE. */
 static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {
     /* M15 */
     uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion);
@@ -426,9 +424,9 @@ int stint_limiter_shards_check(const struct stint_limiter *limiter);
 /* A lock for set-up as a new table has it. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
-/* Takes the table's lock for set-up. Returns 0; EOWNERDEAD: whoever held it died, and who has it
- * now looks at what he left (stint_policies_lock, which all but this file use); -EBUSY if somebody
- * has held it for too long, -EPROTO. */
+/* Takes the table's lock for set-up. All other files call stint_policies_lock. Returns 0;
+ * EOWNERDEAD: its holder died, and the caller repairs what was left; -EBUSY if it was held for too
+ * long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
 /* Gives the lock back. */

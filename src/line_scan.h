@@ -74,9 +74,8 @@ static inline uint32_t match4_rest(uint32_t match) {
 }
 #endif
 
-/* What atomic_all_match asks of the two words of a pair: of the low half of each, that (half ^
- * flip) & mask < below, where mask and below are less than 2^31; of the high half, that it is base
- * .. base + range - 1, mod 2^32. */
+/* What atomic_all_match asks of each of the two words of a pair. Low half: (half ^ flip) & mask <
+ * below, where mask and below are less than 2^31. High half: base .. base + range - 1, mod 2^32. */
 struct slot_pattern {
     uint32_t flip[2], mask[2], below[2], base[2], range[2];
 };
@@ -152,8 +151,8 @@ static inline bool atomic_all_match_stepped(const uint64_t *line,
 #if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
 #define ATOMIC_RUNS_AVX2 __attribute__((target("avx2")))
 
-/* What atomic_run_all_match is, for who has AVX2: half the instructions. Each word is loaded whole,
- * and on all such processors each pair at once (but nothing depends on that). */
+/* atomic_run_all_match by AVX2: half the instructions. Each word is loaded whole, and on all such
+ * processors each pair at once (but nothing depends on that). */
 ATOMIC_RUNS_AVX2 static inline __m256i pattern_lanes_avx2(const uint32_t value[2]) {
     return _mm256_broadcastsi128_si256(pattern_lanes(value));
 }
@@ -183,7 +182,7 @@ run_all_match_avx2(const uint64_t *line, const uint64_t *end, const struct slot_
     return line;
 }
 
-/* Likewise atomic_run_match4. */
+/* atomic_run_match4 by AVX2. */
 ATOMIC_RUNS_AVX2 static inline const uint64_t *
 run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
     const __m256i wanted = _mm256_set1_epi64x((long long)value);
@@ -198,7 +197,7 @@ run_match4_avx2(const uint64_t *line, const uint64_t *end, uint64_t value) {
     return line;
 }
 
-/* Whether a run is long enough for it: to begin costs as much as a few lines. */
+/* Whether a run is long enough for AVX2: to begin costs as much as a few lines. */
 static inline bool atomic_runs_long(const uint64_t *line, const uint64_t *end) {
 #ifdef STINT_TESTING
     if (stint_test_step != NULL)
@@ -225,8 +224,8 @@ static inline bool atomic_runs_avx2(void) {
     return has;
 }
 
-/* The first line of which not all four pairs of words are as asked (atomic_all_match); `end` if
- * there is none. `avx2` is what atomic_runs_avx2 says. */
+/* The first line with a pair of words that is not as asked (atomic_all_match); `end` if there is
+ * none. `avx2` is what atomic_runs_avx2 says. */
 static inline const uint64_t *atomic_run_all_match(const uint64_t *line, const uint64_t *end,
                                                    const struct slot_pattern *asked, bool avx2) {
     (void)avx2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * The memory of a table: private, or a file that processes share. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,8 +18,7 @@
 #include "memory.h"
 #include "message.h"
 
-/* Maps memory that starts on a huge page if the lines fill some, so that they do, too: private, or
- * a file's. */
+/* Maps private memory, or a file's. If the lines fill huge pages, they start on one. */
 static char *map(size_t size, size_t lines, uint32_t flags, int file, int access) {
     bool huge = size - lines >= HUGE_PAGE;
     size_t slack = huge ? HUGE_PAGE : 0;
@@ -39,7 +38,7 @@ static char *map(size_t size, size_t lines, uint32_t flags, int file, int access
         munmap(base, size);
         return NULL;
     }
-    /* Advice: without huge pages all is right, and slower out of cache. */
+    /* Advice: without huge pages all is only slower out of cache. */
     if (huge)
         (void)madvise(base + lines, size - lines,
                       (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
@@ -72,7 +71,7 @@ int stint_memory_copy(struct memory *memory, size_t size) {
 bool stint_memory_prefault(const struct memory *memory) {
     if (memory->read_only) {
 #ifdef MADV_POPULATE_READ
-        /* A reader who meets a page fault later is slower, and that is all. */
+        /* A page fault later only makes a reader slower. */
         (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
 #endif
         return true;
@@ -117,7 +116,7 @@ static int failed_file(const char *what) {
 #define NO_LOOK "the table cannot be looked at"
 #define NO_LOCK "the table cannot be locked"
 
-/* A shared lock, for those who use the table. Who has the other one is setting it up. */
+/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
 static int lock_shared(int file) {
     for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -131,8 +130,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file. Later there might be none, and whoever wrote to the mapping would
- * die of SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
+/* Reserves all blocks of a file. Later there might be none, and a write to the mapping would end in
+ * SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
 static int reserve(int file, size_t size) {
     sigset_t all, before;
 
@@ -163,7 +162,7 @@ static int open_locked(struct memory *memory, const char *path, bool read_only, 
     *size = (size_t)about.st_size;
     if (read_only)
         return 0;
-    /* Whoever uses the table holds a shared lock, which the system gives back if he dies. */
+    /* Each user of the table holds a shared lock, which the system gives back if it dies. */
     while (flock(file, LOCK_EX | LOCK_NB) != 0)
         if (errno != EINTR)
             return errno == EWOULDBLOCK ? lock_shared(file) : failed_file(NO_LOCK);
@@ -251,7 +250,7 @@ static int file_link(const struct memory *memory, int directory, const char *nam
 }
 
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
-    /* Of the rest the file system knows that nobody wrote to it. */
+    /* The file system knows that nothing else was written. */
     if (msync(memory->start, written, MS_SYNC) != 0)
         return failed_file("the table cannot be written to the disk");
     if (file_link(memory, AT_FDCWD, path) == 0)
@@ -265,7 +264,8 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
 
     if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
         return failed_file(NO_LOOK);
-    /* With a list, the mode's bits of the group are not the group's rights, but the list's mask. */
+    /* With an access control list, the mode's group bits are the list's mask, not the group's
+     * rights. */
     if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
         return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
                                         "lost: give options.mode, and set the list anew after it");
@@ -277,11 +277,11 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
     return 0;
 }
 
-/* A name that the file has before it takes the place of another. Only who has the lock of the other
- * one uses it. */
+/* The name of a file before it takes the place of another. Only the holder of the other's lock uses
+ * it. */
 #define NEW_NAME ".%s.resize"
 
-/* The name, in `given`, that a file of this name has before it has taken the place of the other. */
+/* Writes to `given` the name of a new file before it takes the place of the one with this name. */
 static int name_before(const char *name, char given[NAME_MAX + 1]) {
     if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name) <= NAME_MAX)
         return 0;

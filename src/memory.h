@@ -13,14 +13,13 @@
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
-/* How long a set-up call waits for another one, of another process perhaps, before it says -EBUSY:
- * policies are added in microseconds. It tries again and again, so that one that was stopped is
- * told. */
+/* How long a set-up call waits for another before it returns -EBUSY: policies are added in
+ * microseconds. It tries again and again, so it returns even if the other was stopped. */
 #define SET_UP_WAIT  10 /* s */
 #define SET_UP_TRIES (SET_UP_WAIT * 1000)
 
-/* As long as ever, whatever signals come. Until a time: with what nanosleep says is left, which the
- * timer's slack is in, a signal each 50 us would make it wait for ever. */
+/* Waits as long, whatever signals come. It waits until a time: the rest that nanosleep tells
+ * contains the timer's slack, so a signal each 50 us would make it wait for ever. */
 static inline void set_up_pause(void) {
     const int64_t second = 1000000000, pause = SET_UP_WAIT * second / SET_UP_TRIES;
     struct timespec until;
@@ -74,19 +73,19 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size);
  * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
-/* Gives the file that was made its name, when its first bytes, all that was written, are on the
- * disk: what a crash of the machine leaves under the name is whole. -EEXIST, without a reason:
- * another has it by now. */
+/* Gives the file that was made its name, once its first bytes (all that was written) are on the
+ * disk: a crash of the machine leaves a whole table under the name. -EEXIST, without a reason:
+ * another file has the name by now. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
-/* Puts a file that was made in the place of `old`, which is that of the path, with its owner and
- * this mode, or its own if that is 0. Whoever opens the path finds one of them, whole. A file that
- * a killed process has left of this is removed. `old` is locked by this process alone. */
+/* Puts a file that was made in the place of `old`, the file of the path. It gets the owner of
+ * `old`, and this mode; 0: the mode of `old`. The path always leads to one of the two, whole. A
+ * file that a killed process has left of this is removed. `old` is locked by this process alone. */
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes what a process that was killed in stint_memory_file_replace has left. Only who has the
- * lock of the table at `path` may. */
+/* Removes what a process that was killed in stint_memory_file_replace has left. The caller holds
+ * the lock of the table at `path`. */
 int stint_memory_file_clear(const char *path);
 
 /* Lets others in: not `alone` any more. */

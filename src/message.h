@@ -8,7 +8,7 @@
 /* Notes why a set-up call failed, for stint_reason. Returns -error. */
 int stint_failed(int error, const char *reason);
 
-/* Likewise, formatted as printf does, cut to 511 characters. */
+/* Notes a reason that is formatted as by printf, and cut to 511 characters. Returns -error. */
 int stint_failed_with(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts the path of a table's file before the reason for an error. Returns -error. */

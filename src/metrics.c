@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is what is counted; it has
- * one sample for the table, or some for each policy. Samples of counters end in _total, names in
- * their unit where they have one. */
+ * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is one thing that is
+ * counted. It has one sample for the table, or some for each policy. Samples of counters end in
+ * _total, names in their unit where they have one. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -25,7 +25,7 @@ struct family {
 static const struct {
     struct family family;
     size_t offset; /* of its value in struct stint_stats */
-    bool scanned;  /* it takes a look at every slot */
+    bool scanned;  /* it needs a look at every slot */
 } table_families[] = {
     {{"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped."},
      offsetof(struct stint_stats, memory),
@@ -146,9 +146,8 @@ static bool is_told(const struct metrics *metrics, uint32_t id) {
     return (metrics->told[id / 64] >> id % 64 & 1) != 0;
 }
 
-/* Picks the policies of which the text tells, once, so that all families have the same. No two have
- * one name: of a policy that is being replaced, or was since it was picked, and its replacement,
- * one is left out. */
+/* Picks the policies in the text once, so that all families have the same. No two have one name: of
+ * a policy that is being replaced and its replacement, one is left out. */
 static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
                           uint32_t count) {
     for (uint32_t id = 0; id < count; id++)
@@ -284,7 +283,7 @@ static void add_table(struct metrics *metrics, const struct stint_stats *stats, 
     }
 }
 
-/* The limits and windows of those of the first `count` policies that are told of. */
+/* The limits and windows of the picked ones of the first `count` policies. */
 static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
                          uint32_t count) {
     struct stint_policy policy;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Ids by name, so that many policies are not compared with each other.
  *
- * A policy's name is written once, before its version, by any process: whoever looks puts in what
- * came since, in the order of ids. A policy that is gone stays in the index, and is passed over. An
- * opener who is alone makes the ids of such policies free. When one of these is given to another
- * policy, header.refilled tells all handles to begin anew. */
+ * A policy's name is written once, before its version, by any process: each search first adds the
+ * policies that came since, in the order of ids. A policy that is gone stays in the index, and is
+ * passed over. An opener that is alone makes the ids of such policies free. When one of these is
+ * given to another policy, header.refilled tells all handles to begin anew. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static void insert(const struct stint_limiter *limiter, uint32_t id) {
     names->ids[hash & (names->places - 1)] = id + 1;
 }
 
-/* Puts in what came since. */
+/* Adds the policies that came since to the index. */
 static void catch_up(const struct stint_limiter *limiter) {
     struct names *names = limiter->names;
     uint64_t refilled = atomic_load_acquire(&limiter->header->refilled); /* M15 */
@@ -74,7 +74,8 @@ static void catch_up(const struct stint_limiter *limiter) {
             insert(limiter, names->known);
 }
 
-/* A thread that is not there in this process may have been in the middle of it. */
+/* Locks the index. After a fork it begins anew: a thread of the parent may have been in the middle
+ * of a change. */
 static void index_lock(struct names *names) {
     const uint64_t forks = stint_limiter_process_lock();
     if (names->forks != forks)
@@ -96,8 +97,8 @@ bool stint_names_inherited(const struct stint_limiter *limiter) {
     return inherited;
 }
 
-/* Until a policy is replaced there are two of its name for an instant. The one that names the other
- * as its replacement is still what decisions are made by. */
+/* While a policy is being replaced there are two of its name. The one that names the other as its
+ * replacement still decides. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
     int found = -1;

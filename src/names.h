@@ -9,14 +9,14 @@
 struct names *stint_names_make(uint32_t max_policies);
 void stint_names_free(struct names *names);
 
-/* The id of the policy of that name that decisions are made by, or -1. */
+/* The id of the policy with that name that decides, or -1. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name);
 
 /* An id for another policy: a free one below policy_count, or policy_count, which may be
  * max_policies. Under the table's lock. */
 uint32_t stint_names_free_id(const struct stint_limiter *limiter);
 
-/* Likewise, but not this id. */
+/* An id for another policy that is not this id. */
 uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id);
 
 /* How many such ids there are. */

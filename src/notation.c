@@ -506,7 +506,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     }
     enum policy_word apart[2];
     error = stint_policy_check_text(&parsed, apart);
-    if (error != 0) { /* at what stands later of those that do not go together */
+    if (error != 0) { /* at the later of the two that do not go together */
         const char *one = reader.places[apart[0]], *other = reader.places[apart[1]];
         if (other != NULL && (one == NULL || other > one))
             one = other;
@@ -526,7 +526,7 @@ int stint_policy_parse(const char *text, struct stint_policy *policy, const char
     return 0;
 }
 
-/* The longest unit of which a time is a multiple, by its first spelling. */
+/* The longest unit that divides a time, by its first spelling. */
 static const struct unit *unit_of(uint64_t ns) {
     const struct unit *unit = units;
     while (ns % unit->ns != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * The text notation of policies, read and written. */
 #ifndef STINT_NOTATION_H
 #define STINT_NOTATION_H
 

@@ -15,8 +15,7 @@
 #include "slot.h"
 #include "sweep.h"
 
-/* Counters of all lanes together, when there are so many policies that 64 lanes would be more.
- */
+/* The most memory for the counters of all lanes. With many policies there are fewer lanes. */
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
 #define LANES_MIN    4
 
@@ -26,7 +25,7 @@
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 
-/* Of a table's file, unless options.mode says another. */
+/* The mode of a table's file, unless options.mode is another. */
 #define FILE_MODE 0600
 
 int stint_options_read(const struct stint_options *given, struct stint_options *options) {
@@ -36,7 +35,8 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
                              SIZE_THROUGH(struct stint_options, secret), "options");
 }
 
-/* What is the same whether a table is made or attached to. `flags` are those that go with it. */
+/* Checks the options that a table that is made and one that is attached to have in common. `flags`
+ * are those that are allowed. */
 static int check_given(const struct stint_options *options, uint32_t flags) {
     if (options->path != NULL && options->path[0] == '\0')
         return stint_failed(EINVAL, "options.path is empty");
@@ -181,9 +181,9 @@ static bool header_empty(const struct header *header) {
 
 /* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
  * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
- * it, and stays. So a maker who was stopped, and goes on when the table is in use, changes nothing.
- * The magic is written last, when every word is there. Memory that is anything else stays as it is:
- * header_check says what it is. */
+ * it, and stays. So a maker that was stopped, and goes on when the table is in use, changes
+ * nothing. The magic is written last, when every word is there. Memory that is anything else stays
+ * as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
     struct header made;
@@ -288,8 +288,8 @@ static int header_check(const struct header *header, size_t size,
     return 0;
 }
 
-/* The options by which a table of this header was made, but for what is each process's own. 0, or
- * -EPROTO. */
+/* Finds the options that a table with this header was made with, but for those that are each
+ * process's own. 0, or -EPROTO. */
 static int header_options(const struct header *header, struct stint_options *options) {
     int error = header_known(header);
     if (error != 0)
@@ -307,9 +307,9 @@ static int header_options(const struct header *header, struct stint_options *opt
 }
 
 /* Returns how many slots are so far ahead of the clock that they count as over
- * (stint_beyond_clock). If `end` says so, their ends are moved back, by whole windows, until they
- * are over for good. `more` receives by how many those of the others that are not over are more.
- * Overrides are in neither number, and stay: they tell nothing of the clock, and open no window. */
+ * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over for
+ * good. `more` receives how many more of the live slots are not ahead. Overrides are in neither
+ * number, and stay: they tell nothing of the clock, and open no window. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
@@ -342,9 +342,8 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
 }
 
 /* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
- * Nobody else uses the table. If most slots that are not over are ahead, it is rather this clock
- * that is behind, as when a machine has just started: then all stays, for keys that nobody asks for
- * before it is right. */
+ * Nobody else uses the table. If most slots that are not over are ahead, this clock is behind, as
+ * when a machine has just started. Then all stays as it is, until the clock is right. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     int64_t more;
@@ -360,14 +359,14 @@ static void latest_lower(struct stint_limiter *limiter) {
         atomic_add_relaxed(&limiter->counters[limiter->max_policies].count[COUNT_CLOCK_STEP],
                            ahead);
     }
-    /* By a hint that begins later, a window would be opened without telling (I7). */
+    /* A hint that begins later would open a window without raising latest_begin (I7). */
     stint_limiter_hints_reset(limiter, latest);
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
-/* Takes the bits of keys that have no slot of a companion any more out of the filters. Nobody else
- * uses the table. What is over by this clock needs its bits, too: the clock may be ahead, and a
- * key's next override is written in the slot of its last one. */
+/* Clears the filters' bits of keys that no longer have a companion's slot. Nobody else uses the
+ * table. An override that is over by this clock keeps its bits: the clock may be ahead, and the
+ * key's next override is written in the same slot. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
@@ -402,18 +401,17 @@ static int table_check(const struct stint_limiter *limiter) {
     return error != 0 ? error : stint_policies_check(limiter);
 }
 
-/* Attaches to a table whose header is right. `alone`: nobody else uses it, nor will before this is
- * done. */
+/* Attaches to a table whose header is right. `alone`: nobody else uses it until this is done. */
 static int table_attach(struct stint_limiter *limiter, bool alone) {
     int error = alone ? 0 : stint_policies_lock(limiter);
     if (error != 0)
         return error;
     error = table_check(limiter);
     if (error == 0) {
-        if (alone) { /* whoever held the lock is gone, with the machine perhaps */
+        if (alone) { /* the lock's holder is gone, with the machine perhaps */
             pthread_mutex_t lock;
             stint_limiter_lock_make(&lock);
-            /* What is the same stays the same: a death in between leaves it whole. */
+            /* A death in between leaves it whole: nothing that is right is written. */
             memcpy(&limiter->header->lock, &lock, sizeof(lock));
         }
         stint_policies_repair(limiter);
@@ -430,11 +428,11 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
-/* How often a reader, who takes no lock, looks at policies that others may be changing at that
- * instant. */
+/* How often a reader looks at policies that others may be changing at that instant. It takes no
+ * lock. */
 #define READ_TRIES 100
 
-/* Likewise, of a table that is only read. */
+/* Checks a table that is only read, without the lock. */
 static int table_look(struct stint_limiter *limiter) {
     int error = table_check(limiter);
 
@@ -450,7 +448,7 @@ static int table_look(struct stint_limiter *limiter) {
 /* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
                        const struct memory *memory, struct stint_limiter **made) {
-    /* Of a read-only handle two: the caller's, and the one by which it looks. */
+    /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
     char *start = memory->start;
@@ -547,8 +545,7 @@ static int make(const struct stint_options *options, const struct shape *shape,
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-/* Maps the file that was opened, whose first bytes are `header`, if it is a table for these
- * options. */
+/* Maps the file that was opened, if its `header` is of a table for these options. */
 static int map_file(const struct stint_options *options, const struct header *header, size_t size,
                     const struct shape *shape, struct memory *memory) {
     int error = header_check(header, size, options, shape);
@@ -585,7 +582,7 @@ static int open_file(const struct stint_options *options, const struct shape *sh
     }
 }
 
-/* Ends what opens: lets others in, or gives back what there is. */
+/* The end of opening: lets others in, or after an error gives the memory back. */
 static int opened_end(int error, const char *path, struct memory *memory,
                       struct stint_limiter *limiter, struct stint_limiter **opened) {
     if (error == 0 && !memory->read_only)
@@ -606,7 +603,7 @@ static int attach_file(struct stint_options *options, bool any, struct shape *sh
                        struct memory *memory) {
     const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
     struct header header;
-    size_t size = 0; /* likewise */
+    size_t size = 0; /* any */
     int error = stint_memory_file_open(memory, options->path, read_only, &size);
 
     if (error == -ENOENT)
@@ -703,7 +700,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
     struct header *header = start;
     struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
 
-    /* First: whoever cannot have the memory has not begun to make a table of it. */
+    /* First: a process that cannot have the memory must not begin to make a table of it. */
     error = prefault(&memory, &options);
     /* M15 */
     if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What resize.c needs of opening. */
+ * Making and checking a table, for resize.c. */
 #ifndef STINT_OPEN_H
 #define STINT_OPEN_H
 

@@ -6,9 +6,9 @@
 
 #include "slot.h"
 
-/* Overrides. A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no
- * counts (override_set.c). Such a slot says until when a key has another limit: its end, and that
- * limit for `used`. The refused bit says that somebody set it; else the library did.
+/* A policy with STINT_OVERRIDES has a companion: a hidden policy, whose slots are no counts
+ * (override_set.c). Such a slot sets a key's limit until the slot's end; `used` is that limit. The
+ * refused bit says that a caller set it; else the library did.
  *
  *     refused 1   used < 2^28            the limit
  *                 2^28 <= used < BARRED  never refused
@@ -40,8 +40,8 @@ static inline uint32_t override_limit(uint64_t state) {
                                                              : STINT_LIMIT_MAX;
 }
 
-/* Whether the library wrote this state of a companion's slot as the policy was a shadow, and by
- * these traits it is none: who was let through is not punished for it. */
+/* Whether the library wrote this state while the policy was a shadow, and by these traits it is
+ * none. A key that was let through is not punished for it. */
 static inline bool override_void(uint64_t state, uint32_t traits) {
     return GUARD(OVERRIDE_SHADOW, (state & STATE_REFUSED) == 0 &&
                                       (state & OVERRIDE_BY_SHADOW) != 0 &&
@@ -51,10 +51,10 @@ static inline bool override_void(uint64_t state, uint32_t traits) {
 /* The state of a companion's slot that was seen with this tag; 0: by now it is another key's, or
  * nobody may count on it yet.
  *
- * As in slot_look (decision.h): the tag was seen, then the state s is loaded, then the tag again. If it is still
- * the companion's, s may be another occupant's all the same, before the slot came back. So the
- * state is loaded once more, and has to be the same as a whole: overrides of two keys often have
- * one end (I1), and whoever clears one lets the slot go before that. */
+ * As in slot_look (decision.h): the tag was seen, then the state is loaded, then the tag again. If
+ * the tag is still the companion's, the state may be that of an occupant in between. So the state
+ * is loaded once more, and must be the same as a whole: overrides of two keys often have one end
+ * (I1), and an override that is cleared lets its slot go before that end. */
 static ALWAYS_INLINE uint64_t override_in(const struct slot *slot, uint64_t tag) {
     for (;;) {
         uint64_t state = atomic_load_acquire(&slot->state); /* M1 */

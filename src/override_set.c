@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
- * Overrides and bans. Read slot.h first: an override is a slot of a companion, whose key is the
- * key that it is for. So it is found, shared, kept in a file and bounded as every slot, and it is
- * over at its end as a window is. But its end is what somebody said, and its count is nobody's: it
- * is written here alone. Decisions read it (override.c, stint_override_seen).
+ * Overrides and bans. Read slot.h first: an override is the slot of a key by a companion. So it is
+ * found, shared and kept in a file as every slot, and is over at its end. But a caller sets that
+ * end, and it counts nothing. Only this file writes it. Decisions read it (override.c,
+ * stint_override_seen).
  *
  *     set, or a strike     stint_override, stint_strike   the key's slot, or a claim
  *     lifted               stint_override_clear, stint_strikes_reset
  *
- * Both may bring the end of a slot down, which no other slot's ever does: to the next tick of the
- * clock at the least. So it never falls to the end of a window that is over (I1). A slot that a
- * search has seen live may be free by then: the table may be called full once too often.
+ * Both may lower the end of a slot, to the next tick of the clock at the least. So it never falls
+ * to the end of a window that is over (I1). A slot that a search has seen live may be free then:
+ * the table may be called full once too often.
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
- * (full.c). The filter has a key's bits before there is a claim for it; they stay as long as
- * it has a slot, and then until somebody opens the table alone (open.c). */
+ * (full.c). A key's bits in the filter are set before its claim. They stay until a process opens
+ * the table alone (open.c) and the key has no slot. */
 #include "override_set.h"
 
 #include <errno.h>
@@ -33,16 +33,16 @@ struct wish {
     uint64_t after; /* strikes that are a ban */
 };
 
-/* Whose overrides are meant: a policy, and its companion. They are read once: whoever writes
- * nonsense into a shared table may take the companion away at any time. */
+/* Whose overrides are meant: a policy, and its companion. They are read once: a shared table may be
+ * written over at any time. */
 struct ruled {
     uint32_t policy;
     uint32_t companion;
     uint32_t traits; /* the policy's, as they were read or decided by */
 };
 
-/* The search and the claim for a key's slot of a companion. It is no decision, and its window none
- * that somebody computes: it has no terms. */
+/* The search and the claim for a companion's slot. It is no decision: it has no terms, and its
+ * window is not computed. */
 static struct decision companion_decision(struct stint_limiter *limiter, uint32_t companion,
                                           stint_key key) {
     return (struct decision){
@@ -56,8 +56,8 @@ static struct decision companion_decision(struct stint_limiter *limiter, uint32_
 }
 
 /* The state that a slot is to have; `state` is its own, 0: the key has none. 0: it stays as it
- * is. `clock` was read after the slot was seen. No end is set that is over by it, as `wish` may be
- * by now, or a late caller's: the slot may have had a later one (I1). */
+ * is. `clock` was read after the slot was seen. No end is set that is over by that clock: the slot
+ * may have had a later one (I1). `wish` may be over by now, or a late caller's. */
 static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
                        const struct wish *wish, uint64_t state, uint64_t clock) {
     const tick_t now = tick_of(wish->now), next = tick_of(clock) + 1;
@@ -82,7 +82,7 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, (count + 1) | shadow);
 }
 
-/* Before a claim in this line of the sequence (M7): who is overridden has bits in the filter. */
+/* Sets a key's bits in the filter, before a claim in this line of the sequence (M7). */
 static void filter_set(struct filter_bit bit) {
     uint64_t seen;
     do
@@ -98,7 +98,7 @@ static void filter_add(const struct table *table, uint64_t hash, uint32_t line) 
         filter_set(filter_far(table, hash));
 }
 
-/* GONE: the companion is; the policy was removed, or replaced by one without overrides. */
+/* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
 /* Writes what is wished in the key's slot, or gives it one. `state` receives what was written. */
@@ -153,12 +153,12 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
     }
 }
 
-/* Makes a key's slot say nothing: an override or a ban that is in force; or, unless `all`, what is
- * the library's. Returns whether there was any.
+/* Makes a key's slot say nothing, if it is an override or a ban in force; unless `all`, only if the
+ * library wrote it. Returns whether it was.
  *
  * The slot ends with the next tick, and not before (I1). Until then it stays the key's, no strikes
- * in it, and the key's next override is written there. A tombstone would be nobody's until then: a
- * key whose override is set and lifted in turns would use up the lines that it may be in. */
+ * in it, and the key's next override is written there. Tombstones would be free only then: a key
+ * whose override is set and lifted by turns would use up its lines. */
 static bool companion_clear(struct stint_limiter *limiter, struct ruled ruled, stint_key key,
                             bool all) {
     struct decision decision = companion_decision(limiter, ruled.companion, key);
@@ -265,8 +265,8 @@ int stint_override_clear(struct stint_limiter *limiter, uint32_t policy_id, stin
 
 /* ---- By the library -------------------------------------------------------------------------- */
 
-/* A key that is banned is refused by that from then on, and gives no first refusal more. So whoever
- * dies between the mark of a refusal and this loses one strike. */
+/* A key that is banned is refused by that from then on, and gives no first refusal more. So a
+ * thread that dies between the mark of a refusal and this loses one strike. */
 void stint_strike(struct stint_limiter *limiter, uint32_t policy_id, uint32_t traits, stint_key key,
                   uint64_t now, struct stint_verdict *verdict) {
     policy_id = stint_limiter_policy_now(limiter, policy_id);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
  * which no decision takes. Decisions read a rule, or its traits, by the policy's version
- * (limiter.h); the hot path reads what policy_heat makes of it.
- */
+ * (limiter.h); the hot way reads what policy_heat makes of it. */
 #include <errno.h>
 #include <string.h>
 
@@ -32,8 +31,8 @@ static tick_t longest_of(const struct stint_policy *policy) {
                                  : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
-/* What must be known of a rule at a glance. `of_policy` are those of its traits that no rule has:
- * TRAIT_REFUSALS and TRAIT_CALENDAR. */
+/* The traits of a rule. `of_policy` are those that the policy has by itself: TRAIT_REFUSALS and
+ * TRAIT_CALENDAR. */
 static uint64_t traits_of(const struct rule *rule, uint32_t of_policy) {
     const bool carries = rule_carries(rule);
     const bool plain = !carries && of_policy == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
@@ -48,9 +47,9 @@ static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id)
     return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
 }
 
-/* Raises what charges, and bulk checks of a full table, are compared with (M10). Returns the traits
- * that no rule has: whether windows are of the calendar, and whether the policy has ever counted
- * refusals, or does so by this rule. */
+/* Raises what bulk checks of a full table are compared with (M10). Returns the traits that the
+ * policy has by itself: whether windows are of the calendar, and whether refusals were ever
+ * counted, or are by this rule. */
 static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
@@ -65,7 +64,7 @@ static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const s
     return calendar_trait(limiter, id) | (atomic_load_relaxed(refusals) != 0 ? TRAIT_REFUSALS : 0);
 }
 
-/* What the hot path reads of a policy. Window 0: it is not for it. */
+/* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
 static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&policy->hot_capacity, capacity); /* M10 */
@@ -73,24 +72,23 @@ static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity)
     atomic_store_relaxed(&policy->hot_window, window); /* M10 */
 }
 
-/* Lets the hot path decide, if the rule is for it. It is not if each key has a window of its own,
- * two counts in one, or several slots, or windows are of different lengths. Nor if a count past the
- * capacity would be carried over, or if the verdict says more. */
+/* Lets the hot way decide, if the rule is plain: each key has one slot with one count, all windows
+ * are the policy's and of one length, nothing is carried over, and the verdict says no more. */
 static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
                calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
                rule->near_limit == 0;
-    /* A capacity without a window: for keys alone that have no override (take.c). */
+    /* A capacity without a window: only for keys that have no override (take.c, window_ruled). */
     const bool all = (rule->flags & STINT_OVERRIDES) == 0;
     hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
 }
 
-/* Writes a rule. The store of the version makes a new policy known, and changes one that exists, at
- * once. Meanwhile the hot path is not for it: if this process dies here, the policy is slower, but
- * still by one whole rule. */
+/* Writes a rule. The store of the version makes a new policy known, or changes one that exists, at
+ * once. Until then the hot way is closed to it: if this process dies here, the policy is slower,
+ * but still decides by one whole rule. */
 static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
-    /* Under the lock: M12, M14 are for those who read. */
+    /* Under the lock: M12 and M14 are for readers. */
     uint64_t version = atomic_load_relaxed(&policy->version) + 1;
 
     hot_write(policy, 0, 0);
@@ -113,16 +111,16 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
 
 /* The ban that goes with the next rule. */
 static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
-    /* Under the lock: M14 is for those who read. */
+    /* Under the lock: M14 is for readers. */
     const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
 
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(&limiter->records[id].bans[next % 2], ban); /* M14 */
 }
 
-/* No decision is made by a policy from now on: its next rule has no traits. Whoever asks by its id
- * is led to the one that its record names, or refused. A thread that has read the rule before goes
- * on by it, in slots that are nobody's any more. */
+/* No decision is made by a policy from now on: its next rule has no traits. A request by its id is
+ * led to the one that its record names, or refused. A thread that has read the rule before goes on
+ * by it, in slots that are nobody's any more. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
@@ -138,7 +136,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     words_write(policy, words);
 }
 
-/* Makes an id free, whose policy no slot and no other policy names. */
+/* Makes an id free. No slot and no other policy names its policy. */
 static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
 
@@ -163,7 +161,8 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    /* Others trust it: what a table says that was written over is no calendar, and no length. */
+    /* Others trust it, and the table may have been written over: nonsense is no calendar, and no
+     * length. */
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
@@ -205,7 +204,7 @@ struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint3
     return policy;
 }
 
-/* In how many windows a key is refused until it is banned. */
+/* The number of windows with a refusal that ban a key. */
 static uint32_t ban_after(const struct stint_policy *policy) {
     return policy->ban_after == 0 ? 1 : policy->ban_after;
 }
@@ -265,18 +264,17 @@ int stint_policies_begin(struct stint_limiter *limiter) {
 
 /* ---- Companions ------------------------------------------------------------------------------ */
 
-/* A policy with overrides has a companion (slot.h): a hidden policy without a name. The records of
- * the two name each other. Once given, it stays the policy's, and that of the policy which replaces
- * this one, until there is none with overrides.
+/* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
+ * of the two name each other. The companion stays with the policy, and goes to the one that
+ * replaces it if that has overrides, too.
  *
- * Deaths (companions_mend): a companion that nobody names yet is its policy's, or if that is not
- * there, its id is free. One whose policy is gone goes, too. */
+ * Deaths (companions_mend): a companion that is not named yet is given to its policy; if that is
+ * not there, its id becomes free. If the policy is gone, the companion goes, too. */
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
-/* Makes the companion of a policy under an id that is free. No decision is made by it: it has none
- * of the traits that ask for that, and nothing in its slots is ever given back, as nothing was
- * ever granted by it. */
+/* Makes the companion of a policy under a free id. It decides nothing: it has no such trait, and
+ * nothing was granted by it that could be given back. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
     struct policy *made = &limiter->policies[id];
     const struct rule none = {.stripes = 1};
@@ -298,8 +296,8 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     words_write(made, words);
 }
 
-/* Gives a policy the companion that it has already or takes over, its id plus one. If that is 0,
- * and the policy is to have overrides, it is given a new one. */
+/* Gives a policy its companion: the one that it has or takes over (`has`, its id plus one), or a
+ * new one if it needs one. */
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t has) {
     if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
@@ -314,8 +312,8 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
     atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
 }
 
-/* Whether a companion is there, and is this living policy's or about to be: else companion_mend
- * would end it, and its id would become another policy's. */
+/* Whether a companion is there, and is this policy's or about to be. If not, companion_mend would
+ * end it, and its id would become another policy's. */
 static bool companion_leads(const struct stint_limiter *limiter, uint32_t companion, uint32_t id) {
     /* M12: as in companion_whole. */
     const uint32_t of =
@@ -350,8 +348,8 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
-/* Finishes or takes back what somebody left half done with a companion, whose policies were
- * mended. */
+/* Finishes or takes back what was left half done with a companion. Its policies were mended
+ * before. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t of = limiter->records[id].companion - 1;
     const uint32_t now = stint_limiter_policy_now(limiter, of);
@@ -395,7 +393,7 @@ static void create(struct stint_limiter *limiter, const struct stint_policy *pol
     struct policy_record *record = &limiter->records[id];
 
     INSTANT(INSTANT_SET_UP);
-    *record = (struct policy_record){0}; /* whoever died here may have left something */
+    *record = (struct policy_record){0}; /* a process that died here may have left something */
     INSTANT(INSTANT_SET_UP);
     stint_policy_name_of(policy, record->name);
     record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
@@ -431,9 +429,9 @@ void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
     rule_write_all(limiter, id, policy);
 }
 
-/* In this order, so that a death leaves the old policy, or the new one for both ids (policy_mend).
- * Until the old one's end decisions are made by it, which its name finds, too. Both have the same
- * companion, so no override is missed. */
+/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
+ * its end the old one decides, and its name finds it. Both have the same companion, so no override
+ * is missed. */
 void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
                           const struct stint_policy *policy, uint32_t id) {
     const uint32_t companion = limiter_companion(limiter, old);
@@ -560,7 +558,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct stint_policy read = stint_policy_read(limiter, id);
     if (longest_of(&read) != length || policy->fade != count_fade(read.flags, window))
         return false;
-    /* A hint that is the end of no window (I7): stripes would never agree on one. */
+    /* A hint must be the end of a window (I7): else stripes would never agree on one. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
     if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % length != 0)
         return false;
@@ -576,7 +574,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
-/* Whether a policy has nothing that only later versions know. */
+/* Whether this version knows all that a policy has. */
 static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy_record *record = &limiter->records[id];
     uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
@@ -612,7 +610,7 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     return 0;
 }
 
-/* Finishes or takes back what somebody left half done with a policy. */
+/* Finishes or takes back what was left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];

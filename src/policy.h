@@ -5,19 +5,19 @@
 
 #include "limiter.h"
 
-/* Takes the table's lock for set-up. If its last holder died, it looks at the table, and finishes
- * or takes back what he left half done. Returns 0; -EBUSY if somebody has held it for too long,
- * -EPROTO. It is given back by stint_limiter_unlock. */
+/* Takes the table's lock for set-up. If its last holder died, what was left half done is finished
+ * or taken back. Returns 0; -EBUSY if it was held for too long; -EPROTO. stint_limiter_unlock gives
+ * it back. */
 int stint_policies_lock(struct stint_limiter *limiter);
 
 /* Looks at all policies of a table that somebody else wrote: 0, or -EPROTO with a reason. Under the
  * lock. */
 int stint_policies_check(const struct stint_limiter *limiter);
 
-/* Finishes or takes back what somebody left half done who died in policy.c. Under the lock. */
+/* Finishes or takes back what a process that died in policy.c left half done. Under the lock. */
 void stint_policies_repair(struct stint_limiter *limiter);
 
-/* Takes the lock, and on the way takes lanes of the dead back. */
+/* Takes the lock, and takes lanes of dead processes back. */
 int stint_policies_begin(struct stint_limiter *limiter);
 
 /* Makes the ids of policies that are gone free. Nobody else uses the table, and no slot has a tag
@@ -30,7 +30,7 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 /* What a policy is, by its parts in the table. */
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id);
 
-/* In what a policy differs from one that exists, or NULL: in nothing that makes a difference. */
+/* In what a policy differs from one that exists; NULL: in nothing that matters. */
 const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
                                     const struct stint_policy *policy);
 
@@ -39,7 +39,7 @@ const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy);
 
 /* Whether a policy that is added, or comes in the place of an old one (POLICY_NONE: of none), takes
- * another id for its companion (slot.h). */
+ * another id for its companion (override.h). */
 bool stint_policy_needs_companion(const struct stint_limiter *limiter,
                                   const struct stint_policy *policy, uint32_t old);
 

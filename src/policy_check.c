@@ -10,7 +10,7 @@
 
 #define BIT(feature) (UINT32_C(1) << (feature))
 
-/* The table of stint.h, above struct stint_policy: what a feature does not go with. Each pair
+/* What a feature does not go with: the table of stint.h, above struct stint_policy. Each pair
  * stands once. */
 static const uint32_t without[FEATURES] = {
     [WORD_CAPACITY_BELOW] = BIT(WORD_SMOOTH),
@@ -28,7 +28,7 @@ static const uint32_t without[FEATURES] = {
     [WORD_OVERRIDES] = BIT(WORD_STRIPES) | BIT(WORD_IN_FLIGHT),
 };
 
-/* As a program has it, and as a text has it. */
+/* The name of a feature in a program, and in a text. */
 static const char *const words[POLICY_WORDS][2] = {
     [WORD_CAPACITY_BELOW] = {"policy.capacity below the limit", "capacity= below the limit"},
     [WORD_CAPACITY_ABOVE] = {"policy.capacity above the limit", "capacity= above the limit"},
@@ -150,8 +150,8 @@ static int check_window(struct checked *checked) {
 }
 
 /* Whether a key can be refused first in `ban_after` windows within `ban` of the first time
- * (overrides.c): at the end of a window, in each of those between, and at the begin of the last. A
- * span of `ban` from before an instant ends with the tick `ban` after it, and not with that. */
+ * (override_set.c): at the end of a window, in each window between, and at the begin of the
+ * last. */
 static bool ban_can_come(const struct stint_policy *policy) {
     const uint32_t between = policy->ban_after > 2 ? policy->ban_after - 2 : 0;
     const tick_t shortest = policy->calendar != 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * What a policy may be, and which flags go together. */
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What is done beside deciding: tokens given back, a key forgotten, a line fetched, the clock
- * read. */
+ * What is done to a key beside deciding: tokens given back, its count reset, its line fetched. */
 #include "refund.h"
 
 #include "override_set.h"
@@ -20,9 +19,9 @@ struct giving {
  *
  * A verdict tells the end of the window in which its tokens were counted. A refund is a swap of the
  * count of that window; of two counts that may be the previous one's. In flight, too: what is held
- * since the window before is told by its end, and comes off that count. It takes no more than
- * is there. A verdict of no slot has no window (0), and nothing is given back by
- * it: by now the key may have a slot, whose tokens are others'. */
+ * since the window before is told by its end, and comes off that count. It takes no more than is
+ * there. A verdict of no slot has no window (0) and gives nothing back: by now the key may have a
+ * slot, with tokens of others. */
 static ALWAYS_INLINE bool slot_give_back(const struct giving *giving, struct slot *slot,
                                          uint64_t state, uint32_t *back) {
     const uint32_t traits = giving->traits;
@@ -68,10 +67,10 @@ uint32_t stint_slot_refund(const struct stint_limiter *limiter, uint32_t policy_
 }
 
 /* Whether the first stripe of a key has passed the window that ends at `window`. It has what was
- * charged past the shares. So from then on the tokens of the other stripes may be all granted, and
- * given back they could be granted once more to a thread that is late (A). Without a slot, either
- * it has had none of that window, or the clock has shown the window's end, as it must before
- * another key takes a slot (H). */
+ * charged past the shares. So from then on all tokens of the other stripes may be granted. If some
+ * were given back, a late thread could be granted them once more (A). Without a slot, either it has
+ * had none of that window, or the clock has shown the window's end, as it must before another key
+ * takes a slot (H). */
 static bool first_stripe_passed(const struct stint_limiter *limiter, uint32_t policy_id,
                                 uint64_t key, uint64_t window) {
     const uint64_t hash = stripe_key(key, 0);
@@ -104,9 +103,9 @@ uint32_t stint_key_refund(const struct stint_limiter *limiter, uint32_t policy_i
     return back;
 }
 
-/* What slot_near is, for a line that the caller has most likely just charged. It compares one tag
- * after the other: a load of 16 bytes that the last atomic add wrote 8 of would wait until that is
- * in the cache. */
+/* slot_near for a line that the caller has most likely just charged. It compares one tag after the
+ * other: a load of 16 bytes that the last atomic add wrote 8 of would wait until that is in the
+ * cache. */
 static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, uint64_t hash,
                                                     uint64_t tag) {
     struct line *home = home_of(table, hash);
@@ -118,8 +117,8 @@ static ALWAYS_INLINE struct slot *slot_near_charged(const struct table *table, u
                               : line_find(table_next(table, hash, home), tag);
 }
 
-/* Gives back in a slot in which the key's tag was seen, near its home. Returns false if it is not
- * that simple. */
+/* Gives back in a slot near the key's home that has its tag. Returns false if the slot changed or
+ * is pending. */
 static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *slot,
                                     uint32_t *back) {
     uint64_t state = atomic_load_acquire(&slot->state); /* M1; the swap confirms it (M2) */
@@ -127,7 +126,7 @@ static ALWAYS_INLINE bool refund_in(const struct giving *giving, struct slot *sl
            LIKELY(!state_pending(state)) && LIKELY(slot_give_back(giving, slot, state, back));
 }
 
-/* Likewise by a policy of two counts. */
+/* Gives back by a policy of two counts. */
 static NOINLINE bool refund_in_two(const struct policy *policy, uint64_t tag, uint64_t window,
                                    struct slot *slot, uint32_t *back) {
     const struct giving giving = {
@@ -154,7 +153,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     uint32_t back = tokens;
 
     INSTANT(INSTANT_REFUND);
-    /* Near its home, of one slot, with one count: as ever; with two; else the long way. */
+    /* One slot near its home, with one count or two; else the long way. */
     if (UNLIKELY(slot == NULL) || (traits & (TWO_COUNTS | TRAIT_EXISTS)) != TRAIT_EXISTS ||
         traits_striped(traits)) {
         uint32_t of_two = tokens;
@@ -175,7 +174,7 @@ uint32_t stint_refund(struct stint_limiter *limiter, uint32_t policy_id, stint_k
     return back;
 }
 
-/* Sets what a key has used to 0. Returns whether that was anything that still counted. */
+/* Sets a key's count to 0. Returns whether it still counted. */
 static bool slot_reset(const struct stint_limiter *limiter, uint32_t policy_id, uint64_t hash) {
     const uint64_t tag = table_tag(&limiter->table, hash, policy_id);
     struct seen seen;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Giving back. */
+ * Tokens given back. */
 #ifndef STINT_REFUND_H
 #define STINT_REFUND_H
 

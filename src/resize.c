@@ -11,16 +11,16 @@
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 
-/* What may differ between the two is the size of the parts. Nobody else sees either of them, so all
- * of this is plain. */
+/* The two tables differ in the size of their parts. Nobody else sees either of them, so all loads
+ * and stores are plain. */
 struct move {
     struct stint_limiter *from, *to;
     tick_t now;
     uint64_t live, lost;
 };
 
-/* The policies keep their ids, and what is known of them. Ids of those that are gone were made free
- * when the old table was opened, and stay free. */
+/* Copies the policies with their ids. Ids of policies that are gone were made free when the old
+ * table was opened, and stay free. */
 static int policies_move(const struct move *move) {
     struct stint_limiter *from = move->from, *to = move->to;
     uint32_t count = limiter_policy_count(from);
@@ -42,7 +42,7 @@ static int policies_move(const struct move *move) {
     return 0;
 }
 
-/* Lane 0, which is for all, begins with what all lanes have counted. */
+/* Sums the counters of all lanes into lane 0, which is for all threads. */
 static void counters_move(const struct move *move) {
     const struct stint_limiter *from = move->from;
     uint32_t policies = limiter_policy_count(move->to);
@@ -55,8 +55,9 @@ static void counters_move(const struct move *move) {
     }
 }
 
-/* The watermarks of all shards that have keys of the new one. And now: keys whose window was over
- * lose their slots here, as if another key had taken them (claim.c, watermark_raise). */
+/* The latest watermark of all shards that have keys of the new one, and at least now: keys whose
+ * window is over lose their slots here, as if another key had taken them (claim.c,
+ * watermark_raise). */
 static void watermarks_move(const struct move *move) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
@@ -95,9 +96,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Whether a slot still counts for something. One that is far ahead does, too: if the clock was
- * stepped back, opening has ended it; and if most slots are ahead, it is the clock that is behind
- * (open.c, latest_lower). */
+/* Whether a slot is moved. One that is far ahead is: after a step back of the clock, opening has
+ * ended such slots, unless the clock is behind (open.c, latest_lower). */
 static bool slot_counts(const struct move *move, const struct slot *slot) {
     const struct table *table = &move->from->table;
 
@@ -108,14 +108,14 @@ static bool slot_counts(const struct move *move, const struct slot *slot) {
                               slot_carries(policy, slot->state, move->now));
 }
 
-/* Says in the filter of the new table that a key may have an override, wherever its slot is. */
+/* Sets both bits of a key in the filter of the new table. */
 static void filter_tell(const struct table *table, uint64_t hash) {
     const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
     *any.word |= any.bit;
     *far.word |= far.bit;
 }
 
-/* Moves what stands in a slot of the old table, if it still counts for something. */
+/* Moves a slot of the old table, if it still counts. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t hash;
@@ -135,8 +135,8 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     return 0;
 }
 
-/* In the order of the lines, which is that of the hashes: so both tables are gone through from one
- * end to the other. */
+/* Moves all slots in the order of the lines, which is the order of the hashes: both tables are read
+ * from end to end. */
 static int slots_move(struct move *move) {
     const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 
@@ -183,7 +183,7 @@ static int file_open(const char *path, struct memory *memory, size_t *size) {
     return error;
 }
 
-/* What the new table is made with: what is 0 is as it was. */
+/* Finds the options of the new table: what is 0 is as it was. */
 static struct stint_options options_with(const struct stint_options *given,
                                          const struct stint_options *made,
                                          const struct stint_limiter *from, const char *path) {
@@ -205,7 +205,7 @@ static struct stint_options options_with(const struct stint_options *given,
     return options;
 }
 
-/* Makes the new table of the old one, and puts it in its place. */
+/* Makes the new table, and puts it in the place of the old one. */
 static int resize(const char *path, const struct stint_options *given, struct memory *memory,
                   size_t size) {
     struct stint_options made = STINT_OPTIONS_INIT;

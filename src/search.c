@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Looking for a key in all lines that it may be in, and for a slot that it may claim. Read slot.h
- * first. */
+ * The search for a key in all lines that it may be in, and for a slot that it may claim. Read
+ * slot.h first. */
 #include "search.h"
 
 /* ---- Time ------------------------------------------------------------------------------------ */
@@ -38,20 +38,21 @@ bool stint_beyond_clock(struct decision *decision, uint64_t id, tick_t length) {
  * whether the bulk check of lines is enough (slot_search), and whether the clock must decide on the
  * window of a key without a slot (stint_claim_short, stint_slot_find). If somebody's now was far
  * ahead of the clock, or the clock was stepped back, both would be slow for good. So it is lowered
- * again, never below the clock and 60 s, and the hints with it: by a hint that begins later, a
- * window would be opened without telling (I7). Two do that:
- *   - whoever opens a table that nobody else uses (open.c), with the slots beyond it;
+ * again, never below the clock and 60 s, and the hints with it: a hint that begins later would open
+ * a window without raising latest_begin (I7). Two do that:
+ *   - a process that opens a table that nobody else uses (open.c), with the slots beyond it;
  *   - this function, once no slot of the table counts as over for being so far ahead. (A short
  *     month's may begin later than the clock and 60 s and not count as over: its policy's longest
- *     window reaches further back. By a clock at which it does, latest_begin is too late, too.)
+ *     window reaches further back. By the clock at which it counts as over, latest_begin is too
+ *     late, too.)
  *
  * After the second a slot may have a window that begins later than latest_begin says:
  *   - one that was opened behind the sweep, by a now far ahead of the clock;
  *   - one in lines whose sweeper slept;
  *   - if the last sweeper slept between the clock and its CAS, one that was opened meanwhile.
- * Where such a slot counts as over (stint_beyond_clock), the bulk check shows it to be live: a full
- * table may be called full although that slot could be taken. And a thread that is late by more
- * than 60 s may not notice. No count depends on latest_begin: promises A and B hold. */
+ * If such a slot counts as over (stint_beyond_clock), the bulk check still shows it to be live: the
+ * table may be called full although that slot could be taken. A thread that is late by more than 60
+ * s may not notice. No count depends on latest_begin: promises A and B hold. */
 static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t clock) {
     const struct table *table = &limiter->table;
     struct header *header = limiter->header;
@@ -86,8 +87,8 @@ static void latest_sweep(struct stint_limiter *limiter, uint64_t latest, tick_t 
     atomic_store_relaxed(&header->swept, 0); /* I7 */
 }
 
-/* Some window begins far ahead of now. This thread is late, or the clock was stepped back, or
- * somebody's now was ahead of the clock. The clock tells which. A thread that is late by more than
+/* Some window begins far ahead of now: this thread is late, the clock was stepped back, or another
+ * thread's now was ahead of the clock. The clock tells which. A thread that is late by more than
  * the allowance moves its now to the clock. Returns whether now has moved. */
 static bool latest_recover(struct decision *decision) {
     uint64_t latest = atomic_load_relaxed(&decision->limiter->header->latest_begin); /* M8 */
@@ -105,8 +106,7 @@ static bool latest_recover(struct decision *decision) {
 
 /* ---- A slot that may be claimed -------------------------------------------------------------- */
 
-/* Whether a used slot can be taken over: without it, its key would be decided on in the same
- * way. */
+/* Whether a used slot can be taken over: its key is judged the same without it. */
 static bool slot_reusable(struct decision *decision, struct seen *seen) {
     const struct table *table = &decision->limiter->table;
     bool key = seen->tag != table_tombstone(table) && !state_pending(seen->state);
@@ -121,7 +121,7 @@ static bool slot_reusable(struct decision *decision, struct seen *seen) {
 }
 
 /* The first slot of the sequence, from number `position` on, that is not plainly live;
- * sequence_length if there is none. Plainly live is a slot that slot_reusable would find live by
+ * sequence_length if there is none. A slot is plainly live if slot_reusable would find it live by
  * its policy's window alone. Nearly all slots of a full table are. */
 static uint32_t next_not_live(const struct decision *decision, const struct sequence *sequence,
                               uint32_t position, tick_t now) {
@@ -175,9 +175,10 @@ struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t 
     return (struct search){0};
 }
 
-/* Likewise, and all are live by a window of `longest` ticks. The pattern compares ids without their
- * last bit, in the high half of a state. So the range begins at the first even id behind that of
- * now. It ends where an odd id, too, is no further ahead than a live slot may be. */
+/* The pattern of the slots of a line that are others' (others_of), and live by a window of
+ * `longest` ticks. The pattern compares ids without their last bit, in the high half of a state. So
+ * the range begins at the first even id behind that of now. It ends where an odd id, too, is no
+ * further ahead than a live slot may be. */
 static inline struct slot_pattern plainly_live(const struct table *table, uint64_t tag,
                                                tick_t longest, tick_t now) {
     struct slot_pattern asked = others_of(table, tag);
@@ -188,11 +189,11 @@ static inline struct slot_pattern plainly_live(const struct table *table, uint64
 
 /* Looks for the key's tag, and on the way sees for how many lines from home on all slots are live.
  *
- * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them had
- * been seen when the last one was. One bulk check of a line shows its slots to be live, whatever
- * their policies, if they end after now. But a step of the clock may have left slots that count as
- * over although they end later (stint_beyond_clock), and this thread may have slept so long that
- * the clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
+ * A slot once seen live stays so at this now, whoever's it is (I1). So it is as if all of them were
+ * seen when the last one was. One bulk check of a line shows its slots to be live, whatever their
+ * policies, if they end after now. But a step of the clock may have left slots that count as over
+ * although they end later (stint_beyond_clock), and this thread may have slept so long that the
+ * clock must be read. Neither is so if latest_begin, loaded after all the checks, is within the
  * allowance of now (I7). What a bulk check does not show is looked at slot by slot, by the policy
  * of each (next_not_live).
  *
@@ -273,7 +274,7 @@ enum found stint_slot_find(struct decision *decision, struct seen *seen) {
     return FULL;
 }
 
-/* The committed slot of a key as it was seen (I3: there is one at most), or none. */
+/* I3: there is one at most. */
 bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag,
                           struct seen *seen) {
     struct sequence sequence = sequence_of(table, hash);

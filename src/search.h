@@ -7,8 +7,7 @@
 
 /* ---- The sequence of slots that a key may be in ---------------------------------------------- */
 
-/* The lines that a key may be in: its home line, and those after it, which go round in the shard.
- */
+/* The lines that a key may be in: its home line, and those after it, which go round in a shard. */
 struct sequence {
     struct line *home;
     struct line *shard_end;
@@ -72,7 +71,8 @@ static inline uint32_t sequence_all_match(const struct sequence *sequence, uint3
     return from;
 }
 
-/* Likewise, of the first one that has the tag. */
+/* The number of the first line, from `from` on, in which a slot has the tag. Returns `lines` if
+ * there is none before it. */
 static inline uint32_t sequence_match(const struct sequence *sequence, uint32_t from,
                                       uint32_t lines, uint64_t tag) {
     while (from < lines) {
@@ -125,9 +125,8 @@ bool stint_find_committed(const struct table *table, uint64_t hash, uint64_t tag
 
 enum found { FOUND, ABSENT, FULL };
 
-/* Looks for the key. FOUND: `seen` is its slot, of which only the tag was seen. ABSENT:
- * `seen` is the first slot that it may claim. FULL: it may claim none; whether it has one is to
- * be looked at again. */
+/* Looks for the key. FOUND: `seen` is its slot; only the tag was loaded. ABSENT: `seen` is the
+ * first slot that it may claim. FULL: it may claim none, and must be looked for again. */
 enum found stint_slot_find(struct decision *decision, struct seen *seen);
 
 /* The pattern of the slots of a line that needs no closer look: all are keys', none is pending, and

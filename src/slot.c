@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the protocol (slot.h) needs seldom, out of line so that the path keeps its registers. */
+ * What the protocol (slot.h) needs seldom, out of line so that the short ways keep their
+ * registers. */
 #include "slot.h"
 
 #ifdef STINT_TESTING

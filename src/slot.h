@@ -36,16 +36,17 @@
  *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free
  *                                  It is over and carries nothing (search.c, slot_reusable). The
  *                                  shard's watermark was raised first.
- *     TOMBSTONE   PENDING     D    claim: likewise
- *     PENDING     PENDING     D    claim: likewise; its claimer died
+ *     TOMBSTONE   PENDING     D    claim: claim.c, stint_claim_free
+ *     PENDING     PENDING     D    claim: claim.c, stint_claim_free; its claimer died
  *     PENDING     COMMITTED   D    resolve: claim.c, stint_claim_resolve, by anyone
  *                                  No other slot of the key is committed, or an earlier claim.
  *     PENDING     COMMITTED   S    resolve: claim.c, stint_claim_short, by the claimer
- *                                  Likewise; and the slot was never used before.
+ *                                  No other slot of the first lines has the key's tag, and this
+ *                                  one was never used before.
  *     PENDING     TOMBSTONE   D    resolve: claim.c, claim_cancel, by anyone
  *                                  Another slot of the key is committed, or an earlier claim.
- *     COMMITTED   COMMITTED   +    take: slot_add. It adds one token after slot_room, which showed the
- *                                  key's tag, this window and room.
+ *     COMMITTED   COMMITTED   +    take: slot_add. slot_room showed the key's tag, this window
+ *                                  and room.
  *     COMMITTED   COMMITTED   D    take back: slot.c, stint_slot_take_back, by the adder alone
  *     COMMITTED   COMMITTED   D    decide: slot_swap, slot_take; decision.h, slot_charge.
  *                                  Same window: used or refused change.
@@ -56,13 +57,13 @@
  *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
- *     TOMBSTONE   TOMBSTONE   +    take: likewise
+ *     TOMBSTONE   TOMBSTONE   +    take: a stray add; the claim was cancelled under the adder
  *
  * Invariants (clock steps, policies that are gone and STINT_FULL_REPLACE apart, which say so):
  *   I1  The end of a slot only grows, and each change of tag makes it grow. So no (slot, end) ever
- *       stands for two occupants: whoever sees the same end twice, not pending, saw one occupancy.
- *       (Of companions it may fall, to the clock's next tick at the least: override_set.c. Before an
- *       end falls, the shard's fallen_end is raised to it: shard_end_falls.)
+ *       stands for two occupants: a thread that sees the same end twice, not pending, saw one
+ *       occupant. A companion's may fall, to the clock's next tick at the least (override_set.c).
+ *       Before an end falls, the shard's fallen_end is raised to it (shard_end_falls).
  *   I2  A tag changes only by a double-width CAS.
  *   I3  At most one slot of a key is committed.
  *   I4  `used` falls only by a new window, a commit, a refund, a reset, or by a token that its own
@@ -70,8 +71,8 @@
  *       way back.
  *   I5  A used slot never becomes never-used again: a search may stop at a never-used slot.
  *   I6  The shard's reach only grows, and is at least the line, counted from home, of every claim
- *       that was ever made: it is raised before the claim. A search may stop behind it. Likewise
- *       the shard's filter has the bits of each key for which a companion's slot was claimed.
+ *       that was ever made: it is raised before the claim. A search may stop behind it. The shard's
+ *       filter has the bits of each key for which a companion's slot was claimed.
  *   I7  The table's latest_begin is at least the begin of every window that was ever opened in a
  *       slot: it is raised before, by 30 s at a time. But it is lowered, too, and then only windows
  *       count that begin within 60 s of the clock (search.c, latest_sweep).
@@ -131,7 +132,7 @@ static inline bool state_same_window(uint64_t one, uint64_t other) {
     return ((one ^ other) & ~(STATE_REFUSED | USED_MASK)) == 0;
 }
 
-/* Whether a state, which is not pending, is of a later window than the one that ends at `end`. */
+/* Whether a state that is not pending is of a later window than the one that ends at `end`. */
 static inline bool state_ahead(uint64_t state, tick_t end) {
     return (int64_t)(state - state_of(end, 0)) >= INT64_C(1) << STATE_ID;
 }
@@ -141,11 +142,11 @@ static inline bool state_ahead(uint64_t state, tick_t end) {
 /* The two ways to charge, which every decision uses: one token is added, or the state is swapped.
  * Both follow a load that showed the key's tag and room in the window that ends at `end`.
  *
- * An add is the faster of the two, and may count too much: room was seen a moment ago. Whoever's
- * add found no room takes that one token back, and nobody else does (stint_slot_take_back). So
- * `used` passes the limit by at most one for each thread, and never reaches the refused bit (2^28
- * threads). An add that is granted was counted at or below the capacity, in the window that was
- * seen: no two requests are granted the same token (A). */
+ * An add is the faster of the two, and may count too much: room was seen a moment ago. A thread
+ * whose add found no room takes that token back, and no other thread does (stint_slot_take_back).
+ * So `used` passes the limit by one for each thread at most, and never reaches the refused bit
+ * (2^28 threads). An add that is granted was counted at or below the capacity, in the window that
+ * was seen: no two requests are granted the same token (A). */
 
 /* Whether a slot that has the key's tag shows room for one token in the window that ends at `end`.
  * `state` receives what was loaded. A state of that window, neither pending nor refused, is `used`
@@ -197,7 +198,7 @@ static ALWAYS_INLINE bool slot_take(struct slot *slot, uint64_t tag, tick_t end,
 
 /* ---- Look ------------------------------------------------------------------------------------ */
 
-/* A slot as it was seen. */
+/* What was loaded of a slot. */
 struct seen {
     struct slot *slot; /* NULL: none */
     uint64_t tag;
@@ -215,8 +216,7 @@ static ALWAYS_INLINE bool slot_unchanged(const struct slot *slot, uint64_t state
     return !GUARD(FOUND_STATE, !state_same_window(atomic_load_acquire(&slot->state), state));
 }
 
-/* Whether what is left of a window that is over may still matter to its key. `policy` may be
- * NULL. */
+/* Whether a window that is over leaves a count to the next one. `policy` may be NULL. */
 static inline bool slot_carries(const struct policy *policy, uint64_t state, tick_t now) {
     if (policy == NULL || LIKELY((policy_traits(policy) & TRAIT_CARRIES) == 0))
         return false;
@@ -225,8 +225,8 @@ static inline bool slot_carries(const struct policy *policy, uint64_t state, tic
     return count_carry(&rule, state_used(state), (uint64_t)(over / policy_length(policy)) + 1) != 0;
 }
 
-/* Whether a slot that was seen so counts for its key: it is committed, and neither over nor so far
- * ahead of the clock, which says `now`, that it counts as over. */
+/* Whether a slot with this tag and state counts for its key: it is committed, not over, and not so
+ * far ahead of the clock's `now` that it counts as over. */
 bool stint_slot_live(const struct stint_limiter *limiter, uint64_t tag, uint64_t state, tick_t now);
 
 #endif

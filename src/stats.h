@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- */
+ * Statistics of a table and its policies, for metrics.c and stint_stats. */
 #ifndef STINT_STATS_H
 #define STINT_STATS_H
 

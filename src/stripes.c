@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Read the protocol in slot.h and the introduction in stripes.h first. Functions stand in the
- * order in which a request needs them: its own stripe; a look at all; what several give; a
- * refusal. */
+ * Striped keys, the long way. Read slot.h and stripes.h first. Functions stand in the order in
+ * which a request needs them: one stripe, a look at all, tokens of several, a refusal. */
 #include "stripes.h"
 
 #include "decide.h"
@@ -36,9 +35,8 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
 
 /* ---- All stripes ----------------------------------------------------------------------------- */
 
-/* Gives back what was taken. A stripe may hold less than was taken from it: then somebody else's
- * refund has taken those tokens out of it, and his own are in the other stripes. So the rest is
- * given back there. */
+/* Gives back what was taken. A stripe may hold less than was taken from it: another refund took
+ * those tokens out of it, and its own are in the other stripes. So the rest is given back there. */
 static void give_back(const struct decision *whole, const struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits);
     uint64_t rest = 0;
@@ -93,9 +91,9 @@ static uint64_t sum_used(struct decision *whole, uint64_t *now, uint64_t *lost) 
  * may be in a newer window, because one has just turned or because this thread is late. Then all is
  * given back, whole->now moves into that window, and false is returned. `now` is as for move_on.
  *
- * Nothing is taken in the newer window on the way (PART_SAME_WINDOW). Until it were given back,
- * somebody else could be refused the last token for nothing. So a request for one token never gives
- * one back. */
+ * Nothing is taken in the newer window on the way (PART_SAME_WINDOW). A token that is given back
+ * could have refused another request for nothing. So a request for one token never gives one
+ * back. */
 static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathered) {
     const uint32_t stripes = traits_stripes(whole->terms.traits),
                    first = stint_limiter_stripe(whole->limiter);
@@ -117,7 +115,7 @@ static bool gather(struct decision *whole, uint64_t *now, struct gathered *gathe
         stint_slot_settle(&part);
         gathered->flags |= part.flags & (STINT_UNTRACKED | STINT_REPLACED);
         if ((part.flags & STINT_UNTRACKED) != 0) {
-            gathered->seen += part.terms.capacity; /* of nothing that this key could be given */
+            gathered->seen += part.terms.capacity; /* this key cannot be given any of it */
             continue;
         }
         if (GUARD(STRIPES_WINDOW, part.end != whole->only_end)) {
@@ -146,8 +144,8 @@ static uint64_t used_after_charge(const struct decision *whole, const struct gat
 
 /* ---- A refusal ------------------------------------------------------------------------------- */
 
-/* Takes what the stripes have left together, beside `used` tokens that were seen. Where that is
- * does not matter: each stripe holds it that has room by the policy's own limit. */
+/* Takes what the stripes have left together, beside `used` tokens that were seen. Any stripe that
+ * has room by the policy's own limit may hold it. */
 static void drain(const struct decision *whole, uint64_t now, uint64_t used) {
     struct decision all = *whole;
     struct gathered gathered;
@@ -184,8 +182,8 @@ static bool refuse(struct decision *whole, uint64_t *now, uint64_t used) {
     return true;
 }
 
-/* A stripe has no slot in a full table, and the others have not enough: refuses or lets through as
- * on_full says. */
+/* A stripe has no slot in a full table, and the others have too little: on_full says what is
+ * done. */
 static void untracked(struct decision *whole) {
     const struct terms *terms = &whole->terms;
     struct charge *charge = &whole->charge;
@@ -256,7 +254,7 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
         if (used < gathered.total)
             used = gathered.total;
         whole->charge = (struct charge){used, used, used, (uint32_t)gathered.total, true};
-        /* A charge is not, where a stripe without a slot has lost some of it. */
+        /* A charge may not be: a stripe without a slot has lost some of it. */
         const bool tracked = GUARD(CHARGE_WHOLE, is_charge(terms)) ? gathered.total == terms->cost
                                                                    : gathered.total != 0;
         whole->flags = gathered.flags & (tracked ? STINT_REPLACED : ~UINT32_C(0));
@@ -264,8 +262,7 @@ static bool stripes_settle(struct decision *whole, uint64_t *now) {
     }
     if (GUARDED(STRIPES_BACK))
         give_back(whole, &gathered);
-    /* A token may have come back to a stripe that was already passed. If so: once more, from the
-     * beginning. */
+    /* A token may have come back to a stripe that was passed: start again. */
     if (!look && (gathered.flags & STINT_UNTRACKED) == 0 && look_first(whole, now) == TAKE)
         return false;
     if ((gathered.flags & STINT_UNTRACKED) == 0)
@@ -285,7 +282,7 @@ void stint_stripes_settle(struct decision *whole) {
     while (!settled && !gone) { /* each round has a later `now` */
         whole->terms.cost = cost;
         settled = stripes_settle(whole, &now);
-        /* Then stripes whose slots were swept tell nothing, and no claim is committed. */
+        /* If it is gone, swept stripes tell nothing, and no claim is committed. */
         gone = policy_traits(whole->policy) == 0; /* M8 */
     }
     whole->terms.cost = cost;

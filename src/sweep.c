@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT
  * The slots of policies that were removed or replaced. Read slot.h first.
  *
- * Nobody will ask for these keys again, but their windows may last for months. So each such slot
+ * Nobody asks for these keys again, but their windows may last for months. So each such slot
  * becomes a tombstone, which is free in the next tick:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
- *     PENDING     TOMBSTONE   D    sweep: likewise
+ *     PENDING     TOMBSTONE   D    sweep: slot_sweep
  *
- * Its end falls, which I1 forbids elsewhere. What I1 is for stays true of all keys whose policies
- * are there:
+ * Its end falls, which I1 forbids elsewhere. What I1 is for holds for all keys whose policies are
+ * there:
  *   - The tombstone ends after the watermark of the shard. Every occupant before the key was over
  *     by then (claim.c, watermark_raise), so the slot never has an end of theirs again.
  *   - A thread that still decides by the policy compares the tag in each swap, and commits no
  *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
  *     that it expects, if the slot has gone to that key since the thread has seen room: then a
  *     token of that key is granted in its stead (B).
- *   - Another key's late fetch-add may have met the slot as it was, which may then have that end
- *     again, for that key: so it is told that the end fell (shard_end_falls).
+ *   - Another key's late fetch-add may have met the slot before, and the slot may have that end
+ *     again, for that key. So fallen_end is raised (shard_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
- * Overrides come last, when all else of the policies that were gone before is swept: who misses an
- * override for that charges no slot of its policy by the policy's own limit. He commits no claim,
- * and the slot that he might have met has another tag.
+ * Overrides come last, when all else of the policies that were gone before is swept: a decision
+ * that misses an override for that reason charges no slot of its policy by the policy's own limit.
+ * It commits no claim, and the slot that it might have met has another tag.
  *
- * The sweep takes no lock. Who dies in the middle of it leaves slots behind that last as long as
- * their windows; the next removal, or the next opener who is alone, sweeps again. */
+ * The sweep takes no lock. A thread that dies in the middle of it leaves slots behind that last as
+ * long as their windows. The next removal, or the next opener that is alone, sweeps again. */
 #include "sweep.h"
 
 #include "slot.h"
@@ -69,7 +69,7 @@ static void slot_sweep(const struct swept *swept, struct shard *shard, struct sl
         }
         const uint64_t expected[2] = {tag, state};
         uint64_t used = 0;
-        /* Full: whoever adds to it, because it still has the end that he saw, is not granted. */
+        /* Full: an add that still meets the end that was seen is not granted. */
         if (GUARDED(SWEEP_FULL))
             used = STINT_LIMIT_MAX;
         const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
@@ -95,7 +95,7 @@ bool stint_sweep(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (!policy_gone(&limiter->policies[id]))
             continue;
-        /* Then its policies are gone as well, and swept first: they end before it (policy.c). */
+        /* Then its policies are gone, too, and are swept first: they end before it (policy.c). */
         const bool companion = is_companion(limiter, id);
         swept.companions[id / 64] |= (uint64_t)companion << id % 64;
         companions |= companion;

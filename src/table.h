@@ -60,17 +60,18 @@ static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
 
 /* What changes hands in a shard without the two claimers touching the same slot. */
 struct shard {
-    /* A tick. Whoever takes over a used slot raises it to his now first; whoever opens a window for
-     * a key without a slot opens none that was over by then. */
+    /* A tick. A thread that takes over a used slot raises it to its now first. A thread that opens
+     * a window for a key without a slot opens none that was over by then. */
     _Alignas(CACHE_LINE) uint64_t watermark;
-    /* How many lines from home the farthest claim of the shard ever was. Whoever claims beyond it
-     * raises it first. So a search may stop there: it reads these lines, not all PROBE_LINES. */
+    /* How many lines from home the farthest claim of the shard ever was. A thread that claims
+     * beyond it raises it first. So a search may stop there: it reads these lines, not all
+     * PROBE_LINES. */
     uint64_t reach;
     /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
     uint64_t filter[6];
     /* Second line: what no search reads. */
-    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: no slot of the shard whose end fell had a
-                                               * later one (shard_end_falls) */
+    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: the latest end that ever fell in the shard
+                                               * (shard_end_falls) */
     uint64_t reserved[7];                     /* 0: what a line has left */
 };
 static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");

@@ -45,7 +45,8 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
 
-/* Whether a policy is hot but for its overrides. It has a hot capacity, and no hot window. */
+/* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
+ * no hot window. */
 static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
     return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
            !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
@@ -88,7 +89,7 @@ static ALWAYS_INLINE enum answer take_hot(struct stint_limiter *limiter, uint32_
     return take_at(limiter, policy_id, key, now, verdict, place);
 }
 
-/* The key's tag was seen in a slot: what is refused there, and the first in a window. */
+/* One token of a key whose tag was seen in a slot: it is refused there, or begins a window. */
 static ALWAYS_INLINE enum answer take_seen(struct stint_limiter *limiter, uint32_t policy_id,
                                            stint_key key, uint64_t now,
                                            struct stint_verdict *verdict, struct slot *slot) {
@@ -154,7 +155,7 @@ static ALWAYS_INLINE uint64_t override_of(const struct stint_limiter *limiter, u
                                (uint32_t)policy_traits(&limiter->policies[policy_id]), hash, now);
 }
 
-/* By a policy that is hot but for its overrides. One swap charges, as the limit is the key's. */
+/* By a policy that window_ruled is true of. One swap charges, as the limit is the key's. */
 static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint32_t policy_id,
                                             stint_key key, uint64_t now,
                                             struct stint_verdict *verdict) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What test builds (STINT_TESTING) add to the protocol: instants and steps at which a test may
- * stop a thread, and guards that a test may take away to see that it would notice. A guard is a
- * condition in a line; what takes more to leave out is a patch (tests/protocol/mutants). In other
- * builds all of it is nothing.
+ * stop a thread, and guards that a test may take away to see that it would notice. A guard is one
+ * condition; a larger mistake is a patch (tests/protocol/mutants). In other builds all of it is
+ * nothing.
  *
  *     INSTANT(INSTANT_LOADED);                an instant with a name
  *     STEP(word);                             before every atomic operation: atomic.h has it
@@ -31,7 +31,7 @@ enum stint_test_instant {
     /* Charge: slot.h, take.c, stripes.c */                                                        \
     X(TAKE_WINDOW, "the policy's last window is taken for the window of now")                      \
     X(HINT_WINDOW, "the policy's last window is taken for that of now, by any request")            \
-    X(TAKE_ROOM, "a swap without having seen room")                                           \
+    X(TAKE_ROOM, "a swap without having seen room")                                                \
     X(TAKE_TAG, "no second look at the tag before the fetch-add")                                  \
     X(TAKE_ADDED, "what the fetch-add returned is not looked at")                                  \
     /* Find: search.c */                                                                           \

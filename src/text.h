@@ -26,9 +26,9 @@ static inline void add_text(struct text *text, const char *piece) {
         add_letter(text, *piece);
 }
 
-/* A name in quotes, with \" and \\ for what would end or escape. Names are printable ASCII: so this
- * is a structured-field string (RFC 9651), and a label value of OpenMetrics too. It is that even if
- * somebody writes over the table meanwhile. */
+/* A name in quotes, with \" and \\ for what would end or escape. Names are printable ASCII, so this
+ * is a structured-field string (RFC 9651), and a label value of OpenMetrics, even if the table is
+ * written over meanwhile. */
 static inline void add_quoted(struct text *text, const char *name) {
     add_letter(text, '"');
     for (size_t i = 0; i < STINT_NAME_SIZE - 1; i++) {

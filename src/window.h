@@ -16,9 +16,9 @@
 
 #include <stint.h>
 
-/* Of functions on the decision's path: what they are given by pointer stays in registers. */
+/* For functions of the short ways: what they are given by pointer stays in registers. */
 #define ALWAYS_INLINE       inline __attribute__((always_inline))
-/* Of those that it leaves for, so that they take none of its registers. */
+/* For functions that a short way leaves for: they take none of its registers. */
 #define NOINLINE            __attribute__((noinline))
 #define LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
@@ -51,8 +51,8 @@ static inline uint64_t tick_ns(tick_t tick) {
     return (uint64_t)tick * STINT_TICK_NS;
 }
 
-/* The tick of an end that tick_ns told. One past the year 2554 has wrapped, and that shows: it is
- * no whole number of ticks, as 2^64 ns are none. */
+/* The tick of an end that tick_ns told. An end past the year 2554 has wrapped, and is no whole
+ * number of ticks, as 2^64 ns are none. */
 static inline tick_t tick_of_end(uint64_t ns) {
     const uint64_t wrapped = STINT_TICK_NS - (UINT64_MAX % STINT_TICK_NS + 1);
     return tick_of(ns) +
