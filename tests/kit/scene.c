@@ -106,6 +106,7 @@ enum {
     EXPECT_RULED = 2048,
     EXPECT_BACK = 4096,
     EXPECT_CAPACITY = 8192,
+    EXPECT_NEVER = 16384,
 };
 
 /* One request of an act, and what must come of it. */
@@ -299,6 +300,7 @@ static bool read_expected(struct part *part, const char *word, const char **text
         {"placed", EXPECT_PLACED, 0},
         {"fresh", EXPECT_FRESH, 0},
         {"soon", EXPECT_SOON, 0},
+        {"never", EXPECT_NEVER, 0},
         {"counted", EXPECT_COUNTED, 0},
         {"ruled", EXPECT_RULED, 0},
         {"first", 0, STINT_FIRST_REFUSAL},
@@ -578,6 +580,7 @@ static void expect_part(const struct act *act, const struct part *part,
         ((expected & EXPECT_WINDOW) == 0 || v->window == tick_time(part->window)) &&
         ((expected & EXPECT_FRESH) == 0 || v->window > s.time) &&
         ((expected & EXPECT_SOON) == 0 || (v->reset_after != 0 && v->reset_after <= length)) &&
+        ((expected & EXPECT_NEVER) == 0 || v->allowed || v->retry_after == STINT_NEVER) &&
         ((expected & EXPECT_COUNTED) == 0 || v->used == tokens_in(logged)) &&
         ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
         (v->flags & part->marks) == part->marks;

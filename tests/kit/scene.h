@@ -41,6 +41,7 @@
  *     first, near, over, untracked: the flag is set; far: NEAR_LIMIT is not
  *     placed            the key has a slot
  *     window TICK; fresh: it is not over by the clock; soon: it ends within its length
+ *     never             where it is refused, it is told never to ask again
  *     counted           used is what was granted in the window, less what was given back
  *     ruled             by an override if it was allowed, and else by none */
 #ifndef STINT_TESTS_SCENE_H

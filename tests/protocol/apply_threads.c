@@ -8,11 +8,9 @@
  * the token. */
 #include "team.h"
 
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "dying.h"
 #include "limiter.h"
 
 enum { GENERATIONS = 60, KEYS = 4, MOST = 100, PROCESSES = 2 };
@@ -132,8 +130,7 @@ static void *decider(void *argument) {
 /* A process that decides in two threads, until it is told to stop. */
 static pid_t decider_process(unsigned number) {
     pthread_t threads[2];
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = forked();
     if (child != 0)
         return child;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -152,32 +149,13 @@ static void apply(struct stint_limiter *limiter, const char *text) {
 }
 
 /* Applies a text in a process that is killed after so many steps, or never. */
-static uint64_t steps_left;
-
-static void die(const void *word) {
-    (void)word;
-    if (steps_left-- == 0)
-        (void)raise(SIGKILL);
-}
-
-static void die_at_set_up(enum stint_test_instant instant) {
-    if (instant == INSTANT_SET_UP)
-        die(NULL);
-}
-
 static void apply_and_die(const char *text, uint64_t steps) {
-    pid_t child = fork();
-    int status;
-    assert_true(child >= 0);
+    pid_t child = forked_to_die(steps, false);
     if (child == 0) {
-        steps_left = steps;
-        stint_test_step = die;
-        stint_test_hook = die_at_set_up;
         apply(own, text);
         _exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) || WTERMSIG(status) == SIGKILL);
+    (void)has_died(child);
 }
 
 /* Waits until the deciders have gone on by so many. */
@@ -191,11 +169,8 @@ static void let_decide(uint64_t more) {
 
 static void deciders_end(const pid_t *children) {
     __atomic_store_n(&shared->stop, 1, __ATOMIC_RELEASE);
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        int status;
-        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-        assert_int_equal(status, 0);
-    }
+    for (unsigned i = 0; i < PROCESSES; i++)
+        assert_good(children[i]);
 }
 
 static void begin(pid_t *children) {

@@ -10,13 +10,10 @@
 #include "fixture.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "dying.h"
 #include "random.h"
-#include "testing.h"
 
 enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
 
@@ -187,23 +184,7 @@ static const struct act {
 
 /* ---- The death ------------------------------------------------------------------------------- */
 
-static uint64_t steps_left;
-
-static void die_at_step(const void *word) {
-    (void)word;
-    if (steps_left-- == 0)
-        (void)raise(SIGKILL);
-}
-
-/* Each store of set-up is a step, too; or the first of them is the first step. */
 static bool from_set_up;
-
-static void die_at_set_up(enum stint_test_instant instant) {
-    if (instant != INSTANT_SET_UP)
-        return;
-    stint_test_step = die_at_step;
-    die_at_step(NULL);
-}
 
 static void stop_at_step(const void *word) {
     (void)word;
@@ -231,23 +212,12 @@ int __wrap_madvise(void *address, size_t length, int advice) {
 /* Runs the act in a process that dies before its step of that number. Returns false if it came to
  * its end. */
 static bool die(const struct scene *scene, void (*act)(const struct scene *scene), uint64_t step) {
-    pid_t child = fork();
-    assert_true(child >= 0);
+    pid_t child = forked_to_die(step, from_set_up);
     if (child == 0) {
-        steps_left = step;
-        stint_test_step = from_set_up ? NULL : die_at_step;
-        stint_test_hook = die_at_set_up;
         act(scene);
         _exit(0);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFEXITED(status)) {
-        assert_int_equal(WEXITSTATUS(status), 0);
-        return false;
-    }
-    assert_int_equal(WTERMSIG(status), SIGKILL);
-    return true;
+    return has_died(child);
 }
 
 static void scene_begin(struct scene *scene, enum stint_on_full on_full) {
@@ -384,8 +354,7 @@ static bool fork_during(const struct scene *scene, void (*act)(const struct scen
                         uint64_t step, unsigned way,
                         void (*goes_on)(const struct scene *scene, unsigned who)) {
     memset(fork_told, 0, sizeof *fork_told);
-    pid_t actor = fork();
-    assert_true(actor >= 0);
+    pid_t actor = forked();
     if (actor == 0) {
         int status = 0;
         alarm(60);
@@ -403,8 +372,7 @@ static bool fork_during(const struct scene *scene, void (*act)(const struct scen
             _exit(3);
         _exit(0);
     }
-    int status;
-    assert_int_equal(waitpid(actor, &status, 0), actor);
+    const int status = status_of(actor);
     if (status != 0)
         fail_msg("way %u, step %" PRIu64 ": status %#x", way, step, (unsigned)status);
     return fork_told->forked;

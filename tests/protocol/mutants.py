@@ -43,7 +43,7 @@ HEAD = ("| without | the mistake | story, or test, that shows it | histories unt
 def mistakes():
     """The mistake that each guard keeps out and that each patch lets in, by name."""
     text = (SOURCE / "src" / "testing.h").read_text()
-    found = dict(re.findall(r'^    X\((\w+),\s*"([^"]*)"\)', text, re.MULTILINE))
+    found = dict(re.findall(r'^    X\((\w+),[\s\\]*"([^"]*)"\)', text, re.MULTILINE))
     for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
         found[patch.stem] = patch.read_text().split("\n", 1)[0]
     return found

@@ -7,11 +7,8 @@
 
 #include "team.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "directory.h"
+#include "dying.h"
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -122,14 +119,6 @@ static struct stint_limiter *names_begin(size_t which) {
     return limiter;
 }
 
-static uint64_t steps_left;
-
-static void die_at_step(const void *word) {
-    (void)word;
-    if (steps_left-- == 0)
-        (void)raise(SIGKILL);
-}
-
 /* Who names a key dies before each of its atomic operations and stores. */
 TEST(test_death_in_label) {
     for (size_t which = 0; which < sizeof before / sizeof before[0]; which++) {
@@ -137,16 +126,12 @@ TEST(test_death_in_label) {
         unsigned hidden = 0;
         for (uint64_t step = 0; dies; step++) {
             struct stint_limiter *limiter = names_begin(which);
-            pid_t child = fork();
+            pid_t child = forked_to_die(step, false);
             if (child == 0) {
-                steps_left = step;
-                stint_test_step = die_at_step;
                 name_key(limiter, 7, 2);
                 _exit(0);
             }
-            int status;
-            assert_int_equal(waitpid(child, &status, 0), child);
-            dies = WIFSIGNALED(status);
+            dies = has_died(child);
             uint32_t refused;
             int text = named(limiter, 7, &refused);
             assert_true(dies || text == 2);

@@ -136,6 +136,10 @@ static const struct scene scenes[] = {
      .a = "take s key cost 6 charge; back s key", .b = "turn 2000000; take s key x2 = yes",
      .after = "take s key rest; take s key look = counted used 8"},
 
+    /* What a look showed was left is taken meanwhile: the wait is for all that was asked for. */
+    {"the last of a striped key", .stops = 1, .before = "take striped key x3",
+     .a = "take striped key cost 9 partial = never", .b = "take striped key"},
+
     /* What was charged past the shares of a striped key is in its first stripe. When that has
      * passed into the next window, or is another key's, it is not given back from the other
      * stripes: their tokens were granted, and could be granted once more to one who is late (A). */

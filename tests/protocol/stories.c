@@ -93,6 +93,11 @@ const struct story stories[] = {
      .before = "add p 2/100ms count-refused; take p key", .a = "take p key", .b = "take p key",
      .after = "take p key look = used 3"}},
 
+    /* The key is reset while the refused one's token is on its way back. */
+    {WITHOUT(BACK_ZERO), {"token on its way back from a key that is reset", .stops = 2,
+     .before = "take two key", .a = "take two key; take two other", .b = "take two key",
+     .c = "reset two key"}},
+
     /* ---- Fetch-adds that come too late: room was seen ---- */
 
     /* Then the slot goes to another key, which has one token left; or which has used all that a
@@ -262,12 +267,6 @@ const struct story stories[] = {
      .before = TWO_FALL_FREE, .a = "take long key cost 10", .b = "take long key cost 10 at 20",
      .c = "die two third at 19"}},
 
-    /* B: a look by a larger limit is none by which anything was counted: what a refused request has
-     * added is cut off all the same, and a token that is given back is there for the next. */
-    {PATCHED("look-raises"), {"look by a limit of its own", .stops = 1,
-     .before = "take long other look limit 1000 quiet; take long key cost 9", .a = "take long key",
-     .b = "take long key x2", .after = "refund long key 1 of 10000 = back 1; take long key = yes"}},
-
     /* ---- Refunds ---- */
 
     /* A token is given back that a reset has forgotten, or when the next window has begun. */
@@ -317,12 +316,6 @@ const struct story stories[] = {
      .b = "remove ruled", .after = "clear ruled key"}},
 
     /* ---- Groups ---- */
-
-    /* Two tokens of one key in its next window; its slot goes to another key, in a window that ends
-     * as that one. */
-    {PATCHED("parts-earlier"), {"add to an earlier part's window", .stops = 1,
-     .before = "hold 2; take two key; take one h2; turn 10; tell two",
-     .a = "all two key + two key", .b = "take two other"}},
 
     /* What goes wrong where one token is taken. */
     {WITHOUT(TAKE_TAG), {"another key's room, a group", .stops = 1,
