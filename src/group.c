@@ -464,9 +464,10 @@ static ALWAYS_INLINE bool room_take(struct stint_limiter *limiter,
         const struct room *room = &rooms[i];
         uint64_t used;
         if (UNLIKELY(!slot_add(limiter, room->slot, room->tag, room->end, room->capacity, &used))) {
-            while (i-- > 0 && GUARDED(PARTS_BACK))
-                (void)stint_slot_refund(limiter, requests[i].policy, requests[i].key,
-                                        id_of(rooms[i].end), 1);
+            while (i-- > 0)
+                if (GUARDED(PARTS_BACK))
+                    (void)stint_slot_refund(limiter, requests[i].policy, requests[i].key,
+                                            id_of(rooms[i].end), 1);
             return false;
         }
         struct decision decision =
