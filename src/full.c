@@ -58,7 +58,7 @@ static enum least_used find_least_used(const struct decision *decision, struct s
     struct sequence sequence = sequence_of(table, decision->hash);
     /* Without policies of two counts a slot holds as many tokens as it counts. Then most lines need
      * no closer look. */
-    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M10 */
+    bool counts = atomic_load_acquire(&decision->limiter->header->smooth) == 0; /* M12 */
     struct slot_pattern enough = used_at_least(table, decision->tag, UINT64_MAX);
     uint64_t fewest = UINT64_MAX;
 

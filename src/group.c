@@ -447,10 +447,10 @@ static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
     const uint64_t left = tick_ns(end) - now;
     const uint64_t tag = table_tag(&limiter->table, request->key, request->policy);
 
-    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M10 */
+    if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
         return false;
     struct slot *slot = slot_near(&limiter->table, request->key, tag);
-    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M10 */
+    const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     *room = (struct room){slot, tag, capacity, end};
     return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
 }

@@ -47,29 +47,29 @@ static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id)
     return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
 }
 
-/* Raises what bulk checks of a full table are compared with (M10). Returns the traits that the
+/* Raises what bulk checks of a full table are compared with (M12). Returns the traits that the
  * policy has by itself: whether windows are of the calendar, and whether refusals were ever
  * counted, or are by this rule. */
 static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
     uint64_t *refusals = &limiter->records[id].refusals_count;
 
-    /* M10: all of these before the rule is stored. */
+    /* M12: all of these before the rule is stored. */
     atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
-    /* M10 */
+    /* M12 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
-    /* M10 */
+    /* M12 */
     return calendar_trait(limiter, id) | (atomic_load_relaxed(refusals) != 0 ? TRAIT_REFUSALS : 0);
 }
 
 /* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
 static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
     INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M10 */
+    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M12 */
     INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_window, window); /* M10 */
+    atomic_store_relaxed(&policy->hot_window, window); /* M12 */
 }
 
 /* Lets the hot way decide, if the rule is plain: each key has one slot with one count, all windows
@@ -620,7 +620,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
         return;
     }
     const struct rule rule = policy_rule(policy);
-    /* M10: after what policy_raise raises. */
+    /* M12: after what policy_raise raises. */
     atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
                          traits_of(&rule, policy_raise(limiter, id, &rule)));
     policy_heat(limiter, id, &rule);

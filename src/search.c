@@ -204,7 +204,7 @@ static struct search slot_search(const struct stint_limiter *limiter, uint64_t h
     const struct table *table = &limiter->table;
     const struct sequence sequence = sequence_of(table, hash);
     /* What is ahead by the allowance at most is live by any window. bulk_window was raised before a
-     * longer window could be opened (M10). */
+     * longer window could be opened (M12). */
     const bool beyond = latest_beyond(limiter, now);
     const tick_t longest = beyond ? 1 : (tick_t)atomic_load_relaxed(&limiter->header->bulk_window);
     const struct slot_pattern plain = plainly_live(table, tag, longest, now);

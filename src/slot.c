@@ -28,7 +28,7 @@ void stint_slot_take_back(const struct stint_limiter *limiter, struct slot *slot
     if (state_pending(added) || !GUARDED(BACK))
         return;
     for (;;) {
-        const uint64_t state = atomic_load_acquire(&slot->state); /* M3, M1 */
+        const uint64_t state = atomic_load_acquire(&slot->state); /* M1 */
         if (GUARD(BACK_TAG, atomic_load_acquire(&slot->tag) != tag) ||
             GUARD(BACK_WINDOW, !state_same_window(state, added)) ||
             (!seen && GUARD(BACK_FALLEN, shard_end_fell(shard, end_of(state_id(added), end)))))

@@ -168,7 +168,7 @@ NOINLINE void stint_slot_take_back(const struct stint_limiter *limiter, struct s
 static ALWAYS_INLINE bool slot_add(const struct stint_limiter *limiter, struct slot *slot,
                                    uint64_t tag, tick_t end, uint64_t capacity, uint64_t *used) {
     INSTANT(INSTANT_LOADED);
-    const uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2, M3 */
+    const uint64_t added = atomic_fetch_add_seq(&slot->state, 1); /* M2 */
     *used = added - state_of(end, 0) + 1;
     if (LIKELY(!GUARD(TAKE_ADDED, *used - 1 >= capacity)))
         return true;

@@ -40,7 +40,7 @@ struct place {
  * `end`. */
 static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, tick_t *end) {
     *end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M10). */
+    /* end > now >= end - window, or the hint is of another window, or of no hot policy (M12). */
     uint64_t left = tick_ns(*end) - now;
     return LIKELY(!GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)));
 }
@@ -48,7 +48,7 @@ static ALWAYS_INLINE bool window_hot(const struct policy *policy, uint64_t now, 
 /* Whether a policy may have overrides, and is hot for keys without one. It has a hot capacity, and
  * no hot window. */
 static ALWAYS_INLINE bool window_ruled(const struct policy *policy, uint64_t now, tick_t end) {
-    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M10 */
+    return atomic_load_relaxed(&policy->hot_capacity) != 0 && /* M12 */
            !GUARD(HINT_WINDOW, tick_ns(end) - now - 1 >= policy->window);
 }
 
@@ -68,7 +68,7 @@ static ALWAYS_INLINE enum answer take_at(struct stint_limiter *limiter, uint32_t
         }
     }
     const uint64_t capacity =
-        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M10 */
+        atomic_load_relaxed(&limiter->policies[policy_id].hot_capacity); /* M12 */
     if (!slot_room(place->slot, tag, place->end, capacity, &state) ||
         !slot_add(limiter, place->slot, tag, place->end, capacity, &used))
         return LEFT;
@@ -161,7 +161,7 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
                                             struct stint_verdict *verdict) {
     const struct policy *policy = &limiter->policies[policy_id];
     const tick_t end = (tick_t)atomic_load_relaxed(&policy->current_end); /* I7 */
-    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M10 */
+    const uint64_t hot = atomic_load_relaxed(&policy->hot_capacity);      /* M12 */
     const uint64_t tag = table_tag(&limiter->table, key, policy_id);
     uint64_t used;
 
@@ -475,7 +475,7 @@ size_t stint_decide_batch(struct stint_limiter *limiter, const struct stint_requ
                 left = left != 0 ? left : UINT64_MAX;
             }
         }
-        if (LIKELY(!atomic_less(hot_window, left)) && /* M10 */
+        if (LIKELY(!atomic_less(hot_window, left)) && /* M12 */
             LIKELY((request->flags | request->limit | request->reserved) == 0 &&
                    request->cost == 1))
             allowed +=

@@ -893,6 +893,15 @@ static int64_t lost_with(const struct logged *which) {
     return lost;
 }
 
+/* Whether this is a part of a group that was refused. "If another thread was faster and one is
+ * refused after all, what the others took is given back". */
+static bool of_refused_group(const struct logged *part) {
+    bool refused = false;
+    for (unsigned i = 0; i < s.logged; i++)
+        refused |= s.log[i].call == part->call && &s.log[i] != part && !s.log[i].verdict.allowed;
+    return refused && part->verdict.allowed;
+}
+
 /* Whether another request was granted the token that this one is told, of a single count of which
  * nothing was given back, on a clock that was not set back. */
 static bool told_twice(const struct logged *which) {
@@ -902,7 +911,7 @@ static bool told_twice(const struct logged *which) {
         const struct logged *logged = &s.log[i];
         if (logged->key != which->key || logged->policy != which->policy)
             continue;
-        given_back |= logged->reset || logged->given_back != 0;
+        given_back |= logged->reset || logged->given_back != 0 || of_refused_group(logged);
         twice |= logged != which && logged->verdict.granted != 0 && tracked(logged) &&
                  logged->verdict.window == which->verdict.window &&
                  logged->verdict.used == which->verdict.used;

@@ -28,7 +28,7 @@
 
 /* ---- One slot ------------------------------------------------------------------------------- */
 
-#if defined(REFUSE) || defined(ADD) || defined(ADDED)
+#if defined(REFUSE) || defined(ADD)
 /* The slot is K's, then L's, then K's again. A double-width CAS changes tag and state at once, so one
  * number says what both are: its window ends at `occupant`, a later one each time (I1). */
 byte occupant;
@@ -75,24 +75,6 @@ active proctype take() {
     :: done == (STATE | TAG | ADDITION) -> break
     od;
     assert(!(TAG_IS_K(tag) && state == added && state == 1))
-}
-#endif
-
-#ifdef ADDED
-/* stint_slot_added_ours: the addition was to another window than the one that was loaded. Was it K's? */
-#define ADDITION 1
-#define TAG      2
-#define STATE    4
-
-active proctype added_ours() {
-    byte done, added, tag, state;
-    do
-    :: DO(ADDITION, 0) added = occupant OD
-    :: DO(TAG, M(3, ADDITION)) tag = occupant OD
-    :: DO(STATE, ADDITION | M(4, TAG)) state = occupant OD
-    :: done == (ADDITION | TAG | STATE) -> break
-    od;
-    assert(!(TAG_IS_K(tag) && state == added && added == 1))
 }
 #endif
 
@@ -310,46 +292,6 @@ active proctype find() {
 #endif
 
 /* ---- Policies ------------------------------------------------------------------------------- */
-
-#ifdef LARGEST
-/* A limit is raised from 1 to 2 and a second token granted. Who sees that token does not cut it off. */
-#define RAISE 1
-#define STORE 2
-#define LIMIT 1
-#define GRANT 2
-#define STATE 1
-#define LOAD  2
-
-byte largest = 1, limit = 1, used = 1;
-
-active proctype change() {
-    byte done;
-    do
-    :: DO(RAISE, 0) largest = MAX(largest, 2) OD
-    :: DO(STORE, M(10, RAISE)) limit = 2 OD
-    :: done == (RAISE | STORE) -> break
-    od
-}
-
-active proctype take() {
-    byte done, seen;
-    do
-    :: DO(LIMIT, 0) seen = limit OD
-    :: DO(GRANT, LIMIT) used = (used < seen -> used + 1 : used) OD
-    :: done == (LIMIT | GRANT) -> break
-    od
-}
-
-active proctype believe() {
-    byte done, count, most;
-    do
-    :: DO(STATE, 0) count = used OD
-    :: DO(LOAD, M(11, STATE)) most = largest OD
-    :: done == (STATE | LOAD) -> break
-    od;
-    assert(count <= most)
-}
-#endif
 
 #ifdef RULE
 /* policy_rule: a copy whose words are all of its version, while the policy is changed twice. */
