@@ -425,7 +425,7 @@ static NOINLINE bool decide_at(struct stint_limiter *limiter, const struct stint
     if (request->limit == 0)
         return take_left(limiter, request->policy, request->key, request->cost, now, verdict);
     const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[request->policy]);
-    return (LIKELY(traits == (TRAIT_EXISTS | TRAIT_PLAIN)) &&
+    return (LIKELY(traits_swapped(traits)) &&
             LIKELY(take_tokens(limiter, request, now, verdict, request->limit) != LEFT)) ||
            decide_any(limiter, request, now, verdict);
 }
