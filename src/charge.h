@@ -125,9 +125,8 @@ enum trait {
     /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the
      * only wait is for the window's end, and a window begins with 0. */
     TRAIT_PLAIN = 1 << 15,
-    TRAIT_CARRIES = 1 << 16,  /* rule_carries: a window that is over may still matter */
-    TRAIT_REFUSALS = 1 << 17, /* it has counted refusals (STINT_COUNT_REFUSED) at some time */
-    TRAIT_NEAR = 1 << 18,     /* it has a near limit */
+    TRAIT_CARRIES = 1 << 16, /* rule_carries: a window that is over may still matter */
+    TRAIT_NEAR = 1 << 18,    /* it has a near limit */
     TRAIT_JITTER = 1 << 19,
     TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
     /* No policy by which anything is decided: its slots are another's overrides. It is all that a
@@ -149,9 +148,6 @@ static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
 static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
     return (traits >> TRAIT_STRIPES & 7) != 0;
 }
-
-/* Policies that the short ways of one slot are not for, whatever the request. */
-#define TRAITS_APART ((UINT32_C(7) << TRAIT_STRIPES) | (uint32_t)STINT_OVERRIDES)
 
 /* A request, and the policy by which it is judged. */
 struct terms {

@@ -17,7 +17,6 @@ struct decision {
     uint64_t now; /* ns since the epoch */
     tick_t end;   /* of the window of now; 0: not known yet (a window of the key's own) */
     uint32_t policy_id;
-    uint32_t stripe;   /* of a striped policy's key: the hash is that stripe's */
     tick_t only_end;   /* PART_SAME_WINDOW: the end of the only window to do anything in */
     uint64_t override; /* PART_OVERRIDDEN: the state of the override's slot */
     union {

@@ -375,6 +375,13 @@ static const char *const option_words[OPTIONS] = {
     [OPTION_AFTER] = "after=",
 };
 
+/* Of options without a value. */
+static const uint32_t option_flags[OPTIONS] = {
+    [OPTION_SHADOW] = STINT_SHADOW,       [OPTION_SMOOTH] = STINT_SMOOTH,
+    [OPTION_IN_FLIGHT] = STINT_IN_FLIGHT, [OPTION_COUNT_REFUSED] = STINT_COUNT_REFUSED,
+    [OPTION_OVERRIDES] = STINT_OVERRIDES,
+};
+
 static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
     switch (option) {
     case OPTION_NAME:
@@ -402,26 +409,14 @@ static bool read_value(struct reader *reader, enum option option, struct stint_p
         return read_percent(reader, &policy->near_limit);
     case OPTION_JITTER:
         return read_percent(reader, &policy->jitter);
-    case OPTION_SHADOW:
-        policy->flags |= STINT_SHADOW;
-        return true;
-    case OPTION_SMOOTH:
-        policy->flags |= STINT_SMOOTH;
-        return true;
-    case OPTION_OVERRIDES:
-        policy->flags |= STINT_OVERRIDES;
-        return true;
     case OPTION_BAN:
         policy->flags |= STINT_OVERRIDES;
         return read_time(reader, true, policy);
     case OPTION_AFTER:
         return read_number(reader, STINT_BAN_AFTER_MAX, "the windows must be 1 to 65,535",
                            &policy->ban_after);
-    case OPTION_IN_FLIGHT:
-        policy->flags |= STINT_IN_FLIGHT;
-        return true;
     default:
-        policy->flags |= STINT_COUNT_REFUSED;
+        policy->flags |= option_flags[option];
         return true;
     }
 }

@@ -31,37 +31,34 @@ static tick_t longest_of(const struct stint_policy *policy) {
                                  : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
-/* The traits of a rule. `of_policy` are those that the policy has by itself: TRAIT_REFUSALS and
- * TRAIT_CALENDAR. */
-static uint64_t traits_of(const struct rule *rule, uint32_t of_policy) {
-    const bool carries = rule_carries(rule);
-    const bool plain = !carries && of_policy == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
-                       rule->stripes == 1 && rule->flags == 0;
-    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
-           (carries ? TRAIT_CARRIES : 0) | of_policy | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
-           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
-           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
-}
-
 static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id) {
     return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
 }
 
-/* Raises what bulk checks of a full table are compared with (M12). Returns the traits that the
- * policy has by itself: whether windows are of the calendar, and whether refusals were ever
- * counted, or are by this rule. */
-static uint32_t policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+/* The traits of a rule of a policy. */
+static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
+                          const struct rule *rule) {
+    const bool carries = rule_carries(rule);
+    const uint32_t calendar = calendar_trait(limiter, id);
+    const bool plain = !carries && calendar == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
+                       rule->stripes == 1 && rule->flags == 0;
+    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
+           (carries ? TRAIT_CARRIES : 0) | calendar | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
+}
+
+/* Raises what bulk checks of a full table are compared with (M12), and notes whether refusals were
+ * ever counted, or are by this rule. */
+static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
-    uint64_t *refusals = &limiter->records[id].refusals_count;
 
     /* M12: all of these before the rule is stored. */
-    atomic_raise(refusals, (rule->flags & STINT_COUNT_REFUSED) != 0);
+    atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
     /* M12 */
     atomic_raise(&limiter->header->bulk_window,
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
-    /* M12 */
-    return calendar_trait(limiter, id) | (atomic_load_relaxed(refusals) != 0 ? TRAIT_REFUSALS : 0);
 }
 
 /* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
@@ -104,7 +101,8 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     uint64_t words[RULE_WORDS];
 
     rule_pack(rule, words);
-    words[RULE_TRAITS] = traits_of(rule, policy_raise(limiter, id, rule));
+    policy_raise(limiter, id, rule);
+    words[RULE_TRAITS] = traits_of(limiter, id, rule);
     words_write(&limiter->policies[id], words);
     policy_heat(limiter, id, rule);
 }
@@ -290,7 +288,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     INSTANT(INSTANT_SET_UP);
     made->current_end = stint_limiter_hint_first(limiter, made);
     limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
-    (void)policy_raise(limiter, id, &none);
+    policy_raise(limiter, id, &none);
     rule_pack(&none, words);
     words[RULE_TRAITS] = TRAIT_COMPANION;
     words_write(made, words);
@@ -567,10 +565,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     rule_pack(&rule, words);
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] =
-        policy_gone(policy) ? 0
-                            : traits_of(&right, (uint32_t)(words[RULE_TRAITS] & TRAIT_REFUSALS) |
-                                                    calendar_trait(limiter, id));
+    right_words[RULE_TRAITS] = policy_gone(policy) ? 0 : traits_of(limiter, id, &right);
     return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
@@ -620,9 +615,10 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
         return;
     }
     const struct rule rule = policy_rule(policy);
-    /* M12: after what policy_raise raises. */
+    policy_raise(limiter, id, &rule);
+    /* M12 */
     atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
-                         traits_of(&rule, policy_raise(limiter, id, &rule)));
+                         traits_of(limiter, id, &rule));
     policy_heat(limiter, id, &rule);
     if (record->alias == 0)
         return;

@@ -21,7 +21,6 @@ static struct decision stripe_decision(const struct decision *whole, uint64_t no
     struct decision part = *whole;
     part.asked = now;
     part.hash = stripe_key(whole->hash, stripe);
-    part.stripe = stripe;
     part.tag = table_tag(&whole->limiter->table, part.hash, whole->policy_id);
     part.terms.before = 0;
     part.terms.cost = cost;

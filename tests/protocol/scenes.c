@@ -7,7 +7,6 @@
 #include "random.h"
 #include "stories.h"
 
-
 /* ---- Known mistakes -------------------------------------------------------------------------- */
 
 static void fail_outcome(const char *name, const struct outcome *outcome) {
