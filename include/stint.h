@@ -64,9 +64,11 @@
  *          As many as were given back, and one for each such thread.
  *          A reset is one swap. It knows of no request that is under way.
  *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it
- *      back. Until then others can be refused for it, also after a refund or a raised limit.
+ *      back. Until then others can be refused for it, also after a refund or a raised limit. Such
+ *      a refusal is one as any other: it can be a FIRST_REFUSAL, and a strike.
  *          One for each such thread. If the thread is killed in between: until the window ends; or,
- *          if the policy comes to carry tokens meanwhile, until it is paid back.
+ *          if the policy comes to carry tokens meanwhile, until it is paid back. Of a striped key,
+ *          if a refund took it meanwhile: one token of another stripe, until the window ends.
  *          One token is one atomic add, which never has to be tried again.
  *  B2  A stray token. A thread sleeps between its look at a slot and its add, until the window has
  *      ended and another key has the slot. That key is charged the token. So is the thread's own
