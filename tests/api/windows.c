@@ -451,8 +451,8 @@ TEST(test_texts) {
 TEST(test_policies) {
 #define OF(...)                                                                                    \
     { .window = MINUTE, __VA_ARGS__ }
-#define BY(calendar_, ...)                                                                         \
-    { .limit = 10, .calendar = calendar_, __VA_ARGS__ }
+#define BY(...)                                                                                    \
+    { .limit = 10, .calendar = __VA_ARGS__ }
 #define BAN(...)                                                                                   \
     { .window = MINUTE, .limit = 10, .flags = STINT_OVERRIDES, __VA_ARGS__ }
     static const struct {

@@ -18,7 +18,7 @@
     }                                                                                              \
     static void name##_of(struct stint_limiter *limiter, uint32_t id)
 
-enum { ANY = UINT32_MAX }; /* number of tokens */
+#define ANY UINT32_MAX /* number of tokens */
 
 /* The verdict says that, whatever else it says. */
 static inline void assert_told(struct stint_verdict verdict, bool allowed, uint32_t flags,
