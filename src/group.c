@@ -21,7 +21,6 @@
  * later window, or with stripes. They are looked at by the long way, and then decided by it. So is
  * a part whose swap failed. If one is refused then, the tokens of the others are given back, each
  * in its own window (all_give_back). */
-#include "decide.h"
 #include "override_set.h"
 #include "refund.h"
 #include "take.h"
