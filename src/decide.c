@@ -4,7 +4,6 @@
 #include "decide.h"
 
 #include "claim.h"
-#include "full.h"
 #include "search.h"
 
 /* The key has no slot. It may claim the one at `seen`, or (pending) has a claim there that is not

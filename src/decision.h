@@ -232,7 +232,7 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
 bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
                          struct stint_verdict *verdict);
 
-/* ---- 4  Look, judge (charge.h) --------------------------------------------------------------- */
+/* ---- 4  Look, judge (judge.h) --------------------------------------------------------------- */
 
 /* Fits the terms of a request to a rule that was read later, by which its window begins. */
 static ALWAYS_INLINE void rule_adopt(struct terms *terms, const struct rule *rule) {

@@ -12,14 +12,14 @@
  * the table may be called full once too often.
  *
  * Companions take part in searches as any policy, but replace nobody and are not replaced
- * (full.c). A key's bits in the filter are set before its claim. They stay until a process opens
+ * (claim.c). A key's bits in the filter are set before its claim. They stay until a process opens
  * the table alone (open.c) and the key has no slot. */
 #include "override_set.h"
 
 #include <errno.h>
 
+#include "base/message.h"
 #include "claim.h"
-#include "message.h"
 #include "search.h"
 
 /* What is to be written in a key's slot. */
@@ -112,7 +112,7 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
     for (;;) {
         bool committed = stint_find_committed(table, key, decision.tag, &seen);
         enum found found = committed ? FOUND : stint_slot_find(&decision, &seen);
-        if (found == FULL) { /* unless it has got the last slot meanwhile: full.c, found_again */
+        if (found == FULL) { /* unless it has got the last slot meanwhile: claim.c, found_again */
             atomic_fence_acquire(); /* M9 */
             if (stint_find_tag(table, key, decision.tag, 0, sequence_reach(table, key)).slot ==
                 NULL)

@@ -31,7 +31,7 @@
  * compares this table with the model.
  *
  *     from        to          how  by
- *     NEVER       PENDING     D    claim: claim.c, stint_claim_short, stint_claim_slot
+ *     NEVER       PENDING     D    claim: claim.c, stint_claim_short, claim_slot
  *                                  No other slot of the sequence has the key's tag.
  *     COMMITTED   PENDING     D    claim: claim.c, stint_claim_free
  *                                  It is over and carries nothing (search.c, slot_reusable). The
@@ -54,7 +54,7 @@
  *                                  refund: refund.c, slot_give_back. reset: refund.c, slot_reset.
  *                                  override: override_set.c, companion_write, companion_clear. Only
  *                                  of a companion. Its end may fall (I1).
- *     COMMITTED   PENDING     D    replace: full.c, find_least_used; claim.c, stint_claim_slot
+ *     COMMITTED   PENDING     D    replace: claim.c, find_least_used, claim_slot
  *                                  STINT_FULL_REPLACE only; it is live.
  *     PENDING     PENDING     +    take: a stray add; the slot changed under the adder
  *     TOMBSTONE   TOMBSTONE   +    take: a stray add; the claim was cancelled under the adder
@@ -85,7 +85,7 @@
  * between steps of the clock, not across them (search.c, stint_beyond_clock).
  *
  * Why each step is right stands above its function: what confirms a state that was loaded at
- * slot_look (decision.h), the fetch-add at slot_add, claims in claim.c, a full table in full.c,
+ * slot_look (decision.h), the fetch-add at slot_add, claims and a full table in claim.c,
  * groups in group.c. ordering.md has the orders of memory. Each atomic operation cites
  * the M or I that it serves.
  *
@@ -98,8 +98,8 @@
 #ifndef STINT_SLOT_H
 #define STINT_SLOT_H
 
-#include "counters.h"
-#include "testing.h"
+#include "base/counters.h"
+#include "base/testing.h"
 
 #define USED_BITS     29
 #define USED_MASK     ((UINT64_C(1) << USED_BITS) - 1)

@@ -3,9 +3,9 @@
  *
  * All policies from one text: what is changed, replaced and removed; what becomes of those who hold
  * the id of a policy that was. */
+#include "base/limiter.h"
 #include "directory.h"
-#include "limiter.h"
-#include "policy.h"
+#include "policy/policy.h"
 #include "slot.h"
 
 /* ---- What is told ---------------------------------------------------------------------------- */

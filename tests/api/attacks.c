@@ -4,7 +4,7 @@
  * Attacks by who can write a table's file, before it is opened or while it is used, or its
  * directory; and by who chooses keys and does not know the secret. All that is tried, here and
  * elsewhere, is listed in tests/README.md (Attacks). */
-#include "limiter.h"
+#include "base/limiter.h"
 
 #include "directory.h"
 
@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/testing.h"
 #include "random.h"
-#include "testing.h"
 
 enum { MAX_POLICIES = 15, KEYS = 24, LABELS = 8, GROUP = 6 };
 

@@ -4,8 +4,8 @@
  * Charges, the look before a charge, and what is given back of several requests at once: what is
  * counted, on full tables, striped, and as a part of several. (What they do to a count, case by
  * case: scripts of features.c.) */
+#include "base/limiter.h"
 #include "kinds.h"
-#include "limiter.h"
 #include "random.h"
 #include "told.h"
 

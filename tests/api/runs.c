@@ -3,7 +3,7 @@
  * the line that the definition finds. */
 #include <string.h>
 
-#include "line_scan.h"
+#include "base/line_scan.h"
 #include "random.h"
 #include "test.h"
 

@@ -3,8 +3,8 @@
  *
  * Tables that are looked at: attached to without their options, to be read only too; told entry by
  * entry; keys with names. */
-#include "labels.h" /* before cmocka, which defines fail() as well */
 #include "slot.h"
+#include "table/labels.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 #include "kinds.h"

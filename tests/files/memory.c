@@ -3,8 +3,8 @@
  *
  * Memory: each thing that stint_open asks the system for is refused in turn (the linker puts the
  * functions below in place of the system's; tests/meson.build). And decisions ask for none. */
-#include "labels.h"
-#include "limiter.h" /* before cmocka, which defines fail() as well */
+#include "base/limiter.h" /* before cmocka, which defines fail() as well */
+#include "table/labels.h"
 
 #include "fixture.h"
 

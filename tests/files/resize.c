@@ -4,11 +4,11 @@
  * stint_resize: whatever the shapes are, the new table answers as the old one would have. Whoever
  * is killed in it leaves one of the two whole. What cannot be done is refused, and changes
  * nothing. */
-#include "labels.h" /* before cmocka, which defines fail() as well */
+#include "table/labels.h" /* before cmocka, which defines fail() as well */
 
+#include "base/limiter.h"
 #include "directory.h"
 #include "kinds.h"
-#include "limiter.h"
 #include "random.h"
 
 #include <fcntl.h>

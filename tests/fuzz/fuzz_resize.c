@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "limiter.h"
+#include "base/limiter.h"
 #include "policy_text.h"
 
 enum { MAX_POLICIES = 6, KEYS = 24, PATCHES = 12, CALLS = 60 };

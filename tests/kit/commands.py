@@ -17,6 +17,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 needs_gnuplot = unittest.skipUnless(shutil.which("gnuplot"), "there is no gnuplot")
 
 
+LIBRARY = "src", "src/base", "src/policy", "src/table", "src/text"
+
+
+def library(source, of="*.[ch]"):
+    """The files of the library itself."""
+    return [path for folder in LIBRARY for path in sorted((source / folder).glob(of))]
+
+
 def run(*command, timeout=150, **options):
     """Returns returncode, stdout and stderr of a command that reads nothing."""
     options.setdefault("stdin", subprocess.DEVNULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "kinds.h"
 
-#include "limiter.h" /* for the bytes of the table */
+#include "base/limiter.h" /* for the bytes of the table */
 #include "model.h"
 
 const char *const kind_names[KINDS] = {"plain",    "rolling",   "reserving", "smooth", "per key",

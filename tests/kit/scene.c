@@ -15,7 +15,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "counters.h" /* for the number of the thread */
+#include "base/counters.h" /* for the number of the thread */
 #include "policy_id.h"
 #include "slot.h"
 

@@ -50,8 +50,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/testing.h"
 #include "stint.h"
-#include "testing.h"
 
 struct scene {
     const char *name;

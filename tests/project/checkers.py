@@ -17,6 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "kit"))
+import commands
+
 SOURCE = Path(__file__).resolve().parents[2]
 OPTIONS = ["-std=gnu11", "-D_GNU_SOURCE", "-DBUILD_VERSION=2000", "-DSTINT_HAVE_STRERRORDESC",
            f"-I{SOURCE}/include", f"-I{SOURCE}/src"]
@@ -28,7 +31,7 @@ ARGUED = {
     ("memory.c", "leakReturnValNotUsed", "MAP_SHARED | MAP_FIXED"): "it is mapped over `base`",
     ("open.c", "clang-analyzer-core.NullDereference", "limiter"): FAILS,
     ("apply.c", "clang-analyzer-core.NullDereference", "change"): FAILS,
-    ("charge.h", "clang-analyzer-core.DivideZero", "capacity / stripes"): "a policy has a stripe at least",
+    ("judge.h", "clang-analyzer-core.DivideZero", "capacity / stripes"): "a policy has a stripe at least",
     ("resize.c", "bugprone-misplaced-widening-cast", "from->tag_unit"): "both have 64 bits",
     ("text.h", "clang-analyzer-core.NullDereference", "text->buffer["): CHECKED,
     ("replay.c", "clang-analyzer-core.NonNullParamChecker", "memcpy(buffer"): "at first room is 0",
@@ -57,7 +60,7 @@ def findings(text):
 
 
 def sources(of="*.c"):
-    return sorted((SOURCE / "src").glob(of))
+    return commands.library(SOURCE, of)
 
 
 def run(*command):

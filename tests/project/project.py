@@ -699,11 +699,11 @@ class Versions(Case):
     def library(self, name, include):
         """The library, compiled with that header."""
         out = self.directory / f"libstint-{name}.so"
-        sources = [path for path in sorted((SOURCE / "src").glob("*.c"))]
+        sources = commands.library(SOURCE, "*.c")
         major, minor, patch = project_version().split(".")
         must(*shlex.split(CC), "-std=gnu11", "-O1", "-w", "-shared", "-fPIC", "-pthread",
              "-D_GNU_SOURCE", f"-DBUILD_VERSION={int(major) * 1000000 + int(minor) * 1000 + int(patch)}",
-             "-I", include, *sources, "-o", out)
+             "-I", include, "-I", SOURCE / "src", *sources, "-o", out)
         return out
 
     def test_both_ways(self):
@@ -762,14 +762,14 @@ class Mistakes(Case):
             must("patch", "--dry-run", "--strip=1", "--fuzz=0", f"--input={patch}", cwd=SOURCE)
 
     def test_guards_are_used(self):
-        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+        code = "".join(path.read_text() for path in commands.library(SOURCE)
                        if path.name != "testing.h")
         used = set(re.findall(r"\bGUARD(?:ED)?\((\w+)", code))
         self.assertEqual(used, {name for name in mutants.mistakes() if name.isupper()})
 
     def test_guards_are_conditions_in_a_line(self):
         """What takes more than that to leave out is a patch."""
-        code = "".join(path.read_text() for path in (SOURCE / "src").glob("*.[ch]")
+        code = "".join(path.read_text() for path in commands.library(SOURCE)
                        if path.name != "testing.h")
         for line in re.findall(r".*\bGUARDED\(.*", code):
             self.assertRegex(line, r"^\s*if \(")

@@ -10,8 +10,8 @@
 
 #include <sys/prctl.h>
 
+#include "base/limiter.h"
 #include "dying.h"
-#include "limiter.h"
 
 enum { GENERATIONS = 60, KEYS = 4, MOST = 100, PROCESSES = 2 };
 

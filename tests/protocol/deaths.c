@@ -5,7 +5,7 @@
  * before each step of any call. Whoever comes after it is held up by nothing, is granted what is
  * left and never more (promises A, B, E). Set-up that was begun is finished or undone. Deaths in a
  * decision are in scenes.c. */
-#include "limiter.h" /* before cmocka, which defines fail() as well */
+#include "base/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
 

@@ -7,7 +7,7 @@ histories of history.c, or the test that is named here must find it out.
     mutants.py BUILD --write     writes the table of mutants/README.md, too
     mutants.py BUILD --for FILE  only those of a file of src/, with the function that each is in
 
-A guard of src/testing.h is taken away in test-mutants as it was built; from another test, by an object
+A guard of src/base/testing.h is taken away in test-mutants as it was built; from another test, by an object
 that is linked with it. A patch of tests/protocol/mutants is applied to a copy of src/, which is
 compiled as BUILD's was and linked with the rest.
 STINT_TEST_SEED=N is the seed of the first history."""
@@ -42,7 +42,7 @@ HEAD = ("| without | the mistake | story, or test, that shows it | histories unt
 
 def mistakes():
     """The mistake that each guard keeps out and that each patch lets in, by name."""
-    text = (SOURCE / "src" / "testing.h").read_text()
+    text = (SOURCE / "src" / "base" / "testing.h").read_text()
     found = dict(re.findall(r'^    X\((\w+),[\s\\]*"([^"]*)"\)', text, re.MULTILINE))
     for patch in sorted((SOURCE / "tests" / "protocol" / "mutants").glob("*.patch")):
         found[patch.stem] = patch.read_text().split("\n", 1)[0]
@@ -68,7 +68,7 @@ def build_without(build, target, directory, patches=(), guards=()):
     """A program of the build with these patches in its library, and without these guards. Returns its
     path."""
     commands = json.loads((build / "compile_commands.json").read_text())
-    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("*/"))
+    shutil.copytree(SOURCE / "src", directory / "src", ignore=shutil.ignore_patterns("tool", "nginx", "lua", "rust"))
     changed = [name for patch in patches for name in apply(patch, directory)]
     header = any(name.endswith(".h") for name in changed)
     objects = []
@@ -79,18 +79,18 @@ def build_without(build, target, directory, patches=(), guards=()):
             if word in ("-MQ", "-MF", "-o", "-c"):
                 next(words)
             elif word != "-MD":
-                options.append(word)
+                options.append(word.replace("-I../src", f"-I{directory / 'src'}"))
         objects.append(directory / f"{source.name}.o")
         subprocess.run([*options, "-c", source, "-o", objects[-1]], cwd=build, check=True)
 
     of_library = [command for command in commands if "libstint-testing.a.p" in command["output"]]
     for command in of_library:
-        name = Path(command["file"]).name
+        name = command["file"].split("/src/")[-1]
         if header or name in changed:
             compile_as(command, directory / "src" / name)
     if guards:
         without = directory / "without.c"
-        without.write_text('#include "testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
+        without.write_text('#include "base/testing.h"\n__attribute__((constructor)) static void take_away(void) {\n'
                            + "".join(f"    stint_test_removed |= GUARD_BIT(GUARD_{guard});\n"
                                      for guard in guards) + "}\n")
         compile_as({**of_library[0], "command": f"{of_library[0]['command']} -I{SOURCE / 'src'}"}, without)

@@ -34,6 +34,9 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "kit"))
+import commands
+
 SOURCE = Path(__file__).resolve().parents[2]
 ARGUED = SOURCE / "tests" / "protocol" / "mutants" / "argued.txt"
 
@@ -229,7 +232,7 @@ class Tree:
         sources may be in conflict: these are apart, as the compiler says, once for all trees."""
         with self.grouping:
             left = [] if self.unity else \
-                [name[len(LIBRARY):-2] for name in self.commands if name.startswith(LIBRARY)]
+                [words[-1].removeprefix("../src/") for name, words in self.commands.items() if name.startswith(LIBRARY)]
             while left:
                 name, together, wrong = f"unity-{len(self.unity)}.c", left, True
                 while wrong:
@@ -250,7 +253,7 @@ class Tree:
                               cwd=self.build, stderr=subprocess.PIPE, text=True)
         found, where = set(), None
         for line in done.stderr.splitlines():
-            where = (re.search(r"src/(\w+\.c):", line) or [None, where])[1]
+            where = (re.search(r"src/([\w/]+\.c):", line) or [None, where])[1]
             if " error: " in line or "redefined" in line:
                 found.add(where)
         return found
@@ -258,15 +261,18 @@ class Tree:
     def compiler(self, source, *options):
         """The command that compiles a file of src/."""
         some = next(words for name, words in self.commands.items() if name.startswith(LIBRARY))
-        words = self.commands.get(f"{LIBRARY}{source}.o") or \
+        words = self.commands.get(f"{LIBRARY}{source.replace('/', '_')}.o") or \
             [*some[:-1], f"../src/{source}"]
         return [*words, *options, "-fdiagnostics-color=never"]
 
+    def object(self, source):
+        return self.out / f"{source.replace('/', '_')}.o"
+
     def compiled(self, source):
         """The bytes of the object, or None."""
-        done = subprocess.run(self.compiler(source, "-w", "-o", self.out / f"{source}.o"),
+        done = subprocess.run(self.compiler(source, "-w", "-o", self.object(source)),
                               cwd=self.build, stderr=subprocess.DEVNULL)
-        return (self.out / f"{source}.o").read_bytes() if done.returncode == 0 else None
+        return self.object(source).read_bytes() if done.returncode == 0 else None
 
     def link(self, program, objects, header):
         """The program with these objects of the library, and its own anew that include the header."""
@@ -349,7 +355,7 @@ class Tree:
                 made = self.compiled(source)
                 if made is None:
                     return None
-                objects.append((self.out / f"{source}.o", made == self.pristine[source]))
+                objects.append((self.object(source), made == self.pristine[source]))
             if all(same for _, same in objects):
                 return None
             for test in tests:
@@ -364,9 +370,9 @@ def draw(seed, files):
     """Mutants in a random order: first the line, so that a long one is not drawn more often, and then
     one of its mutants."""
     chance, by_line = random.Random(seed), collections.defaultdict(list)
-    for path in sorted((SOURCE / "src").glob("*.[ch]")):
+    for path in commands.library(SOURCE):
         if fnmatch.fnmatch(path.name, files):
-            for mutant in mutants_of(path.name, path.read_text()):
+            for mutant in mutants_of(str(path.relative_to(SOURCE / "src")), path.read_text()):
                 by_line[mutant.file, mutant.line].append(mutant)
     lines = sorted(by_line)
     chance.shuffle(lines)
@@ -376,7 +382,7 @@ def draw(seed, files):
 
 def named(path):
     """The mutants of a file that has lines as they are printed. Lines may have moved since."""
-    for name, line, change in re.findall(r"(\w+\.[ch]):(\d+): (`.*` -> `.*`)$", Path(path).read_text(),
+    for name, line, change in re.findall(r"([\w/]+\.[ch]):(\d+): (`.*` -> `.*`)$", Path(path).read_text(),
                                          re.MULTILINE):
         same = [mutant for mutant in mutants_of(name, (SOURCE / "src" / name).read_text())
                 if f"`{mutant.before}` -> `{mutant.after}`" == change]

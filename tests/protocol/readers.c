@@ -3,7 +3,7 @@
  *
  * Those who look at a table while others use it: read-only handles beside threads that decide, and
  * names of keys, which are whole or not shown, whoever is stopped or killed while he writes one. */
-#include "labels.h" /* before cmocka, which defines fail() as well */
+#include "table/labels.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
 

@@ -28,10 +28,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/testing.h"
 #include "kinds.h"
 #include "model.h"
 #include "random.h"
-#include "testing.h"
 
 #define TICK STINT_TICK_NS
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What threads have of their own: a stray token, lanes of counters and the numbers that choose
  * them, the lock of who sets up. (All promises beside threads: histories.c, soak.c.) Linked with
- * the library built for tests (src/testing.h). */
-#include "counters.h" /* before cmocka, which defines fail() as well */
+ * the library built for tests (src/base/testing.h). */
+#include "base/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
 

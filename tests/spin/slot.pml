@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c, full.c and refund.c do it, for spin. `run`
+ * The slot protocol of src/slot.h, as src/take.c, slot.c, claim.c and refund.c do it, for spin. `run`
  * compiles and runs it: good configurations, which must hold, and wrong variants (WRONG_*), which must
  * not. A part of a group (decide_all.c) that is charged by an add is a take here, one that is charged by
  * a swap a decide; so is STINT_CHARGE, and a stripe's request.
@@ -995,7 +995,7 @@ reach_raise:
 #if HOME < SLOTS && !defined(WRONG_REACH_NOT_RAISED)
     atomic { reach = MAX(reach, LINE_OF(at)); goto claim }
 #endif
-claim: /* stint_claim_slot */
+claim: /* claim_slot */
     atomic {
         i = 0;
         if
@@ -1228,7 +1228,7 @@ least_next:
     }
 replace_falls:
     atomic { END_FALLS(STATE_ID(held), NOW); goto replace }
-replace: /* stint_claim_slot */
+replace: /* claim_slot */
     atomic {
         if
         :: slot[at].tag != held_tag || slot[at].state != held -> START_OVER
@@ -1649,7 +1649,7 @@ filter_add:
 #endif
 raise: /* watermark_raise */
     atomic { watermark = (held_tag != NEVER -> MAX(watermark, now) : watermark); goto claim }
-claim: /* stint_claim_slot */
+claim: /* claim_slot */
     atomic {
         if
         :: slot[at].tag != held_tag || slot[at].state != held ->

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ * The atomic operations that stint uses, with the memory order in the name.
+ *
+ * This is the only file that knows where atomics come from. Normally that is ConcurrencyKit. Its
+ * operations are inline assembly, which ThreadSanitizer cannot see through: it would report races
+ * that are none and miss real ones. So its builds (STINT_THREAD_SANITIZER) use the compiler's
+ * builtins, with the same names and the same orders. Other sanitizers check what users run; they do
+ * not see whether an operation's word is within its memory, which guard pages show (attacks.c).
+ *
+ * The contract, on which ordering.md builds:
+ *   relaxed   the word is read or written whole; loads of one word by one thread never go back.
+ *   acquire   the load is done before all loads and stores that follow in the program.
+ *   release   all loads and stores that precede in the program are done before the store.
+ *   seq       all that precedes is done before the operation, which is done before all that
+ *             follows, also when a compare-and-swap fails: a full barrier. That is more than C11's
+ *             seq_cst gives, whose operations order nothing against relaxed loads: on aarch64 a
+ *             load may be done before the store of an earlier ldaxr/stlxr.
+ *
+ * On x86-64 all of it but seq is what plain loads and stores do, seq is the lock prefix, and the
+ * fences here are nothing but compiler barriers. On aarch64 ConcurrencyKit's read-modify-write
+ * operations are loops of ldxr/stxr, of no order at all, so each stands between two fences, both
+ * `dmb ish`: a full barrier, as are its acquire and release fences. (Its variants for LSE do not
+ * compile in 0.7.1; the loops are right on processors that have LSE, too.) */
+#ifndef STINT_ATOMIC_H
+#define STINT_ATOMIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ck_cc.h>
+#include <ck_md.h>
+#include <ck_pr.h>
+
+#include "base/testing.h"
+
+#if !defined(__LP64__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "stint is for 64-bit little-endian machines: a slot is swapped as two words of 64 bits"
+#endif
+#if defined(__aarch64__) && !defined(CK_MD_RMO)
+#error "ck_md.h is another machine's, whose fences are nothing: the build machine's libck-dev?"
+#endif
+
+#define CACHE_LINE CK_MD_CACHELINE /* bytes */
+
+/* Loads, stores, compare-and-swaps and adds of one word of 64 bits, or of 32 where the name says
+ * so. */
+
+#ifdef STINT_THREAD_SANITIZER
+
+static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Nothing that follows in the program is done before this load. */
+static inline uint64_t atomic_load_acquire(const uint64_t *word) {
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* All that precedes in the program is visible to whoever loads this value with acquire. */
+static inline void atomic_store_release(uint64_t *word, uint64_t value) {
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
+    return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+
+static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
+    return __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST);
+}
+
+static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
+    (void)__atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+}
+
+#else
+
+static inline uint64_t atomic_load_relaxed(const uint64_t *word) {
+    return ck_pr_load_64(word);
+}
+
+/* Nothing that follows in the program is done before this load. */
+static inline uint64_t atomic_load_acquire(const uint64_t *word) {
+    uint64_t value = ck_pr_load_64(word);
+    ck_pr_fence_acquire();
+    return value;
+}
+
+static inline uint64_t atomic_load_relaxed_32(const uint32_t *word) {
+#if defined(__x86_64__)
+    /* What ck_pr_load_32 is, but the compiler knows that the upper half of the register is 0. */
+    uint64_t value;
+    __asm__ volatile("movl %1, %k0" : "=r"(value) : "m"(*word) : "memory");
+    return value;
+#else
+    return ck_pr_load_32(word);
+#endif
+}
+
+static inline void atomic_store_relaxed(uint64_t *word, uint64_t value) {
+    ck_pr_store_64(word, value);
+}
+
+static inline void atomic_store_relaxed_32(uint32_t *word, uint32_t value) {
+    ck_pr_store_32(word, value);
+}
+
+/* All that precedes in the program is visible to whoever loads this value with acquire. */
+static inline void atomic_store_release(uint64_t *word, uint64_t value) {
+    ck_pr_fence_release();
+    ck_pr_store_64(word, value);
+}
+
+static inline bool atomic_cas_unordered(uint64_t *word, uint64_t expected, uint64_t desired) {
+    return ck_pr_cas_64(word, expected, desired);
+}
+
+static inline uint64_t atomic_fetch_add_unordered(uint64_t *word, uint64_t value) {
+    return ck_pr_faa_64(word, value);
+}
+
+static inline void atomic_add_relaxed(uint64_t *word, uint64_t value) {
+    ck_pr_add_64(word, value);
+}
+
+#endif
+
+/* Nothing that follows is done before the loads that precede. ThreadSanitizer does not know fences:
+ * loads on which it must see plain accesses depend are acquires. */
+static inline void atomic_fence_acquire(void) {
+    ck_pr_fence_acquire();
+}
+
+static inline bool atomic_cas_seq(uint64_t *word, uint64_t expected, uint64_t desired) {
+    ck_pr_fence_load_atomic();
+    bool swapped = atomic_cas_unordered(word, expected, desired);
+    ck_pr_fence_atomic_load();
+    return swapped;
+}
+
+static inline uint64_t atomic_fetch_add_seq(uint64_t *word, uint64_t value) {
+    ck_pr_fence_load_atomic();
+    uint64_t old = atomic_fetch_add_unordered(word, value);
+    ck_pr_fence_atomic_load();
+    return old;
+}
+
+/* Whether a word is a value, or less than it: a relaxed load and a comparison. On x86-64 one
+ * instruction, which needs no integer register. */
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
+static inline int atomic_differs(const uint64_t *word, uint64_t value) {
+    int differs;
+    __asm__ volatile("cmpq %2, %1" : "=@ccne"(differs) : "m"(*word), "r"(value) : "memory");
+    return differs;
+}
+
+static inline int atomic_less(const uint64_t *word, uint64_t value) {
+    int less;
+    __asm__ volatile("cmpq %2, %1" : "=@ccb"(less) : "m"(*word), "r"(value) : "memory");
+    return less;
+}
+#else
+static inline bool atomic_differs(const uint64_t *word, uint64_t value) {
+    return atomic_load_relaxed(word) != value;
+}
+
+static inline bool atomic_less(const uint64_t *word, uint64_t value) {
+    return atomic_load_relaxed(word) < value;
+}
+#endif
+
+/* Adds to a word that only this thread adds to, while others may read it. On x86-64 one instruction
+ * without a lock prefix does: it cannot be torn by a signal handler of this thread that adds to the
+ * same word, nor by a move of the thread to another core, and nobody else writes. Elsewhere an
+ * atomic add is what keeps the signal handler apart. */
+static inline void atomic_add_own(uint64_t *word, uint64_t value) {
+#if defined(__x86_64__) && !defined(STINT_THREAD_SANITIZER)
+    __asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "cc");
+#else
+    atomic_add_relaxed(word, value);
+#endif
+}
+
+/* Compare-and-swap of two adjacent 64-bit words, aligned to 16 bytes. On aarch64 it is a loop of
+ * ldxp and stxp. If the store succeeds, both words were loaded, and are stored, at once. If they
+ * differ from what is expected, the two may have been loaded at different instants; but at the
+ * instant at which the one that differs was loaded, the pair was not as expected, which is all that
+ * a failure says. */
+static inline bool atomic_cas2_seq(void *words, const uint64_t expected[2],
+                                   const uint64_t desired[2]) {
+#ifdef STINT_THREAD_SANITIZER
+    /* ThreadSanitizer's own 16-byte compare-and-swap is a lock that its 8-byte operations do not
+     * take, so it is not atomic with them. The instruction is; these calls tell what it orders. */
+    void __tsan_acquire(void *);
+    void __tsan_release(void *);
+    __tsan_release(words);
+#endif
+    ck_pr_fence_load_atomic();
+#if defined(__x86_64__)
+    /* What ck_pr_cas_64_2 is, but the words are in the registers where they are needed. */
+    __extension__ typedef unsigned __int128 pair;
+    uint64_t old[2] = {expected[0], expected[1]};
+    bool swapped;
+    __asm__ volatile("lock cmpxchg16b %1"
+                     : "=@ccz"(swapped), "+m"(*(pair *)words), "+a"(old[0]), "+d"(old[1])
+                     : "b"(desired[0]), "c"(desired[1])
+                     : "memory");
+#else
+    uint64_t old[2] = {expected[0], expected[1]}, new[2] = {desired[0], desired[1]};
+    bool swapped = ck_pr_cas_64_2(words, old, new);
+#endif
+    ck_pr_fence_atomic_load();
+#ifdef STINT_THREAD_SANITIZER
+    __tsan_acquire(words);
+#endif
+    return swapped;
+}
+
+/* Test builds may stop a thread before each of these (testing.h). */
+#ifdef STINT_TESTING
+#define atomic_load_relaxed(word)         (STEP(word), atomic_load_relaxed(word))
+#define atomic_load_relaxed_32(word)      (STEP(word), atomic_load_relaxed_32(word))
+#define atomic_load_acquire(word)         (STEP(word), atomic_load_acquire(word))
+#define atomic_differs(word, value)       (STEP(word), atomic_differs(word, value))
+#define atomic_less(word, value)          (STEP(word), atomic_less(word, value))
+#define atomic_cas_seq(word, old, new)    (STEP(word), atomic_cas_seq(word, old, new))
+#define atomic_fetch_add_seq(word, value) (STEP(word), atomic_fetch_add_seq(word, value))
+#define atomic_cas2_seq(words, old, new)  (STEP(words), atomic_cas2_seq(words, old, new))
+#endif
+
+/* Raises a word to at least a value. All that follows in the program is done after the word has
+ * that value, whichever thread raised it. */
+static inline void atomic_raise(uint64_t *word, uint64_t value) {
+    uint64_t seen = atomic_load_acquire(word);
+    while (seen < value && !atomic_cas_seq(word, seen, value))
+        seen = atomic_load_acquire(word);
+}
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ * Counters: a lane for each thread, summed when read. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/counters.h"
+
+_Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
+
+#define NUMBER_NONE_LEFT (THREAD_NUMBERS - 1)
+
+/* Bit n is set while a thread has the number n, 1 to LANES_MAX - 1. */
+static uint64_t numbers_taken = 1;
+static_assert(LANES_MAX == 64, "a bit for each number");
+
+/* This process, as the owner of lanes in a table that it shares: its process id, and above it what
+ * tells its namespace of process ids from others (0: not known). */
+static uint64_t process;
+
+/* The open limiters whose tables are shared. The lock keeps two changes apart. Each is one store: a
+ * child after fork finds a whole list, whatever other threads of its parent did. */
+static struct stint_limiter *sharing;
+static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t forks; /* between the process that loaded the library and this one */
+
+uint64_t stint_limiter_process_lock(void) {
+    (void)pthread_mutex_lock(&process_lock);
+    return forks;
+}
+
+void stint_limiter_process_unlock(void) {
+    (void)pthread_mutex_unlock(&process_lock);
+}
+
+/* Gives a thread's number back when it ends, so that a server whose threads come and go does not
+ * run out of lanes. The value of the key is the number. */
+static pthread_key_t number_key;
+static bool number_key_made;
+
+static void number_release(void *number) {
+    uint64_t bit = UINT64_C(1) << (uintptr_t)number, taken = atomic_load_relaxed(&numbers_taken);
+    while (!atomic_cas_seq(&numbers_taken, taken, taken & ~bit))
+        taken = atomic_load_relaxed(&numbers_taken);
+}
+
+static void thread_ends(void *number) {
+    /* Another destructor may decide after this. In the last round nobody would give a new number
+     * back. (Nor that of a thread that decides for the first time in that round.) */
+    stint_thread_number = NUMBER_NONE_LEFT;
+    number_release(number);
+}
+
+static void process_begin(void) {
+    struct stat namespace;
+    uint64_t number = stat("/proc/self/ns/pid", &namespace) == 0 ? (uint32_t) namespace.st_ino : 0;
+    process = number << 32 | (uint32_t)getpid();
+}
+
+/* In a child after fork, which has this thread only. */
+static void child_begin(void) {
+    uint64_t number = stint_thread_number;
+    numbers_taken = 1;
+    if (number > 0 && number < LANES_MAX)
+        numbers_taken |= UINT64_C(1) << number;
+    process_begin();
+    /* Now: a decision may not ask the system which processes are dead. */
+    process_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    forks++;
+    for (struct stint_limiter *limiter = sharing; limiter != NULL; limiter = limiter->next)
+        stint_limiter_lanes_reclaim(limiter, false);
+}
+
+static void numbers_begin(void) {
+    process_begin();
+    /* Without memory for it, children that share a table may count in their parent's lanes. These
+     * become free too early or too late, and a count or two may be lost. */
+    (void)pthread_atfork(NULL, NULL, child_begin);
+    if (pthread_key_create(&number_key, thread_ends) != 0)
+        return;
+    /* The C library keeps the values of the first 32 keys in the thread itself. It would allocate
+     * others, which a decision must not do: then numbers are not given back. */
+    number_key_made = number_key < 32;
+    if (!number_key_made)
+        pthread_key_delete(number_key);
+}
+
+void stint_limiter_thread_numbers_begin(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, numbers_begin);
+}
+
+/* A library that was unloaded must not be called when a thread ends. */
+static __attribute__((destructor)) void number_key_delete(void) {
+    if (number_key_made)
+        pthread_key_delete(number_key);
+}
+
+/* The number of this thread, which has none yet. */
+static uint64_t thread_number_new(void) {
+    uint64_t taken, number;
+
+    do {
+        taken = atomic_load_relaxed(&numbers_taken);
+        number = taken == UINT64_MAX ? NUMBER_NONE_LEFT : (uint64_t)__builtin_ctzll(~taken);
+        /* Acquires what the thread that had the number before has counted. */
+    } while (number != NUMBER_NONE_LEFT &&
+             !atomic_cas_seq(&numbers_taken, taken, taken | UINT64_C(1) << number));
+    /* In one step, so that a signal handler comes before or after it. If it came before, the thread
+     * keeps the number that it got. */
+    if (!atomic_cas_seq(&stint_thread_number, 0, number)) {
+        if (number != NUMBER_NONE_LEFT)
+            number_release((void *)(uintptr_t)number);
+    } else if (number_key_made && number != NUMBER_NONE_LEFT) {
+        (void)pthread_setspecific(number_key, (void *)(uintptr_t)number);
+    }
+    return stint_thread_number;
+}
+
+static struct counters *lane_rows(const struct stint_limiter *limiter, uint32_t lane) {
+    return &limiter->counters[(size_t)lane * (limiter->max_policies + 1)];
+}
+
+bool stint_limiter_lanes_map(struct stint_limiter *limiter) {
+    struct own_lanes *own =
+        mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED)
+        return false;
+    /* Where the kernel cannot (before 4.14), all threads share a lane. */
+    if (limiter->memory.read_only ||
+        (limiter->memory.shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0))
+        own->left = LANES_GIVEN;
+    limiter->own = own;
+    return true;
+}
+
+void stint_limiter_lanes_unmap(struct stint_limiter *limiter) {
+    munmap(limiter->own, sizeof(*limiter->own));
+}
+
+void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.read_only)
+        return; /* which counts nothing */
+    if (limiter->memory.shared) {
+        (void)stint_limiter_process_lock();
+        limiter->next = sharing;
+        atomic_store_release((uint64_t *)(void *)&sharing, (uintptr_t)limiter);
+        stint_limiter_process_unlock();
+        return;
+    }
+    for (uint32_t number = 1; number < LANES_MAX; number++) {
+        limiter->own->firsts[number] = (uint8_t)number;
+        if (number < limiter->lanes)
+            limiter->own->rows[number] = lane_rows(limiter, number);
+    }
+    limiter->own->left = LANES_GIVEN;
+}
+
+/* Takes a lane of a shared table for this thread, if one is left, and unless a signal handler of
+ * the thread has just done so. */
+static void lane_claim(const struct stint_limiter *limiter, uint64_t number) {
+    uint64_t *owners = limiter->header->lane_owners;
+
+    for (uint32_t lane = 1; lane < limiter->lanes; lane++) {
+        /* Acquires what its last owner has counted. */
+        if (atomic_load_relaxed(&owners[lane]) != 0 || !atomic_cas_seq(&owners[lane], 0, process))
+            continue;
+        uint64_t *row = (uint64_t *)(void *)&limiter->own->rows[number];
+        if (!atomic_cas_seq(row, 0, (uintptr_t)lane_rows(limiter, lane)))
+            atomic_store_release(&owners[lane], 0);
+        return;
+    }
+    (void)atomic_cas_seq(&limiter->own->left, LANES_TO_TRY, LANES_TAKEN);
+}
+
+/* The lane of a thread number, or NULL: it shares lane 0. */
+static struct counters *own_rows(const struct stint_limiter *limiter, uint64_t number) {
+    struct own_lanes *own = limiter->own;
+
+    if (own->rows[number] == NULL && number != NUMBER_NONE_LEFT &&
+        atomic_load_relaxed(&own->left) == LANES_TO_TRY)
+        lane_claim(limiter, number);
+    return own->rows[number];
+}
+
+static uint32_t lane_of(const struct stint_limiter *limiter, const struct counters *rows) {
+    return (uint32_t)((size_t)(rows - limiter->counters) / (limiter->max_policies + 1));
+}
+
+uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
+    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    struct own_lanes *own = limiter->own;
+
+    if (LIKELY(own->firsts[number] != 0))
+        return own->firsts[number];
+    const struct counters *rows = own_rows(limiter, number);
+    /* The ids of processes that are forked in turn follow on each other. */
+    uint32_t first =
+        rows != NULL ? lane_of(limiter, rows) : 1 + (uint32_t)(process + number) % LANES_MAX;
+    if (number != NUMBER_NONE_LEFT) /* which other threads have, too */
+        own->firsts[number] = (uint8_t)first;
+    return first;
+}
+
+void stint_limiter_lanes_release(struct stint_limiter *limiter) {
+    if (!limiter->memory.shared || limiter->memory.read_only)
+        return;
+    (void)stint_limiter_process_lock();
+    struct stint_limiter **link = &sharing;
+    while (*link != limiter)
+        link = &(*link)->next;
+    atomic_store_release((uint64_t *)(void *)link, (uintptr_t)limiter->next);
+    stint_limiter_process_unlock();
+    for (uint32_t number = 1; number < LANES_MAX; number++) {
+        const struct counters *rows = limiter->own->rows[number];
+        if (rows != NULL)
+            atomic_store_release(&limiter->header->lane_owners[lane_of(limiter, rows)], 0);
+    }
+}
+
+void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
+    uint64_t *owners = limiter->header->lane_owners;
+
+    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
+        uint64_t owner = atomic_load_relaxed(&owners[lane]);
+        if (owner != 0 && (alone || (process >> 32 != 0 && owner >> 32 == process >> 32 &&
+                                     kill((pid_t)owner, 0) != 0 && errno == ESRCH)))
+            (void)atomic_cas_seq(&owners[lane], owner, 0);
+    }
+    (void)atomic_cas_seq(&limiter->own->left, LANES_TAKEN, LANES_TO_TRY);
+}
+
+uint32_t stint_limiter_processes(const struct stint_limiter *limiter) {
+    uint64_t owners[LANES_MAX];
+    uint32_t found = 0;
+
+    for (uint32_t lane = 1; lane < LANES_MAX; lane++) {
+        uint32_t i = 0;
+        owners[found] = atomic_load_relaxed(&limiter->header->lane_owners[lane]);
+        while (owners[i] != owners[found])
+            i++;
+        if (owners[found] != 0 && i == found)
+            found++;
+    }
+    return found;
+}
+
+void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t row, uint32_t counter,
+                                uint64_t count) {
+    if (limiter->memory.read_only)
+        return;
+    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    struct counters *rows = own_rows(limiter, number);
+
+    if (rows != NULL)
+        atomic_add_own(&rows[row].count[counter], count);
+    else
+        atomic_add_relaxed(&limiter->counters[row].count[counter], count);
+}
+
+uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row,
+                               uint32_t counter) {
+    uint64_t total = 0;
+    for (uint32_t lane = 0; lane < limiter->lanes; lane++)
+        total += atomic_load_relaxed(&lane_rows(limiter, lane)[row].count[counter]);
+    return total;
+}
+
+void stint_limiter_counters_clear(const struct stint_limiter *limiter, uint32_t row) {
+    for (uint32_t lane = 0; lane < limiter->lanes; lane++)
+        lane_rows(limiter, lane)[row] = (struct counters){0};
+}

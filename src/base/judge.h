@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT
+ * Step 4 of a decision, `judge`: what windows and requests do to a count. Roll-over, smooth
+ * windows, fitting, waiting. Pure arithmetic in integers: no atomics, no clock, no state.
+ *
+ * A count is the 29 bits of a slot's state that hold what was taken. For most policies that is
+ * `used`; for smooth and in-flight ones (TWO_COUNTS) it is two numbers of 14 bits:
+ *
+ *     28 ... 15  previous window | 14 ... 0  this window
+ *
+ * Each is at most 14 bits of tokens. This window has one bit more: stray tokens (slot.h) that are
+ * added to a full count do not reach the previous one.
+ *
+ * They differ in the weight of the previous window. Smooth: the part of it that still overlaps. In
+ * flight: all of it, as tokens are held until they are given back. What nobody gives back is
+ * forgotten with the window after its own. */
+#ifndef STINT_CHARGE_H
+#define STINT_CHARGE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/testing.h"
+#include "base/window.h"
+
+#define SMOOTH_BITS 14
+#define SMOOTH_MAX  ((UINT64_C(1) << SMOOTH_BITS) - 1)
+#define THIS_BITS   15
+#define THIS_MASK   ((UINT64_C(1) << THIS_BITS) - 1)
+
+/* Flags of policies with two counts: of this window, and of the one before. */
+#define TWO_COUNTS ((uint32_t)(STINT_SMOOTH | STINT_IN_FLIGHT))
+
+/* What a decision that is a part of another must do. A caller's flags are never these. */
+enum part_flags {
+    /* Refuse, whatever is left: the whole was refused on account of this one. */
+    PART_REFUSED = 1 << 0,
+    PART_QUIET = 1 << 1,       /* count it in the statistics only if it is refused */
+    PART_SILENT = 1 << 2,      /* do not count it, nor mark its refusal (unless PART_REFUSED) */
+    PART_SAME_WINDOW = 1 << 3, /* do nothing if the key is in a later window (decision.only_end) */
+    /* An override of the key (slot.h) is in force: */
+    PART_BARRED = 1 << 4,  /* it refuses all */
+    PART_ENDLESS = 1 << 5, /* it never refuses */
+    PART_BANNED = 1 << 7,  /* it is a ban */
+    PART_OVERRIDDEN = 1 << 8,
+};
+#define PARTS_TOLD        ((uint32_t)(PART_BANNED | PART_OVERRIDDEN))
+#define PARTS_OF_OVERRIDE (PARTS_TOLD | (uint32_t)(PART_BARRED | PART_ENDLESS))
+static_assert((int)PART_BANNED == (int)STINT_BANNED &&
+                  (int)PART_OVERRIDDEN == (int)STINT_OVERRIDDEN,
+              "what a decision knows of an override is what its verdict tells");
+
+/* What may change of a policy. */
+struct rule {
+    uint32_t limit;
+    uint32_t capacity;
+    uint32_t max_reserved;
+    uint32_t flags;
+    uint32_t stripes;    /* 1: none */
+    uint32_t near_limit; /* percent */
+    uint32_t jitter;     /* percent */
+    bool capacity_given; /* false: the capacity follows the limit */
+};
+
+/* A rule as a policy has it, in three words:
+ *
+ *     word 0   capacity 32 | limit 32
+ *     word 1   capacity given 1 | jitter 7 | near limit 7 | log2 of stripes 3 | flags 14 |
+ *              max_reserved 32
+ *     word 2   capacity 32 | enum trait 32     what most decisions read, and no more */
+#define RULE_WORDS  3
+#define RULE_TRAITS 2
+enum { RULE_FLAGS = 32, RULE_STRIPES = 46, RULE_NEAR = 49, RULE_JITTER = 56, RULE_GIVEN = 63 };
+
+static ALWAYS_INLINE struct rule rule_unpack(const uint64_t words[RULE_WORDS]) {
+    uint64_t rest = words[1];
+    return (struct rule){
+        .limit = (uint32_t)words[0],
+        .capacity = (uint32_t)(words[0] >> 32),
+        .max_reserved = (uint32_t)rest,
+        .flags = (uint32_t)(rest >> RULE_FLAGS) & 0x3fff,
+        .stripes = UINT32_C(1) << (rest >> RULE_STRIPES & 7),
+        .near_limit = (uint32_t)(rest >> RULE_NEAR) & 127,
+        .jitter = (uint32_t)(rest >> RULE_JITTER) & 127,
+        .capacity_given = rest >> RULE_GIVEN != 0,
+    };
+}
+
+static inline void rule_pack(const struct rule *rule, uint64_t words[RULE_WORDS]) {
+    words[0] = (uint64_t)rule->capacity << 32 | rule->limit;
+    words[1] = (uint64_t)rule->capacity_given << RULE_GIVEN |
+               (uint64_t)rule->jitter << RULE_JITTER | (uint64_t)rule->near_limit << RULE_NEAR |
+               (uint64_t)__builtin_ctz(rule->stripes) << RULE_STRIPES |
+               (uint64_t)rule->flags << RULE_FLAGS | rule->max_reserved;
+}
+
+/* Whether a new window may begin with another count than 0. */
+static ALWAYS_INLINE bool rule_carries(const struct rule *rule) {
+    return rule->capacity > rule->limit || rule->max_reserved > 0 ||
+           (rule->flags & TWO_COUNTS) != 0;
+}
+
+/* Two counts, of the previous window and of this one. Of the first strays go. */
+static ALWAYS_INLINE uint64_t two_counts(uint64_t previous, uint64_t current) {
+    return (previous < SMOOTH_MAX ? previous : SMOOTH_MAX) << THIS_BITS | current;
+}
+
+/* The count with which a window begins, `windows` >= 1 after the one that ended with `count`. */
+static ALWAYS_INLINE uint64_t count_carry(const struct rule *rule, uint64_t count,
+                                          uint64_t windows) {
+    if (!rule_carries(rule))
+        return 0; /* whatever it was: refused requests may have counted */
+    if ((rule->flags & TWO_COUNTS) != 0)
+        return windows == 1 ? two_counts(count & THIS_MASK, 0) : 0;
+    /* No overflow: 2^28 tokens, 2^33 windows. */
+    uint64_t paid = rule->limit * windows;
+    return count > paid ? count - paid : 0;
+}
+
+/* The traits of a policy, which most decisions read and no more: its flags (enum
+ * stint_policy_flags) in the low 14 bits, and these. With the capacity in the upper half they are
+ * one word, so they are always of one rule. */
+enum trait {
+    TRAIT_EXISTS = 1 << 14,
+    /* A request takes tokens or is refused, and that is all: nothing else is counted or said, the
+     * only wait is for the window's end, and a window begins with 0. */
+    TRAIT_PLAIN = 1 << 15,
+    TRAIT_CARRIES = 1 << 16, /* rule_carries: a window that is over may still matter */
+    TRAIT_NEAR = 1 << 18,    /* it has a near limit */
+    TRAIT_JITTER = 1 << 19,
+    TRAIT_CALENDAR = 1 << 23, /* windows are months or years, of different lengths */
+    /* No policy by which anything is decided: its slots are another's overrides. It is all that a
+     * companion has. */
+    TRAIT_COMPANION = 1 << 24,
+};
+#define TRAIT_STRIPES 20 /* shift: log2 of the number of stripes, 3 bits */
+
+/* Policies whose windows are each key's own: a slot's end is that of its key's window. */
+#define TRAITS_OWN_WINDOW ((uint32_t)(STINT_START_PER_KEY | STINT_START_FIRST))
+
+/* Stripes of a key at most. */
+#define STRIPES_OF_KEY_MAX 64
+
+static ALWAYS_INLINE uint32_t traits_stripes(uint32_t traits) {
+    return UINT32_C(1) << (traits >> TRAIT_STRIPES & 7);
+}
+
+static ALWAYS_INLINE bool traits_striped(uint32_t traits) {
+    return (traits >> TRAIT_STRIPES & 7) != 0;
+}
+
+/* A request, and the policy by which it is judged. */
+struct terms {
+    uint32_t traits;     /* of the policy */
+    uint32_t flags;      /* of the request */
+    uint64_t window;     /* ns */
+    uint64_t fade;       /* ns in which the previous window's tokens fade (count_fade) */
+    uint64_t reciprocal; /* of the window (smooth_share) */
+    uint64_t cost;       /* tokens */
+    uint64_t capacity;   /* most tokens that count as held; the request's own or the policy's */
+    uint64_t room; /* most that may be used after this request: capacity, and what it may reserve */
+    uint64_t most; /* to which a charge may bring a count */
+    uint64_t before; /* tokens that are looked beside, as if they had been taken */
+    uint32_t part;   /* enum part_flags */
+    bool unlike;     /* the capacity is the request's own */
+    bool own;        /* the capacity is the request's own, and less than the policy's */
+};
+
+/* A look takes nothing and leaves nothing behind. The look before a charge is a decision all the
+ * same. */
+static ALWAYS_INLINE bool is_look(const struct terms *terms) {
+    return (terms->flags & STINT_PEEK) != 0;
+}
+
+static ALWAYS_INLINE bool is_charge(const struct terms *terms) {
+    return (terms->flags & (STINT_PEEK | STINT_CHARGE)) == STINT_CHARGE;
+}
+
+/* Whether it is counted as allowed or refused, and its first refusal marked. */
+static ALWAYS_INLINE bool is_decision(const struct terms *terms) {
+    return (terms->flags & (STINT_PEEK | STINT_CHARGE)) != STINT_PEEK && !is_charge(terms);
+}
+
+/* floor(2^64 / window). */
+static inline uint64_t reciprocal_of(uint64_t window) {
+    return UINT64_MAX / window + (UINT64_MAX % window + 1 == window);
+}
+
+/* The ns in which the previous window's tokens fade: the length of a window that slides. In flight
+ * they do not fade: 0, which is less than any time left. */
+static inline uint64_t count_fade(uint32_t flags, uint64_t window) {
+    return GUARD(COUNT_FADE, (flags & STINT_IN_FLIGHT) != 0) ? 0 : window;
+}
+
+/* ceil(count * left / fade) of the previous window's count, without a division: `reciprocal` is
+ * that of the window. Where nothing fades (0), it is the whole count. The estimate is never too
+ * large, and too small by at most 1 for windows up to 6 days, by 33 for the longest: 2^14 tokens
+ * times 2^55 ns of 2^64. So the rest fits in 64 bits. */
+static NOINLINE __attribute__((unused)) uint64_t smooth_share(uint64_t previous, uint64_t left,
+                                                              uint64_t fade, uint64_t reciprocal) {
+    __extension__ typedef unsigned __int128 wide;
+    if (left >= fade) /* a late thread's; in flight: always */
+        return previous;
+    uint64_t share = (uint64_t)((wide)previous * (left * reciprocal) >> 64);
+    uint64_t rest = previous * left - share * fade; /* mod 2^64 */
+    /* No more than all: a thread that reads a policy while its id becomes another's may have the
+     * fade of one and the reciprocal of the other. */
+    for (; rest >= fade && share < previous; rest -= fade)
+        share++;
+    return share + (rest != 0);
+}
+
+/* A stripe's tokens: the shares of all stripes add up to the capacity. */
+static ALWAYS_INLINE uint64_t stripe_share(uint64_t capacity, uint32_t stripes, uint32_t stripe) {
+    return capacity / stripes + (stripe < capacity % stripes);
+}
+
+/* What a count amounts to, `left` ns before the end of its window. */
+static ALWAYS_INLINE uint64_t count_total(const struct terms *terms, uint64_t count,
+                                          uint64_t left) {
+    if (LIKELY((terms->traits & TWO_COUNTS) == 0))
+        return count;
+    return smooth_share(count >> THIS_BITS & SMOOTH_MAX, left, terms->fade, terms->reciprocal) +
+           (count & THIS_MASK);
+}
+
+/* Most tokens that a charge brings a count to. */
+static inline uint64_t charge_most(const struct rule *rule) {
+    return (rule->flags & STINT_SMOOTH) != 0 ? SMOOTH_MAX
+           : rule_carries(rule)              ? (uint64_t)rule->capacity + rule->max_reserved
+                                             : STINT_LIMIT_MAX;
+}
+
+/* What a request does to a count. */
+struct charge {
+    uint64_t count;   /* afterwards */
+    uint64_t used;    /* what that amounts to: the verdict's */
+    uint64_t total;   /* what must be paid back: `used`, with the cost of a look that fits and with
+                       * what the count did not hold */
+    uint32_t granted; /* tokens taken */
+    bool fits;
+};
+
+/* How much of a request the count can hold, whatever room is left. */
+static ALWAYS_INLINE uint64_t count_taken(const struct terms *terms, uint64_t count) {
+    const uint64_t held = (terms->traits & STINT_SMOOTH) != 0 ? count & THIS_MASK : count;
+    const uint64_t left = held < terms->most ? terms->most - held : 0;
+    return terms->cost < left ? terms->cost : left;
+}
+
+/* Judges a request of a key that is never refused. All is granted; the window counts as much as it
+ * holds. */
+static inline struct charge judge_endless(const struct terms *terms, uint64_t count,
+                                          uint64_t used) {
+    const uint64_t taken = count_taken(terms, count);
+
+    if (is_look(terms))
+        return (struct charge){count, used, used + taken, 0, true};
+    return (struct charge){count + taken, used + taken, used + terms->cost, (uint32_t)terms->cost,
+                           true};
+}
+
+/* Granted tokens that were counted: only these can be given back. */
+static inline uint32_t charge_counted(const struct charge *charge) {
+    const uint64_t uncounted = charge->total - charge->used;
+
+    if (!GUARDED(COUNTED_ENDLESS))
+        return charge->granted;
+    return charge->granted > uncounted ? charge->granted - (uint32_t)uncounted : 0;
+}
+
+/* The one place that decides: what becomes of a request that meets `count` tokens, `left` ns before
+ * the end of their window. */
+static ALWAYS_INLINE struct charge judge(const struct terms *terms, uint64_t count, uint64_t left) {
+    count += terms->before;
+    const uint64_t used = count_total(terms, count, left);
+    const bool refused = (terms->part & (PART_REFUSED | PART_BARRED)) != 0;
+    uint64_t taken = terms->cost;
+
+    if (is_charge(terms)) {
+        taken = count_taken(terms, count);
+        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
+    }
+    if (UNLIKELY((terms->part & PART_ENDLESS) != 0) && !refused)
+        return judge_endless(terms, count, used);
+    bool fits = !refused && !GUARD(JUDGE_ROOM, used + terms->cost > terms->room);
+    if (!fits && !refused && (terms->flags & STINT_PARTIAL) != 0 && used < terms->room) {
+        taken = terms->room - used;
+        fits = true;
+    }
+    if (is_look(terms))
+        return (struct charge){count, used, fits ? used + taken : used, 0, fits};
+    if (fits)
+        return (struct charge){count + taken, used + taken, used + taken, (uint32_t)taken, true};
+
+    taken = 0;
+    if ((terms->flags & STINT_DRAIN) != 0 && used < terms->capacity)
+        taken = terms->capacity - used;
+    if ((terms->traits & STINT_COUNT_REFUSED) != 0 && (terms->part & PART_BANNED) == 0) {
+        uint64_t most = used + taken < STINT_LIMIT_MAX ? STINT_LIMIT_MAX - used - taken : 0;
+        taken += terms->cost < most ? terms->cost : most;
+    }
+    return (struct charge){count + taken, used + taken, used + taken, 0, false};
+}
+
+/* Sums of waits end just below STINT_NEVER. */
+static inline uint64_t wait_add(uint64_t one, uint64_t other) {
+    uint64_t sum;
+    return __builtin_add_overflow(one, other, &sum) || sum == STINT_NEVER ? STINT_NEVER - 1 : sum;
+}
+
+/* ns from the end of a window to the end of the one in which all but `room` of `total` is paid
+ * back. */
+static inline uint64_t wait_windows(const struct terms *terms, const struct rule *rule,
+                                    uint64_t total, uint64_t room) {
+    if (!rule_carries(rule) || total <= room)
+        return 0;
+    const uint64_t limit = rule->limit != 0 ? rule->limit : 1; /* 0: it was written over */
+    uint64_t windows = (total - room + limit - 1) / limit;
+    uint64_t wait;
+    return __builtin_mul_overflow(windows - 1, terms->window, &wait) ? STINT_NEVER - 1 : wait;
+}
+
+/* ns until the previous window's share fits into `room`, from `left` ns before the end of the
+ * window. */
+static inline uint64_t wait_share(uint64_t previous, uint64_t room, uint64_t left, uint64_t fade) {
+    __extension__ typedef unsigned __int128 wide;
+    if (previous <= room)
+        return 0;
+    uint64_t enough = (uint64_t)((wide)room * fade / previous); /* left, when it is small enough */
+    return left > enough ? left - enough : 0;
+}
+
+/* The wait of a policy with two counts. In flight it is an upper bound: tokens may be given back
+ * before. */
+static inline uint64_t wait_smooth(const struct terms *terms, uint64_t count, uint64_t left) {
+    uint64_t window = terms->window;
+    uint64_t previous = count >> THIS_BITS & SMOOTH_MAX, current = count & THIS_MASK;
+
+    if (left >
+        window) /* a late thread's: as if the window had just begun, and what is before that */
+        return left - window + wait_smooth(terms, count, window);
+    if (current + terms->cost <= terms->capacity)
+        return wait_share(previous, terms->capacity - current - terms->cost, left, terms->fade);
+    return left + wait_share(current, terms->capacity - terms->cost, window, terms->fade);
+}
+
+/* The verdict's retry_after, without jitter, after a request came to `charge`. */
+static inline uint64_t charge_wait(const struct terms *terms, const struct rule *rule,
+                                   const struct charge *charge, uint64_t left) {
+    if (is_charge(terms))
+        return 0;
+    if (charge->fits) /* a reservation waits until what it took is there */
+        return charge->total > terms->capacity
+                   ? wait_add(left, wait_windows(terms, rule, charge->total, terms->capacity))
+                   : 0;
+    if (terms->cost > terms->room || (terms->part & PART_BARRED) != 0)
+        return STINT_NEVER;
+    if ((rule->flags & TWO_COUNTS) != 0)
+        return wait_smooth(terms, charge->count, left);
+    /* What drained or counted refusals took has to be paid back, too. */
+    return wait_add(left, wait_windows(terms, rule, charge->total + terms->cost, terms->room));
+}
+
+/* When the override of a key ends, and the limits after it. */
+struct after_override {
+    uint64_t least; /* ns to wait in any case: for a slot of a full table */
+    uint64_t over;  /* in so many ns */
+    uint64_t capacity;
+    uint64_t room; /* capacity, and what may be reserved */
+};
+
+/* charge_wait of a key that has an override: it waits for the tokens, or for the end of the
+ * override. What a key has used never grows by itself, so what fits once fits from then on. */
+static inline uint64_t charge_wait_over(const struct terms *terms, const struct rule *rule,
+                                        const struct charge *charge, uint64_t left,
+                                        const struct after_override *then_by) {
+    const uint64_t over = then_by->over, least = then_by->least;
+    const uint64_t wait = charge_wait(terms, rule, charge, left);
+    const uint64_t then = over > least ? over : least;
+    struct terms after = *terms;
+
+    if (wait < over && least < over)
+        return wait > least ? wait : least;
+    after.part = 0;
+    after.capacity = then_by->capacity;
+    after.room = then_by->room;
+    if (charge->total + terms->cost <= then_by->room)
+        return then;
+    const uint64_t fits = charge_wait(&after, rule, charge, left);
+    return fits > then ? fits : then;
+}
+
+/* Mixes a hash and a number: the finalizer of splitmix64. */
+static inline uint64_t mix(uint64_t hash, uint64_t number) {
+    uint64_t x = hash + number * UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+    return x ^ x >> 31;
+}
+
+/* A part of `whole` that a hash picks: uniform in [0, whole). */
+static inline uint64_t part_of(uint64_t hash, uint64_t whole) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)hash * whole >> 64);
+}
+
+/* By how many whole ticks a key's own windows begin later than the policy's (STINT_START_PER_KEY):
+ * computed from the hash alone. */
+static inline tick_t key_phase(stint_key key, tick_t length) {
+    return (tick_t)part_of(mix(key, 1), (uint64_t)length);
+}
+
+/* The hash by which a stripe of a key is found. */
+static inline stint_key stripe_key(stint_key key, uint32_t stripe) {
+    return stripe == 0 ? key : mix(key, stripe + 1);
+}
+
+/* From the hash of a stripe other than 0, its key's stripe_base and its number, added up. So the
+ * stripes of a key are told by hashes alone: they are close together, which others are not. */
+static inline uint64_t stripe_place(stint_key hash) {
+    uint64_t x = hash;
+    static_assert(UINT64_C(0x94D049BB133111EB) * UINT64_C(0x319642B2D24D8EC3) == 1 &&
+                      UINT64_C(0xBF58476D1CE4E5B9) * UINT64_C(0x96DE1B173F119089) == 1 &&
+                      UINT64_C(0x9E3779B97F4A7C15) * UINT64_C(0xF1DE83E19937733D) == 1,
+                  "the steps of mix, backwards");
+    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642B2D24D8EC3);
+    x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96DE1B173F119089);
+    x = x ^ x >> 30 ^ x >> 60;
+    return x * UINT64_C(0xF1DE83E19937733D) - 1;
+}
+
+/* The same of a key's stripe 0, by the key. */
+static inline uint64_t stripe_base(stint_key key) {
+    return key * UINT64_C(0xF1DE83E19937733D);
+}
+
+static inline stint_key stripe_base_key(uint64_t base) {
+    return base * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ * A table's lock for set-up, and what set-up needs to look at. No decision takes the lock. */
+#include <errno.h>
+
+#include "base/limiter.h"
+#include "base/message.h"
+#include "base/testing.h"
+
+void stint_limiter_lock_make(pthread_mutex_t *lock) {
+    pthread_mutexattr_t robust;
+
+    (void)pthread_mutexattr_init(&robust);
+    (void)pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
+    (void)pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    (void)pthread_mutex_init(lock, &robust);
+    (void)pthread_mutexattr_destroy(&robust);
+}
+
+int stint_limiter_lock(struct stint_limiter *limiter) {
+    pthread_mutex_t *lock = &limiter->header->lock;
+
+    for (unsigned tries = 0; tries < SET_UP_TRIES; tries++) {
+        int error = pthread_mutex_trylock(lock);
+        if (error == 0 || error == EOWNERDEAD)
+            return error;
+        if (error != EBUSY)
+            return stint_failed(EPROTO, "the table is damaged: its lock does not work");
+        set_up_pause();
+    }
+    return stint_failed(EBUSY,
+                        "another process has held the table's lock for set-up for 10 s: is it "
+                        "stopped?");
+}
+
+void stint_limiter_unlock(struct stint_limiter *limiter) {
+    (void)pthread_mutex_unlock(&limiter->header->lock);
+}
+
+void stint_limiter_lock_mend(struct stint_limiter *limiter) {
+    (void)pthread_mutex_consistent(&limiter->header->lock);
+}
+
+int stint_limiter_shards_check(const struct stint_limiter *limiter) {
+    const struct table *table = &limiter->table;
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        if (atomic_load_acquire(&table->shards[shard].reach) >= table->probe_lines) /* I6 */
+            return stint_failed_with(EPROTO, "the table is damaged: shard %llu reaches too far",
+                                     (unsigned long long)shard);
+    return 0;
+}
+
+uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter,
+                                  const struct policy *policy) {
+    if (limiter_record(limiter, policy)->calendar != 0) {
+        struct span window = limiter_calendar_window(limiter, policy, 0);
+        return hint_of(limiter_calendar_window(limiter, policy, window.end), true);
+    }
+    const tick_t length = policy_length(policy);
+    return (uint64_t)(window_end(0, policy->start, length) + length);
+}
+
+/* No id is used again while a process that decides has the table. So no id comes twice on the way
+ * from a policy to its replacement: only a damaged table has more steps than policies. */
+uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
+                                   uint32_t *traits) {
+    *traits = 0;
+    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
+        *traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if (*traits != 0) /* no request names a companion */
+            return (*traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
+        /* After the traits, which are an acquire (M15). 0: POLICY_NONE. */
+        id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1;
+    }
+    return POLICY_NONE;
+}
+
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t traits;
+    return stint_limiter_policy_seen(limiter, id, &traits);
+}
+
+/* Whether a policy that is gone may have decided on a key in the window with this end. With windows
+ * that begin with first requests it may have, in any. */
+static bool window_of_gone(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                           tick_t end) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const uint32_t flags = policy_rule(policy).flags;
+    const tick_t length = policy_length(policy);
+
+    /* Written before the policy was gone (M15). */
+    if (end > (tick_t)atomic_load_relaxed(&record->until))
+        return false;
+    if (record->calendar != 0)
+        return limiter_calendar_window(limiter, policy, end - 1).end == end;
+    if ((flags & STINT_START_FIRST) != 0)
+        return true;
+    tick_t start = policy->start;
+    if ((flags & STINT_START_PER_KEY) != 0)
+        start += key_phase(key, length);
+    return (end - start) % length == 0;
+}
+
+uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                   tick_t end) {
+    for (uint32_t steps = 0; steps < limiter->max_policies && id < limiter->max_policies; steps++) {
+        const uint32_t traits = (uint32_t)policy_traits(&limiter->policies[id]);
+        if (traits != 0)
+            return (traits & TRAIT_EXISTS) != 0 ? id : POLICY_NONE;
+        if (limiter_policy(limiter, id) == NULL ||
+            GUARD(REFUND_GONE, window_of_gone(limiter, id, key, end)))
+            return POLICY_NONE;
+        id = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias) - 1; /* M15 */
+    }
+    return POLICY_NONE;
+}
+
+bool stint_limiter_clock_behind(const struct stint_limiter *limiter) {
+    tick_t longest = 0;
+
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++)
+        if (limiter->policies[id].length > longest)
+            longest = limiter->policies[id].length;
+    /* I7, which nobody raises meanwhile. */
+    const tick_t latest = (tick_t)atomic_load_relaxed(&limiter->header->latest_begin);
+    return latest > tick_of(limiter_now(limiter)) + (tick_t)(UINT64_C(1) << (ID_BITS - 1)) -
+                        longest - ALLOWANCE_TICKS;
+}
+
+void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        struct policy *policy = limiter_policy(limiter, id);
+        if (policy == NULL) /* its id is free */
+            continue;
+        uint64_t first = stint_limiter_hint_first(limiter, policy);
+        /* I7: before latest_begin is lowered. */
+        if (hint_begin(policy, atomic_load_relaxed(&policy->current_end)) > latest)
+            atomic_store_relaxed(&policy->current_end, first); /* as of a new policy */
+    }
+}

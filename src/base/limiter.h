@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT
+ * What a limiter is made of: the process's own handle, and the policies and counters that live in
+ * the mapping beside the table. */
+#ifndef STINT_LIMITER_H
+#define STINT_LIMITER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <stint.h>
+
+#include "base/atomic.h"
+#include "base/calendar.h"
+#include "base/judge.h"
+#include "base/memory.h"
+#include "base/table.h"
+#include "base/window.h"
+
+/* Start of the part of the secret that joins keys. XXH3 reads the first 72 bytes of what it is
+ * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
+#define JOIN_SECRET_OFFSET 56
+
+/* A policy: all that a decision reads of it, in two lines. The hot way (take.c) reads the first one
+ * only. */
+struct policy {
+    /* The end (tick) of the window of the last decision: a hint that saves the division. A
+     * subtraction tells whether that window holds now. Any end of the policy's is safe if
+     * latest_begin has its begin (I7). Of a calendar policy, the window's days stand above the end
+     * (HINT_DAYS): a hint of February must not be taken for the window of 30 January. */
+    _Alignas(CACHE_LINE) uint64_t current_end;
+    uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
+    uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
+    uint64_t window;       /* ns */
+    uint64_t reciprocal;   /* of the window (reciprocal_of) */
+    tick_t length;         /* of the window; calendar: `length` and `window` are of the longest */
+    tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: by the
+                   * clock of the offset */
+    /* Second line: the rule, which may change. It is there twice, so that a reader always has a
+     * whole one: rules[version % 2]. Version 0: there is no such policy. The version is written
+     * last. */
+    _Alignas(CACHE_LINE) uint64_t version;
+    uint64_t rules[2][RULE_WORDS];
+    uint64_t fade; /* ns; of the previous window's tokens (count_fade) */
+};
+static_assert(sizeof(struct policy) == (size_t)2 * CACHE_LINE, "a policy is two lines");
+
+/* The rest of a policy. */
+struct policy_record {
+    _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
+    uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
+    uint64_t bans[2];        /* by the policy's version, as its rules are (limiter_ban) */
+    uint64_t until;          /* of a policy that is gone: no window that it decided in ended after
+                              * this tick */
+    uint32_t flags;          /* enum record_flags */
+    uint32_t alias; /* the policy that decides in this one's place, once this one is gone: its id +
+                     * 1; 0: none */
+    uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
+                         * id + 1; 0: none. Of a companion: whose it is */
+    uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
+    int32_t offset;     /* of the calendar, minutes east of UTC */
+    /* From here on reserved: 0. Each by the policy's version, as bans. */
+    uint32_t reserved;
+    uint32_t burst[2];                          /* tokens that a token bucket holds */
+    _Alignas(CACHE_LINE) uint64_t bucket[2][3]; /* its rate, normalised, and its span */
+    uint64_t ban_within[2];                     /* ns in which a policy's strikes count */
+};
+static_assert(sizeof(struct policy_record) == (size_t)3 * CACHE_LINE, "a record is three lines");
+static_assert(offsetof(struct policy_record, bucket) == (size_t)2 * CACHE_LINE,
+              "a bucket reads one line of it");
+
+enum record_flags {
+    RECORD_UNNAMED = 1 << 0,   /* the name is the rate that the policy was added with */
+    RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
+};
+
+/* Counters (counters.h). Threads do not share lines: each of the first LANES_MAX - 1 threads that
+ * use a table has a lane of its own, to which it adds without a lock prefix; those after it share
+ * lane 0. A lane has one line for each policy, and one for the table. Readers sum the lanes. */
+enum {
+    COUNT_ALLOWED,
+    COUNT_REFUSED,
+    COUNT_SHADOWED,
+    COUNT_FIRST_REFUSAL,
+    COUNT_UNTRACKED,
+    COUNT_NEAR_LIMIT,
+    COUNT_CHARGED,
+    COUNT_REFUNDED,
+};
+/* Of a companion, whose slots are nobody's count: what it did for its policy. */
+enum {
+    COUNT_BANNED,
+    COUNT_STRIKE_LOST,
+};
+enum {
+    COUNT_PLACED,
+    COUNT_REPLACED,
+    COUNT_CLOCK_STEP,
+    COUNT_STRAY,
+    COUNT_UNKNOWN_POLICY,
+    COUNT_RESET,
+    COUNT_BAD_REQUEST,
+    COUNT_UNTRACKED_GONE, /* COUNT_UNTRACKED of policies whose ids are free */
+};
+
+struct counters {
+    _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
+};
+
+/* Lanes of the counters at most. */
+#define LANES_MAX 64
+
+/* The start of the mapping. It is made once, up to the lock, and checked by each process that
+ * attaches later (open.c). Only what stands after the secret ever changes. */
+struct header {
+    _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
+    uint32_t layout;                     /* HEADER_LAYOUT */
+    uint32_t shards;
+    uint64_t max_keys;
+    uint32_t max_policies;
+    uint32_t lanes;
+    uint64_t size;     /* bytes, of the mapping */
+    uint64_t features; /* a bit for each thing that an opener must know of; 0: none is known yet */
+    uint64_t labels;   /* names of keys: their offset, bytes; 0: there are none */
+    uint64_t labels_count;
+    _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
+
+    /* Held while policies are added or changed, and while the table is attached to; no decision
+     * takes it. Robust: if its holder dies, the next one repairs what was left half done. */
+    pthread_mutex_t lock;
+    uint64_t notes; /* reserved, 0: notes to overrides, as labels are: their offset, bytes */
+    uint64_t notes_count;
+
+    _Alignas(CACHE_LINE) uint64_t policy_count;
+    uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
+    uint64_t smooth;      /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
+    uint64_t
+        latest_begin; /* no window of a slot begins after this tick (limiter_raise_latest_begin) */
+    /* A search of the whole table, some lines at a time, for slots that need latest_begin where it
+     * is (search.c, latest_sweep). */
+    uint64_t swept;      /* lines */
+    uint64_t swept_from; /* latest when it began */
+    uint64_t strays;     /* slots found */
+    uint64_t refilled;   /* times that a policy was added under an id that had been another's */
+    /* Whose each lane of the counters is: 0: nobody's (of lane 0: it is for all). */
+    _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX];
+};
+
+/* "stint", a line end that text transfers change, and 1: read by a machine of the other byte order,
+ * another number. */
+#define HEADER_MAGIC  UINT64_C(0x010a0d746e697473)
+/* A table is being made: the upper half of its magic until it is whole. The lower half tells for
+ * which options (table_make). */
+#define HEADER_MAKING UINT64_C(0x656b616d) /* "make" */
+#define BEGIN_ANEW    "or remove the table to begin anew"
+#define LATER_TABLE                                                                                \
+    "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
+
+/* Changes with anything that two processes must see alike: the parts of the mapping and their
+ * sizes, the meaning of tags and states, the protocol, the hash. From 4 on each version reads the
+ * layout of the one before. */
+#define HEADER_LAYOUT 4
+
+/* Numbers of threads in a process: 1 .. LANES_MAX - 1. 0: the thread has none yet. THREAD_NUMBERS -
+ * 1: all were taken at its first decision, or the thread is at its end. */
+#define THREAD_NUMBERS (LANES_MAX + 1)
+
+/* The counters that each thread of this process adds to. In a page that a child after fork finds
+ * empty (unless the table itself is private), so that it takes lanes of its own. */
+struct own_lanes {
+    struct counters *rows[THREAD_NUMBERS]; /* by thread number: its lane; NULL: none so far */
+    uint64_t left;                         /* enum lanes_left */
+    uint8_t firsts[THREAD_NUMBERS];        /* what stint_limiter_stripe says; 0: nothing so far */
+};
+
+enum lanes_left {
+    LANES_TO_TRY, /* there may be one left for a thread that has none */
+    LANES_TAKEN,  /* none was when somebody looked */
+    LANES_GIVEN,  /* there never will be: they are not taken one by one */
+};
+
+#define CLOCK_GIVEN ((clockid_t)-1)
+
+struct stint_limiter {
+    /* Read by every decision, never written after open. */
+    _Alignas(CACHE_LINE) struct table table;
+    struct policy *policies;
+    struct policy_record *records; /* of policies */
+    struct own_lanes *own;
+    struct counters *counters;
+    uint32_t deciding; /* ids that requests may name are below: max_policies; read-only: 0, so that
+                        * no decision begins */
+    uint32_t lanes;
+    uint64_t (*clock)(void);
+    clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
+    uint32_t on_full;
+    uint32_t max_policies;
+    struct label *labels; /* NULL: there are none */
+    uint64_t label_sets;
+    _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
+    struct header *header;
+
+    /* Set-up and monitoring. */
+    struct memory memory;
+    struct names *names; /* of policies (policy.c) */
+    /* Of a read-only handle: the same, but that requests may name all policies. It is asked by
+     * looks, which store nothing. Else NULL. */
+    struct stint_limiter *looking;
+    struct stint_limiter *next; /* of those whose table is shared (counters.c) */
+};
+
+static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
+    struct timespec time;
+
+    if (UNLIKELY(limiter->clock_id == CLOCK_GIVEN))
+        return limiter->clock();
+    (void)clock_gettime(limiter->clock_id, &time); /* fails only for unknown clocks */
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* The longest window that a bulk check of lines goes by (search.c, slot_search). So a slot left
+ * over from 2^33 ticks ago is not taken for a live one for longer than this. Longer windows are
+ * looked at slot by slot. */
+#define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
+
+/* Ticks by which header.latest_begin is raised further than it must be, so that it is written every
+ * 30 s only. */
+#ifdef STINT_TESTING
+#define LATEST_STEP ((tick_t)0) /* a test finds the window that does not raise it */
+#else
+#define LATEST_STEP ((tick_t)3000)
+#endif
+static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
+
+/* Raises latest_begin (I7; search.c, latest_sweep): before a window that begins at this tick, or
+ * earlier, is opened in a slot, and before it becomes a policy's current_end, by which others open
+ * it. */
+static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
+    uint64_t *latest = &limiter->header->latest_begin;
+    /* I7: raised, or seen high enough, then the window is opened (M7). */
+    if (UNLIKELY((tick_t)atomic_load_relaxed(latest) < begin) && GUARDED(LATEST_RAISE) &&
+        !limiter->memory.read_only) /* it opens none */
+        atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
+}
+
+/* Before the end of a slot of a shard falls, but for steps of the clock (I1): of a policy that is
+ * gone, of a companion, or that is replaced. The slot may have this end again, for another key of
+ * the shard. Until that window is over, no thread that added a token to it takes it for its own
+ * key's next window (slot.c, stint_slot_take_back). */
+static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
+    if (end > to)
+        atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
+}
+
+/* Whether this end, or a later one, may have fallen in a shard. */
+static inline bool shard_end_fell(const struct shard *shard, tick_t end) {
+    return end <= (tick_t)atomic_load_relaxed(&shard->fallen_end); /* M8 */
+}
+
+/* ---- Hints (policy.current_end) -------------------------------------------------------------- */
+
+/* No end of ns since the epoch has more bits. */
+#define HINT_DAYS 48 /* shift */
+static_assert(UINT64_MAX / STINT_TICK_NS < UINT64_C(1) << HINT_DAYS, "days stand above an end");
+
+static ALWAYS_INLINE tick_t hint_end(uint64_t hint) {
+    return (tick_t)(hint & ((UINT64_C(1) << HINT_DAYS) - 1));
+}
+
+/* The length of a calendar window, ns. */
+static ALWAYS_INLINE uint64_t hint_window(uint64_t hint) {
+    return (hint >> HINT_DAYS) * (uint64_t)TICKS_IN_DAY * STINT_TICK_NS;
+}
+
+static inline uint64_t hint_of(struct span window, bool calendar) {
+    uint64_t days = (uint64_t)((window.end - window.begin) / TICKS_IN_DAY);
+    return (uint64_t)window.end | (calendar ? days << HINT_DAYS : 0);
+}
+
+static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
+    uint64_t days = hint >> HINT_DAYS;
+    return hint_end(hint) - (days == 0 ? policy->length : (tick_t)days * TICKS_IN_DAY);
+}
+
+/* The hint of a policy in which nobody has decided: a window that begins after 0. One that does not
+ * would be taken for the last window of 64 bits of ns, whose end is beyond them. */
+uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
+
+/* Whether the clock is so far behind the windows of a table that nobody uses that their ids, of 33
+ * bits, no longer tell which of them are over. */
+bool stint_limiter_clock_behind(const struct stint_limiter *limiter);
+
+/* Makes hints begin at a tick at the latest. */
+void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
+
+/* How many policies were added. Never more than there can be, even if somebody wrote over the
+ * table. */
+static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
+    uint64_t count = atomic_load_acquire(&limiter->header->policy_count); /* M15 */
+    return count < limiter->max_policies ? (uint32_t)count : limiter->max_policies;
+}
+
+/* A policy that exists, or NULL. What was written before its version is visible to the caller. */
+static inline struct policy *limiter_policy(const struct stint_limiter *limiter, uint32_t id) {
+    if (UNLIKELY(id >= limiter->max_policies))
+        return NULL;
+    struct policy *policy = &limiter->policies[id];
+    return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
+}
+
+/* The length of a policy's window, by which others are divided: one that there can be, whatever is
+ * in the table. A thread that sees a policy may sleep until its id is another's (nobody waits for
+ * readers), or somebody may write over the table. */
+static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
+    /* M15: written before the version. */
+    const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
+    return UNLIKELY(GUARD(POLICY_LENGTH, length - 1 >= STINT_WINDOW_MAX / STINT_TICK_NS))
+               ? 1
+               : (tick_t)length;
+}
+
+static inline const struct policy_record *limiter_record(const struct stint_limiter *limiter,
+                                                         const struct policy *policy) {
+    return &limiter->records[policy - limiter->policies];
+}
+
+/* The window of a calendar policy that holds a tick. */
+static inline struct span limiter_calendar_window(const struct stint_limiter *limiter,
+                                                  const struct policy *policy, tick_t tick) {
+    const struct policy_record *record = limiter_record(limiter, policy);
+    return calendar_window(tick, policy->start, record->calendar, record->offset);
+}
+
+/* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table
+ * explains. */
+static inline struct policy *limiter_tag_policy(const struct stint_limiter *limiter, uint64_t tag) {
+    return limiter_policy(limiter, tag_policy(&limiter->table, tag));
+}
+
+/* The traits and the capacity of a policy (judge.h, word 2 of a rule). It is one word, so both are
+ * of one rule. 0: no decision is made by it, as there is no such policy, or it is gone. */
+static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
+    uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
+    if (UNLIKELY(version == 0))
+        return 0;
+    return atomic_load_acquire(&policy->rules[version % 2][RULE_TRAITS]); /* M13 */
+}
+
+/* Whether requests are decided by this id: its policy exists, and is no companion. */
+static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = limiter_policy(limiter, id);
+    return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
+}
+
+/* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
+ * the version on, so one that was killed in the middle holds up nobody, and a reader reads again
+ * only if the version has moved. */
+static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
+    uint64_t words[RULE_WORDS];
+    uint64_t version;
+
+    do {
+        version = atomic_load_acquire(&policy->version);                /* M15 */
+        words[0] = atomic_load_acquire(&policy->rules[version % 2][0]); /* M13 */
+        words[1] = atomic_load_acquire(&policy->rules[version % 2][1]); /* M13 */
+    } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
+    return rule_unpack(words);
+}
+
+/* A ban: the ticks for which a key is banned, and from this bit down in how many windows it must
+ * have been refused for that; 0: the policy bans nobody. */
+#define BAN_TICKS 16
+
+/* What goes with the rule of now, read as that is. */
+static inline uint64_t limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    uint64_t version, ban;
+
+    do {
+        version = atomic_load_acquire(&policy->version);                    /* M15 */
+        ban = atomic_load_acquire(&limiter->records[id].bans[version % 2]); /* M13 */
+    } while (UNLIKELY(atomic_load_relaxed(&policy->version) != version));
+    return ban;
+}
+
+/* Whether a policy was removed or replaced: it was there, and no decision is made by it. */
+static inline bool policy_gone(const struct policy *policy) {
+    return atomic_load_acquire(&policy->version) != 0 && policy_traits(policy) == 0; /* M15 */
+}
+
+#define POLICY_NONE UINT32_MAX
+
+/* The id of the policy that decides for requests by this id: itself, or the newest in its place.
+ * POLICY_NONE: there is none. */
+uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
+
+/* The same id. `traits` receives that policy's traits as they were when it was seen to decide. If
+ * they are read again, the policy may have been replaced. */
+uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
+                                   uint32_t *traits);
+
+/* The id of the policy that counts tokens of a key that were taken by this id in the window with
+ * that end (tick). POLICY_NONE: there is none, or a policy that is gone may have taken them: then
+ * no count has them. */
+uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
+                                   tick_t end);
+
+/* The id of a policy's companion (override.h), or POLICY_NONE. */
+static inline uint32_t limiter_companion(const struct stint_limiter *limiter, uint32_t id) {
+    /* M15 */
+    uint32_t companion = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].companion);
+    return companion <= limiter->max_policies ? companion - 1 : POLICY_NONE;
+}
+
+static inline bool is_companion(const struct stint_limiter *limiter, uint32_t id) {
+    return (limiter->records[id].flags & RECORD_COMPANION) != 0;
+}
+
+/* Checks what searches trust of the shards: 0, or -EPROTO with a reason. */
+int stint_limiter_shards_check(const struct stint_limiter *limiter);
+
+/* A lock for set-up as a new table has it. */
+void stint_limiter_lock_make(pthread_mutex_t *lock);
+
+/* Takes the table's lock for set-up. All other files call stint_policies_lock. Returns 0;
+ * EOWNERDEAD: its holder died, and the caller repairs what was left; -EBUSY if it was held for too
+ * long; -EPROTO. */
+int stint_limiter_lock(struct stint_limiter *limiter);
+
+/* Gives the lock back. */
+void stint_limiter_unlock(struct stint_limiter *limiter);
+
+/* After EOWNERDEAD: says that what the lock guards is whole again. A lock that is given back
+ * without this is of no more use. */
+void stint_limiter_lock_mend(struct stint_limiter *limiter);
+
+#endif

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT
+ * The memory of a table: private, or a file that processes share. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <stint.h>
+
+#include "base/atomic.h"
+#include "base/memory.h"
+#include "base/message.h"
+
+/* Maps private memory, or a file's. If the lines fill huge pages, they start on one. */
+static char *map(size_t size, size_t lines, uint32_t flags, int file, int access) {
+    bool huge = size - lines >= HUGE_PAGE;
+    size_t slack = huge ? HUGE_PAGE : 0;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (file >= 0 ? MAP_NORESERVE : 0), -1, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    if (huge) {
+        char *start = base + (HUGE_PAGE - (size_t)base % HUGE_PAGE) % HUGE_PAGE;
+        if (start != base)
+            munmap(base, (size_t)(start - base));
+        munmap(start + whole, slack - (size_t)(start - base));
+        base = start;
+    }
+    if (file >= 0 && mmap(base, size, access, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+        munmap(base, size);
+        return NULL;
+    }
+    /* Advice: without huge pages all is only slower out of cache. */
+    if (huge)
+        (void)madvise(base + lines, size - lines,
+                      (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    return base;
+}
+
+int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
+    int access = memory->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    char *start = map(size, lines, flags, memory->file, access);
+    if (start == NULL)
+        return stint_failed(ENOMEM,
+                            "no memory for the table: 32 bytes for each of options.max_keys");
+    memory->start = start;
+    memory->size = size;
+    memory->mapped = true;
+    return 0;
+}
+
+int stint_memory_copy(struct memory *memory, size_t size) {
+    char *start =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, memory->file, 0);
+    if (start == MAP_FAILED)
+        return stint_failed(ENOMEM, "no memory for a look at the table");
+    memory->start = start;
+    memory->size = size;
+    memory->mapped = true;
+    return 0;
+}
+
+bool stint_memory_prefault(const struct memory *memory) {
+    if (memory->read_only) {
+#ifdef MADV_POPULATE_READ
+        /* A page fault later only makes a reader slower. */
+        (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
+#endif
+        return true;
+    }
+#ifdef MADV_POPULATE_WRITE
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
+    if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
+        return true;
+    if (errno != EINVAL) /* of a kernel before 5.14 */
+        return false;
+#endif
+    for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
+        atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
+    return true;
+}
+
+void stint_memory_free(struct memory *memory) {
+    if (memory->mapped)
+        munmap(memory->start, memory->size);
+    if (memory->file >= 0 && memory->alone) /* a child that was forked meanwhile has it open, too */
+        (void)flock(memory->file, LOCK_UN);
+    if (memory->file >= 0)
+        close(memory->file);
+    *memory = (struct memory){.file = -1};
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+#ifndef STINT_HAVE_STRERRORDESC
+#define strerrordesc_np strerror /* musl's are constants, too */
+#endif
+
+/* stint_open puts the path before what the functions here say. */
+static int failed_file(const char *what) {
+    int error = errno;
+    if (error == ENAMETOOLONG)
+        return stint_failed(error, "options.path is too long: it may have 4,095 bytes, and each "
+                                   "name in it 255");
+    return stint_failed_with(error, "%s: %s", what, strerrordesc_np(error));
+}
+
+#define NO_LOOK "the table cannot be looked at"
+#define NO_LOCK "the table cannot be locked"
+
+/* The shared lock of a user of the table. The holder of the exclusive one is setting it up. */
+static int lock_shared(int file) {
+    for (unsigned tries = 0; flock(file, LOCK_SH | LOCK_NB) != 0; tries++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return failed_file(NO_LOCK);
+        if (tries == SET_UP_TRIES)
+            return stint_failed(
+                EBUSY, "another process has held the lock of the table's file for 10 s: is it "
+                       "stopped, or does it resize a large table?");
+        set_up_pause();
+    }
+    return 0;
+}
+
+/* Reserves all blocks of a file. Later there might be none, and a write to the mapping would end in
+ * SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
+static int reserve(int file, size_t size) {
+    sigset_t all, before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = posix_fallocate(file, 0, (off_t)size);
+    int error = errno == 0 ? 0 : failed_file("there is no room for the table");
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* Opens a file that is there, and locks it unless it is to be read only. */
+static int open_locked(struct memory *memory, const char *path, bool read_only, size_t *size) {
+    struct stat about;
+    int file = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+                              O_NOCTTY);
+
+    if (file < 0 && errno == ELOOP && lstat(path, &about) == 0 && S_ISLNK(about.st_mode))
+        return stint_failed(ELOOP, "options.path is a symbolic link, which is not followed: give "
+                                   "the path of the file itself");
+    if (file < 0)
+        return errno == ENOENT ? -ENOENT : failed_file("the table cannot be opened");
+    *memory = (struct memory){.file = file, .shared = true, .read_only = read_only};
+    if (fstat(file, &about) != 0)
+        return failed_file(NO_LOOK);
+    if (!S_ISREG(about.st_mode))
+        return stint_failed(EPROTO, "this is no table of stint: it is not even a file");
+    *size = (size_t)about.st_size;
+    if (read_only)
+        return 0;
+    /* Each user of the table holds a shared lock, which the system gives back if it dies. */
+    while (flock(file, LOCK_EX | LOCK_NB) != 0)
+        if (errno != EINTR)
+            return errno == EWOULDBLOCK ? lock_shared(file) : failed_file(NO_LOCK);
+    memory->alone = true;
+    return 0;
+}
+
+/* Says whether a name in a directory is that of the file. */
+static int file_named(const struct memory *memory, int directory, const char *name, bool *named) {
+    struct stat there, ours;
+
+    *named = false;
+    if (fstat(memory->file, &ours) != 0)
+        return failed_file(NO_LOOK);
+    if (fstatat(directory, name, &there, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? 0 : failed_file(NO_LOOK);
+    *named = there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+    return 0;
+}
+
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size) {
+    for (;;) {
+        bool named = read_only;
+        int error = open_locked(memory, path, read_only, size);
+        if (error == 0 && !named)
+            error = file_named(memory, AT_FDCWD, path, &named);
+        if (error != 0 || named)
+            return error;
+        stint_memory_free(memory); /* another was put in its place meanwhile: stint_resize does */
+    }
+}
+
+int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length) {
+    if (size < length)
+        return stint_failed_with(
+            EPROTO, "this is no table of stint, or it is cut off: it has %zu bytes", size);
+    ssize_t got = pread(memory->file, bytes, length, 0);
+    if (got < 0)
+        return failed_file("the table cannot be read");
+    return got == (ssize_t)length ? 0 : stint_failed(EPROTO, "the table was cut off just now");
+}
+
+int stint_memory_file_reserve(const struct memory *memory, size_t size) {
+    struct stat about;
+
+    if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
+        return 0;
+    return reserve(memory->file, size); /* a copy with holes */
+}
+
+/* Opens the directory that a path's file is in. Returns -1 with errno set if it cannot be. */
+static int open_directory(const char *path, int flags) {
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX] = ".";
+    size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+
+    if (length >= sizeof(directory)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (slash != NULL)
+        memcpy(directory, path, length);
+    directory[length] = '\0';
+    return open(directory, flags | O_CLOEXEC, 0600);
+}
+
+int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size) {
+    int file = open_directory(path, O_TMPFILE | O_RDWR);
+    if (file < 0)
+        return failed_file("no table can be made there");
+    *memory = (struct memory){.file = file, .shared = true, .alone = true};
+    if (fchmod(file, (mode_t)mode) != 0) /* whatever the umask */
+        return failed_file("the table cannot be given options.mode");
+    if (flock(file, LOCK_EX | LOCK_NB) != 0)
+        return failed_file(NO_LOCK);
+    return reserve(file, size);
+}
+
+/* Gives the file that was made a name in a directory. 0, or -1 with errno set. */
+static int file_link(const struct memory *memory, int directory, const char *name) {
+    char file[64];
+
+    (void)snprintf(file, sizeof(file), "/proc/self/fd/%d", memory->file);
+    return linkat(AT_FDCWD, file, directory, name, AT_SYMLINK_FOLLOW);
+}
+
+int stint_memory_file_publish(struct memory *memory, const char *path, size_t written) {
+    /* The file system knows that nothing else was written. */
+    if (msync(memory->start, written, MS_SYNC) != 0)
+        return failed_file("the table cannot be written to the disk");
+    if (file_link(memory, AT_FDCWD, path) == 0)
+        return 0;
+    return errno == EEXIST ? -EEXIST : failed_file("the table cannot be given its name");
+}
+
+/* Gives the file the owner of another, and a mode, or the other's. */
+static int file_like(const struct memory *memory, const struct memory *other, uint32_t mode) {
+    struct stat about, ours;
+
+    if (fstat(other->file, &about) != 0 || fstat(memory->file, &ours) != 0)
+        return failed_file(NO_LOOK);
+    /* With an access control list, the mode's group bits are the list's mask, not the group's
+     * rights. */
+    if (mode == 0 && fgetxattr(other->file, "system.posix_acl_access", NULL, 0) > 0)
+        return stint_failed(EOPNOTSUPP, "the table has an access control list, which would be "
+                                        "lost: give options.mode, and set the list anew after it");
+    if ((about.st_uid != ours.st_uid || about.st_gid != ours.st_gid) &&
+        fchown(memory->file, about.st_uid, about.st_gid) != 0)
+        return failed_file("the new table cannot be given the owner and the group of the old one");
+    if (fchmod(memory->file, mode != 0 ? (mode_t)mode : about.st_mode & 07777) != 0)
+        return failed_file("the new table cannot be given its mode");
+    return 0;
+}
+
+/* The name of a file before it takes the place of another. Only the holder of the other's lock uses
+ * it. */
+#define NEW_NAME ".%s.resize"
+
+/* Writes to `given` the name of a new file before it takes the place of the one with this name. */
+static int name_before(const char *name, char given[NAME_MAX + 1]) {
+    if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name) <= NAME_MAX)
+        return 0;
+    return stint_failed_with(ENAMETOOLONG,
+                             "the name of a table that is resized may have %d bytes: rename it",
+                             (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
+}
+
+static const char *name_of_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+int stint_memory_file_clear(const char *path) {
+    char given[NAME_MAX + 1];
+    int error = name_before(name_of_path(path), given);
+    int directory = error != 0 ? -1 : open_directory(path, O_RDONLY | O_DIRECTORY);
+
+    if (error != 0)
+        return error;
+    if (directory < 0)
+        return failed_file("the directory of the table cannot be opened");
+    if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
+        error = failed_file("what a resize before this one has left cannot be removed");
+    (void)close(directory);
+    return error;
+}
+
+/* Gives the file the name of another in a directory. */
+static int file_rename(const struct memory *memory, const struct memory *old, int directory,
+                       const char *name) {
+    char given[NAME_MAX + 1];
+
+    if (name_before(name, given) != 0)
+        return -ENAMETOOLONG;
+    /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
+    if (file_link(memory, directory, given) != 0)
+        return failed_file("the new table cannot be given a name beside the old one");
+    bool named;
+    int error = file_named(old, directory, name, &named);
+    if (error == 0 && !named)
+        error = stint_failed(EBUSY, "somebody has put another file in the place of the table "
+                                    "meanwhile");
+    else if (error == 0 && renameat(directory, given, directory, name) != 0)
+        error = failed_file("the new table cannot be put in the place of the old one");
+    if (error != 0)
+        (void)unlinkat(directory, given, 0);
+    return error;
+}
+
+int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
+                              const char *path) {
+    int error = file_like(memory, old, mode);
+
+    if (error != 0)
+        return error;
+    /* The bytes before the name: what a crash of the machine leaves is one of the two tables. */
+    if (fsync(memory->file) != 0)
+        return failed_file("the new table cannot be written to the disk");
+    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
+    if (directory < 0)
+        return failed_file("the directory of the table cannot be opened");
+    error = file_rename(memory, old, directory, name_of_path(path));
+    if (error == 0)
+        (void)fsync(directory); /* done, even if only the disk does not know yet */
+    (void)close(directory);
+    return error;
+}
+
+int stint_memory_file_share(struct memory *memory) {
+    if (memory->file < 0)
+        return 0;
+    int error = lock_shared(memory->file);
+    if (error == 0)
+        memory->alone = false;
+    return error;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ * What the library says to people: errors, reasons, its version. */
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <stint.h>
+
+#include "base/message.h"
+#include "base/testing.h"
+
+static _Thread_local const char *last_reason = "";
+
+int stint_failed(int error, const char *reason) {
+    last_reason = reason;
+    return -error;
+}
+
+/* Bytes of the largest struct that a caller may give: far more than any will have. */
+#define STRUCT_MAX 4096
+
+/* Bytes of a reason, and of a path in it: of a longer one the end is told. */
+#define REASON_SIZE 512
+#define PATH_TOLD   200
+
+int stint_failed_with(int error, const char *format, ...) {
+    static _Thread_local char reason[REASON_SIZE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    return stint_failed(error, reason);
+}
+
+int stint_failed_at(int error, const char *path) {
+    char reason[REASON_SIZE];
+    size_t length = strlen(path);
+    const char *told = length <= PATH_TOLD ? path : path + length - PATH_TOLD;
+
+    (void)snprintf(reason, sizeof(reason), "%s", last_reason);
+    return stint_failed_with(error < 0 ? -error : error, "%s%s: %s", told == path ? "" : "...",
+                             told, reason);
+}
+
+/* `size` is the first member of each. */
+static size_t size_of(const void *given) {
+    size_t size;
+
+    memcpy(&size, given, sizeof(size));
+    return size;
+}
+
+int stint_struct_check(const void *given, size_t least, size_t known_size, const char *name) {
+    const size_t size = size_of(given);
+
+    /* No struct is larger than a page: this is no size, and what is there is not read. */
+    if (size < least || GUARD(STRUCT_PAGE, size > STRUCT_MAX))
+        return stint_failed_with(EINVAL,
+                                 "%s.size is wrong (%zu; %zu to %d): start from the _INIT macro",
+                                 name, size, least, STRUCT_MAX);
+    for (size_t i = known_size; i < size; i++)
+        if (((const char *)given)[i] != 0)
+            return stint_failed_with(EINVAL,
+                                     "%s.size is that of a later version, and something is set "
+                                     "that this one does not know: start from the _INIT macro, or "
+                                     "use a later library",
+                                     name);
+    return 0;
+}
+
+int stint_struct_read(void *known, size_t known_size, const void *given, size_t least,
+                      const char *name) {
+    int error = stint_struct_check(given, least, known_size, name);
+
+    if (error != 0)
+        return error;
+    const size_t size = size_of(given);
+    memset(known, 0, known_size);
+    memcpy(known, given, size < known_size ? size : known_size);
+    memcpy(known, &known_size, sizeof(known_size));
+    return 0;
+}
+
+void stint_struct_write(void *given, const void *known, size_t known_size) {
+    const size_t size = size_of(given);
+
+    memset(given, 0, size);
+    memcpy(given, known, size < known_size ? size : known_size);
+    memcpy(given, &size, sizeof(size));
+}
+
+const char *stint_reason(void) {
+    return last_reason;
+}
+
+const char *stint_strerror(int error) {
+    switch (error < 0 ? -(long)error : error) {
+    case 0:
+        return "no error";
+    case EINVAL:
+        return "an argument is out of range, contradictory, or of another version";
+    case ENOMEM:
+        return "the memory cannot be had";
+    case EEXIST:
+        return "a policy of that name exists, with other numbers";
+    case ENOSPC:
+        return "there is no room for another policy, or on the file system for the table";
+    case ENOENT:
+        return "there is no such policy, or no directory for the table's file";
+    case EAGAIN:
+        return "the system has no random bytes to give for the secret";
+    case EPROTO:
+        return "what is there is not a table that can be used";
+    case EBUSY:
+        return "another process is setting the table up, and does not come to an end";
+    case ENAMETOOLONG:
+        return "the path of the table's file is too long";
+    case ELOOP:
+        return "the path of the table's file is a symbolic link";
+    case EOPNOTSUPP:
+        return "the file system cannot hold the table's file";
+    case EACCES:
+    case EPERM:
+        return "the table's file may not be opened for reading and writing";
+    case EROFS:
+        return "the table may only be read: its file system is so, or STINT_READ_ONLY was asked "
+               "for";
+    default:
+        return "an error of the system: see errno(3)";
+    }
+}
+
+#define TEXT_OF(number)                   #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+static_assert(STINT_VERSION == BUILD_VERSION,
+              "stint.h and meson.build say the same version: change both");
+
+const char *stint_version(void) {
+    return VERSION_TEXT(STINT_VERSION_MAJOR, STINT_VERSION_MINOR, STINT_VERSION_PATCH);
+}

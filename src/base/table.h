@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ * Step 3 of a decision: hash -> shard -> line. The table's shape; what the slots mean, and how they
+ * change hands, is in slot.h.
+ *
+ * A limiter is one mapping without pointers inside, so that it can be shared:
+ *
+ *     +--------+----------+---------+--------------------------+--------+----------------+--------+
+ *     | header | policies | records | counters, a row per lane | shards | lines          | labels |
+ *     +--------+----------+---------+--------------------------+--------+----------------+--------+
+ *
+ *     line, 64 bytes                  slot, 16 bytes
+ *     +------+------+------+------+   word 0  tag    what the slot is for
+ *     | slot | slot | slot | slot |   word 1  state  window id 33 | pending 1 | refused 1 | used 29
+ *     +------+------+------+------+
+ *
+ * The hash's top bits pick the shard and the home line in it, by one multiplication, so the number
+ * of lines need not be a power of two and memory is 32 bytes per key to the line. All policies of a
+ * key share its home line: a minute and an hour limit cost one cache miss. A key that finds its
+ * home line full goes to the following lines of the shard, PROBE_LINES at most.
+ *
+ * The tag holds the hash's low bits and the policy:
+ *
+ *     tag = hash * tag_unit + policy + 1             tag_unit = 2^policy_bits > max_policies
+ *
+ * so it is never 0 (never used) and has policy 0 only as a tombstone. The policy_bits bits of the
+ * hash that the tag lacks are its top ones, which the line stands for: as soon as the table has
+ * 2^policy_bits * PROBE_LINES lines (at the default of 64 policies: from 6,144 keys on), line and
+ * tag together are the full 64 bits of the hash, and two keys share a slot only if their hashes are
+ * equal (promise I). Below that, 57 bits and the line remain. A table in a file always has so many
+ * (open.c, shape_of): its slots tell their keys (table_hash). */
+#ifndef STINT_TABLE_H
+#define STINT_TABLE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/line_scan.h"
+#include "base/window.h"
+
+struct slot {
+    uint64_t tag; /* 0: never used */
+    uint64_t state;
+};
+static_assert(sizeof(struct slot) == 16, "a double-width compare-and-swap covers a slot");
+
+#define LINE_SLOTS 4
+
+struct line {
+    _Alignas(CACHE_LINE) struct slot slots[LINE_SLOTS];
+};
+static_assert(sizeof(struct line) == CACHE_LINE, "a line is one cache line");
+
+/* Lines that a key may be in: its home line and those after it, in its shard. With 10 million keys
+ * in as many random lines (the `first-seen` benchmark does the same with the table itself): at a
+ * load of 50% the farthest key was 12 lines from home, so 24 leaves 1 in 1,000 such tables with one
+ * key unplaced; at 70%, 42 of 10 million would not find a place in 24, 634 in 16, 1 in 32. */
+#define PROBE_LINES 24
+
+/* What changes hands in a shard without the two claimers touching the same slot. */
+struct shard {
+    /* A tick. A thread that takes over a used slot raises it to its now first. A thread that opens
+     * a window for a key without a slot opens none that was over by then. */
+    _Alignas(CACHE_LINE) uint64_t watermark;
+    /* How many lines from home the farthest claim of the shard ever was. A thread that claims
+     * beyond it raises it first. So a search may stop there: it reads these lines, not all
+     * PROBE_LINES. */
+    uint64_t reach;
+    /* Bits by hash: which keys of the shard may have a slot of a companion (filter_any). */
+    uint64_t filter[6];
+    /* Second line: what no search reads. */
+    _Alignas(CACHE_LINE) uint64_t fallen_end; /* a tick: the latest end that ever fell in the shard
+                                               * (shard_end_falls) */
+    uint64_t reserved[7];                     /* 0: what a line has left */
+};
+static_assert(sizeof(struct shard) == (size_t)2 * CACHE_LINE, "a search reads one line of a shard");
+static_assert(offsetof(struct shard, fallen_end) == CACHE_LINE, "the filter fills the first one");
+
+/* Lines of the table, and how a hash finds its own. Copied into each limiter: never written. */
+struct table {
+    struct line *lines;
+    struct shard *shards;
+    uint64_t line_count;
+    uint64_t shard_lines; /* lines of a shard */
+    uint32_t shard_bits;  /* log2 of the number of shards */
+    uint16_t probe_lines; /* PROBE_LINES, or all lines of a shard that has fewer */
+    bool avx2;            /* the processor's (atomic_runs_avx2) */
+    uint64_t tag_unit;    /* 2^policy_bits: what two tags of one policy differ by at least */
+};
+
+/* floor(hash / 2^64 * line_count): uniform, and the hash's top bits decide. As line_count is shards
+ * * shard_lines, the shard is the hash's top shard_bits bits. */
+static inline uint64_t table_home(const struct table *table, uint64_t hash) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)hash * table->line_count >> 64);
+}
+
+static inline uint64_t table_shard(const struct table *table, uint64_t hash) {
+    return table->shard_bits == 0 ? 0 : hash >> (64 - table->shard_bits);
+}
+
+static inline struct shard *table_shard_of(const struct table *table, uint64_t hash) {
+    return &table->shards[table_shard(table, hash)];
+}
+
+/* The shard of a slot. */
+static inline struct shard *table_shard_at(const struct table *table, const struct slot *slot) {
+    const struct line *line = (const struct line *)(const void *)slot; /* or in the middle of it */
+    return &table->shards[(uint64_t)(line - table->lines) / table->shard_lines];
+}
+
+/* The bits of a key in its shard's filter. They come from the low bits of the hash, which a tag has
+ * whole (tag_hash). One says that the key may have a slot of a companion; the other, that this may
+ * be in a line behind its first two. Few slots are, so a filter that is full says so of few
+ * keys. */
+#define FILTER_ANY 4 /* words; those behind them are for the other bit */
+#define FILTER_FAR 2
+
+struct filter_bit {
+    uint64_t *word;
+    uint64_t bit;
+};
+
+static inline struct filter_bit filter_any(const struct table *table, uint64_t hash) {
+    return (struct filter_bit){&table_shard_of(table, hash)->filter[hash >> 6 & (FILTER_ANY - 1)],
+                               UINT64_C(1) << (hash & 63)};
+}
+
+static inline struct filter_bit filter_far(const struct table *table, uint64_t hash) {
+    uint64_t *words = &table_shard_of(table, hash)->filter[FILTER_ANY];
+    return (struct filter_bit){&words[hash >> 14 & (FILTER_FAR - 1)], UINT64_C(1)
+                                                                          << (hash >> 8 & 63)};
+}
+
+/* The line after one of a key's lines: they go round in the shard. */
+static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
+    struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
+    return line + 1 < end ? line + 1 : end - table->shard_lines;
+}
+
+static inline uint64_t table_tag(const struct table *table, uint64_t hash, uint32_t policy) {
+    return hash * table->tag_unit + policy + 1;
+}
+
+/* The policy of a tag that is neither never used nor a tombstone. */
+static inline uint32_t tag_policy(const struct table *table, uint64_t tag) {
+    return (uint32_t)(tag & (table->tag_unit - 1)) - 1;
+}
+
+/* The bits of the hash that a tag has: all but the table's log2(tag_unit) highest. */
+static inline uint64_t tag_hash(const struct table *table, uint64_t tag) {
+    return (tag - tag_policy(table, tag) - 1) / table->tag_unit;
+}
+
+/* Tag of a slot whose claim was cancelled: no key's, and not 0, because a used slot never becomes
+ * never-used again (searches stop there). */
+static inline uint64_t table_tombstone(const struct table *table) {
+    return table->tag_unit;
+}
+
+/* Whether line and tag of a slot are the whole hash of its key. Hashes that differ in their top
+ * bits alone are then so far apart in the table that a line stands for one of them only. */
+static inline bool table_hashes_whole(const struct table *table) {
+    return table->line_count / table->tag_unit >= table->probe_lines;
+}
+
+/* The hash by which a slot in this line got its tag. In a table of whole hashes, false if there is
+ * none: the slot is nonsense. Else its top bits are 0, and not known. */
+static inline bool table_hash(const struct table *table, uint64_t line, uint64_t tag,
+                              uint64_t *hash) {
+    const uint32_t bits = (uint32_t)__builtin_ctzll(table->tag_unit);
+    const uint64_t low = tag >> bits; /* no overflow below: 2^40 lines, 16 bits */
+    const uint64_t shard = line / table->shard_lines;
+
+    *hash = low;
+    if (!table_hashes_whole(table))
+        return true;
+    /* The home line is this one, or one of those before it; or, behind the shard's first lines, one
+     * of the shard's last. The largest top bits that lead to one of these lines are those at the
+     * end of the line. At most one less leads there, too. */
+    for (uint32_t wrapped = 0; wrapped < 2; wrapped++) {
+        const uint64_t from = line + wrapped * table->shard_lines;
+        const uint64_t top = (((from + 1) << bits) - 1) / table->line_count;
+        for (uint32_t less = 0; less < 2 && less <= top; less++) {
+            const uint64_t asked = (top - less) << (64 - bits) | low,
+                           home = table_home(table, asked);
+            if (top - less < table->tag_unit && table_shard(table, asked) == shard &&
+                home <= from && from - home < table->probe_lines) {
+                *hash = asked;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+static inline struct line *home_of(const struct table *table, uint64_t hash) {
+    return &table->lines[table_home(table, hash)];
+}
+
+/* Which slots of this line have the tag; 0 if none. All four are compared, in no order, before one
+ * branch follows. That branch is predictable; an early exit would not be. */
+static inline uint32_t line_match(const struct line *line, uint64_t tag) {
+    return atomic_match4(&line->slots[0].tag, tag); /* a hint, which M1 and M2 check */
+}
+
+/* The first of the slots of a line that match. */
+static inline struct slot *line_slot(struct line *line, uint32_t match) {
+    return (struct slot *)((char *)line + match4_offset(match));
+}
+
+/* The slot of this line that has the tag, or NULL: a hint, which the loads that follow it check. */
+static inline struct slot *line_find(struct line *line, uint64_t tag) {
+    uint32_t match = line_match(line, tag);
+    return match == 0 ? NULL : line_slot(line, match);
+}
+
+/* The slot with the tag in a key's first two lines, in which nearly every key is: 1 in 25 is in the
+ * second at a load of 50%. */
+static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t hash,
+                                            uint64_t tag) {
+    struct line *home = home_of(table, hash);
+    struct slot *slot = line_find(home, tag);
+    return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
+}
+
+/* Fetches the line after a home line, whose miss would stop the processor. It goes to the
+ * second-level cache only: the first-level cache has few misses under way at once, and out of cache
+ * a decision takes 2 ns less so. */
+static ALWAYS_INLINE void fetch_next(const struct line *home) {
+    __builtin_prefetch(home + 1, 0, 2); /* harmless where it is another shard's, or none */
+}
+
+/* Requests whose lines are on their way while one is decided: about as many misses as a core keeps
+ * under way (10 to 24 line fill buffers on x86-64 of the last ten years). */
+#define AHEAD 16
+
+/* Fetches both lines of a key. Returns the first. */
+static ALWAYS_INLINE struct line *fetch_lines(const struct table *table, uint64_t hash) {
+    struct line *home = home_of(table, hash);
+    __builtin_prefetch(home);
+    fetch_next(home);
+    return home;
+}
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ * Ids by name, so that many policies are not compared with each other.
+ *
+ * A policy's name is written once, before its version, by any process: each search first adds the
+ * policies that came since, in the order of ids. A policy that is gone stays in the index, and is
+ * passed over. An opener that is alone makes the ids of such policies free. When one of these is
+ * given to another policy, header.refilled tells all handles to begin anew. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "policy/names.h"
+
+/* The process's lock guards all of it but `taken`, which the table's does. */
+struct names {
+    uint64_t forks;      /* stint_limiter_process_lock, when the index was begun */
+    uint64_t lock_forks; /* and when the lock of private memory was made */
+    uint64_t refilled;   /* that of the header, when the index was begun */
+    uint32_t known;      /* ids below are in */
+    uint32_t taken;      /* ids below are not free */
+    uint32_t places;     /* a power of two: at most half of them are taken */
+    uint32_t ids[];      /* each plus one, in the first free place from its hash on; 0: free */
+};
+
+struct names *stint_names_make(uint32_t max_policies) {
+    uint32_t places = 2;
+    while (places < 2 * max_policies)
+        places *= 2;
+    struct names *names = calloc(1, sizeof(*names) + places * sizeof(names->ids[0]));
+    if (names == NULL)
+        return NULL;
+    names->places = places;
+    names->forks = names->lock_forks = stint_limiter_process_lock();
+    stint_limiter_process_unlock();
+    return names;
+}
+
+void stint_names_free(struct names *names) {
+    free(names);
+}
+
+static uint64_t name_hash(const char *name) {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < STINT_NAME_SIZE && name[i] != '\0'; i++)
+        hash = mix(hash, (unsigned char)name[i]);
+    return hash;
+}
+
+static void insert(const struct stint_limiter *limiter, uint32_t id) {
+    struct names *names = limiter->names;
+    const char *name = limiter->records[id].name;
+    uint64_t hash = name_hash(name);
+
+    if (*name == '\0') /* a companion's */
+        return;
+    while (names->ids[hash & (names->places - 1)] != 0)
+        hash++;
+    names->ids[hash & (names->places - 1)] = id + 1;
+}
+
+/* Adds the policies that came since to the index. */
+static void catch_up(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    uint64_t refilled = atomic_load_acquire(&limiter->header->refilled); /* M15 */
+    uint32_t count = limiter_policy_count(limiter);
+
+    if (names->refilled != refilled) {
+        memset(names->ids, 0, names->places * sizeof(names->ids[0]));
+        names->known = 0;
+        names->refilled = refilled;
+    }
+    for (; names->known < count; names->known++)
+        if (limiter_policy(limiter, names->known) != NULL)
+            insert(limiter, names->known);
+}
+
+/* Locks the index. After a fork it begins anew: a thread of the parent may have been in the middle
+ * of a change. */
+static void index_lock(struct names *names) {
+    const uint64_t forks = stint_limiter_process_lock();
+    if (names->forks != forks)
+        names->refilled = UINT64_MAX; /* it begins anew */
+    names->forks = forks;
+}
+
+bool stint_names_inherited(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    const uint64_t forks = stint_limiter_process_lock();
+    const bool inherited = !limiter->memory.shared && names->lock_forks != forks;
+
+    if (inherited) {
+        stint_limiter_lock_make(&limiter->header->lock);
+        (void)pthread_mutex_trylock(&limiter->header->lock); /* new, so it is free */
+    }
+    names->lock_forks = forks;
+    stint_limiter_process_unlock();
+    return inherited;
+}
+
+/* While a policy is being replaced there are two of its name. The one that names the other as its
+ * replacement still decides. */
+int stint_names_find(const struct stint_limiter *limiter, const char *name) {
+    struct names *names = limiter->names;
+    int found = -1;
+
+    index_lock(names);
+    catch_up(limiter);
+    for (uint64_t hash = name_hash(name);; hash++) {
+        const uint32_t place = names->ids[hash & (names->places - 1)];
+        if (place == 0)
+            break;
+        if (strncmp(limiter->records[place - 1].name, name, STINT_NAME_SIZE) != 0)
+            continue;
+        /* It may have been replaced since the index caught up. */
+        uint32_t id = stint_limiter_policy_now(limiter, place - 1);
+        /* The alias is written before the replacement's version (M15). */
+        if (id != POLICY_NONE &&
+            (found < 0 || atomic_load_relaxed_32(&limiter->records[id].alias) != 0))
+            found = (int)id;
+    }
+    stint_limiter_process_unlock();
+    return found;
+}
+
+uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
+    struct names *names = limiter->names;
+    const uint32_t count = limiter_policy_count(limiter);
+
+    while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
+        names->taken++;
+    return names->taken;
+}
+
+uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t found = stint_names_free_id(limiter);
+
+    if (found == id)
+        found++;
+    while (found < limiter_policy_count(limiter) && limiter_policy(limiter, found) != NULL)
+        found++;
+    return found;
+}
+
+uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {
+    const uint32_t count = limiter_policy_count(limiter);
+    uint32_t free_ids = limiter->max_policies - count;
+
+    for (uint32_t id = stint_names_free_id(limiter); id < count; id++)
+        free_ids += limiter_policy(limiter, id) == NULL;
+    return free_ids;
+}
+
+void stint_names_forget(const struct stint_limiter *limiter) {
+    uint64_t *refilled = &limiter->header->refilled;
+    INSTANT(INSTANT_SET_UP);
+    /* Under the lock, as its writer; after the policy's version (M12). */
+    atomic_store_release(refilled, atomic_load_relaxed(refilled) + 1);
+}
+
+void stint_names_refilled(const struct stint_limiter *limiter, uint32_t id) {
+    struct names *names = limiter->names;
+    const uint64_t before = atomic_load_relaxed(&limiter->header->refilled); /* M12 */
+
+    stint_names_forget(limiter);
+    index_lock(names);
+    if (names->refilled == before) {
+        if (id < names->known)
+            insert(limiter, id);
+        names->refilled = before + 1;
+    }
+    stint_limiter_process_unlock();
+}

@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: MIT
+ * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
+ * which no decision takes. Decisions read a rule, or its traits, by the policy's version
+ * (limiter.h); the hot way reads what policy_heat makes of it. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "base/message.h"
+#include "policy/check.h"
+#include "policy/names.h"
+#include "policy/notation.h"
+#include "policy/policy.h"
+
+static struct rule rule_of(const struct stint_policy *policy) {
+    return (struct rule){
+        .limit = policy->limit,
+        .capacity = policy->capacity == 0 ? policy->limit : policy->capacity,
+        .max_reserved = policy->max_reserved,
+        .stripes = policy->stripes == 0 ? 1 : policy->stripes,
+        .flags = policy->flags,
+        .near_limit = policy->near_limit,
+        .jitter = policy->jitter,
+        .capacity_given = policy->capacity != 0,
+    };
+}
+
+/* The longest window, in ticks. */
+static tick_t longest_of(const struct stint_policy *policy) {
+    return policy->calendar != 0 ? calendar_longest(policy->calendar)
+                                 : (tick_t)(policy->window / STINT_TICK_NS);
+}
+
+static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id) {
+    return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
+}
+
+/* The traits of a rule of a policy. */
+static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
+                          const struct rule *rule) {
+    const bool carries = rule_carries(rule);
+    const uint32_t calendar = calendar_trait(limiter, id);
+    const bool plain = !carries && calendar == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
+                       rule->stripes == 1 && rule->flags == 0;
+    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
+           (carries ? TRAIT_CARRIES : 0) | calendar | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
+}
+
+/* Raises what bulk checks of a full table are compared with (M12), and notes whether refusals were
+ * ever counted, or are by this rule. */
+static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+
+    /* M12: all of these before the rule is stored. */
+    atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
+    atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
+    /* M12 */
+    atomic_raise(&limiter->header->bulk_window,
+                 (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
+}
+
+/* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
+static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M12 */
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_window, window); /* M12 */
+}
+
+/* Lets the hot way decide, if the rule is plain: each key has one slot with one count, all windows
+ * are the policy's and of one length, nothing is carried over, and the verdict says no more. */
+static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    struct policy *policy = &limiter->policies[id];
+    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
+               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
+               rule->near_limit == 0;
+    /* A capacity without a window: only for keys that have no override (take.c, window_ruled). */
+    const bool all = (rule->flags & STINT_OVERRIDES) == 0;
+    hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
+}
+
+/* Writes a rule. The store of the version makes a new policy known, or changes one that exists, at
+ * once. Until then the hot way is closed to it: if this process dies here, the policy is slower,
+ * but still decides by one whole rule. */
+static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
+    /* Under the lock: M12 and M14 are for readers. */
+    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+
+    hot_write(policy, 0, 0);
+    for (uint32_t i = 0; i < RULE_WORDS; i++) {
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
+    }
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&policy->version, version); /* M12 */
+}
+
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
+    uint64_t words[RULE_WORDS];
+
+    rule_pack(rule, words);
+    policy_raise(limiter, id, rule);
+    words[RULE_TRAITS] = traits_of(limiter, id, rule);
+    words_write(&limiter->policies[id], words);
+    policy_heat(limiter, id, rule);
+}
+
+/* The ban that goes with the next rule. */
+static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
+    /* Under the lock: M14 is for readers. */
+    const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&limiter->records[id].bans[next % 2], ban); /* M14 */
+}
+
+/* No decision is made by a policy from now on: its next rule has no traits. A request by its id is
+ * led to the one that its record names, or refused. A thread that has read the rule before goes on
+ * by it, in slots that are nobody's any more. */
+static void policy_end(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+    const struct rule rule = policy_rule(policy);
+    /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
+    const tick_t until = tick_of(limiter_now(limiter)) + policy->length + ALLOWANCE_TICKS;
+    uint64_t words[RULE_WORDS];
+
+    rule_pack(&rule, words);
+    words[RULE_TRAITS] = 0;
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
+    ban_write(limiter, id, limiter_ban(limiter, id));
+    words_write(policy, words);
+}
+
+/* Makes an id free. No slot and no other policy names its policy. */
+static void id_free(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&policy->version, 0); /* M12: then what else it was */
+    INSTANT(INSTANT_SET_UP);
+    memset(policy, 0, sizeof(*policy));
+    INSTANT(INSTANT_SET_UP);
+    memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+}
+
+void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAME_SIZE]) {
+    memset(name, 0, STINT_NAME_SIZE);
+    if (policy->name[0] == '\0')
+        stint_rate_format(policy, name, STINT_NAME_SIZE);
+    else
+        memcpy(name, policy->name, strlen(policy->name));
+}
+
+#define REPLACE_IT ": stint_policies_apply replaces a policy under its name, which then counts anew"
+
+struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    /* Others trust it, and the table may have been written over: nonsense is no calendar, and no
+     * length. */
+    const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
+    const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
+    struct rule rule;
+    uint64_t version, ban;
+
+    do {                                                 /* both are of one version */
+        version = atomic_load_acquire(&policy->version); /* M15 */
+        rule = policy_rule(policy);
+        ban = limiter_ban(limiter, id);
+    } while (atomic_load_relaxed(&policy->version) != version); /* M13 */
+    struct stint_policy read = {
+        .size = sizeof(read),
+        .limit = rule.limit,
+        .capacity = rule.capacity_given ? rule.capacity : 0,
+        .max_reserved = rule.max_reserved,
+        .stripes = rule.stripes == 1 ? 0 : rule.stripes,
+        .window = calendar != 0 ? 0 : tick_ns(policy_length(policy)),
+        .start = policy->start * (int64_t)STINT_TICK_NS,
+        .flags = rule.flags,
+        .near_limit = rule.near_limit,
+        .jitter = rule.jitter,
+        .calendar = calendar,
+        .offset = record->offset,
+        .ban_after = ban & STINT_BAN_AFTER_MAX,
+        .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
+    };
+    memcpy(read.name, record->name, sizeof(read.name) - 1); /* it ends, whatever is there */
+    return read;
+}
+
+struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint32_t id) {
+    uint32_t now = stint_limiter_policy_now(limiter, id);
+    if (now == POLICY_NONE) /* it was there a moment ago */
+        now = id;
+    struct stint_policy policy = stint_policy_read(limiter, now);
+
+    if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
+        (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
+    return policy;
+}
+
+/* The number of windows with a refusal that ban a key. */
+static uint32_t ban_after(const struct stint_policy *policy) {
+    return policy->ban_after == 0 ? 1 : policy->ban_after;
+}
+
+const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_t id,
+                                    const struct stint_policy *policy) {
+    const struct stint_policy old = stint_policy_read(limiter, id);
+    struct rule rule = rule_of(policy), old_rule = rule_of(&old);
+
+    return rule.limit != old_rule.limit                 ? "limit"
+           : policy->window != old.window               ? "window"
+           : policy->calendar != old.calendar           ? "calendar"
+           : policy->offset != old.offset               ? "offset"
+           : policy->start != old.start                 ? "start"
+           : rule.capacity != old_rule.capacity         ? "capacity"
+           : rule.max_reserved != old_rule.max_reserved ? "max_reserved"
+           : rule.stripes != old_rule.stripes           ? "stripes"
+           : rule.flags != old_rule.flags               ? "flags"
+           : rule.near_limit != old_rule.near_limit     ? "near_limit"
+           : rule.jitter != old_rule.jitter             ? "jitter"
+           : policy->ban != old.ban                     ? "ban"
+           : ban_after(policy) != ban_after(&old)       ? "ban_after"
+                                                        : NULL;
+}
+
+const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
+                               const struct stint_policy *policy) {
+    const struct policy *old = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const struct rule rule = rule_of(policy), old_rule = policy_rule(old);
+
+    if (policy->calendar != record->calendar || policy->offset != record->offset)
+        return "policy.calendar and policy.offset cannot change" REPLACE_IT;
+    if (longest_of(policy) != old->length)
+        return "policy.window cannot change" REPLACE_IT;
+    if (policy->start / (int64_t)STINT_TICK_NS != old->start)
+        return "policy.start cannot change" REPLACE_IT;
+    if (rule.stripes != old_rule.stripes)
+        return "policy.stripes cannot change" REPLACE_IT;
+    if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
+        return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
+               "change" REPLACE_IT;
+    if (record->refusals_count != 0 && rule_carries(&rule))
+        return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
+               "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
+    return NULL;
+}
+
+int stint_policies_begin(struct stint_limiter *limiter) {
+    if (limiter->memory.read_only)
+        return stint_failed(EROFS, READ_ONLY);
+    int error = stint_policies_lock(limiter);
+    if (error == 0)
+        stint_limiter_lanes_reclaim(limiter, false);
+    return error;
+}
+
+/* ---- Companions ------------------------------------------------------------------------------ */
+
+/* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
+ * of the two name each other. The companion stays with the policy, and goes to the one that
+ * replaces it if that has overrides, too.
+ *
+ * Deaths (companions_mend): a companion that is not named yet is given to its policy; if that is
+ * not there, its id becomes free. If the policy is gone, the companion goes, too. */
+
+#define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
+
+/* Makes the companion of a policy under a free id. It decides nothing: it has no such trait, and
+ * nothing was granted by it that could be given back. */
+static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
+    struct policy *made = &limiter->policies[id];
+    const struct rule none = {.stripes = 1};
+    uint64_t words[RULE_WORDS];
+
+    INSTANT(INSTANT_SET_UP);
+    limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
+    made->start = 0;
+    made->length = COMPANION_TICKS;
+    made->window = STINT_WINDOW_MAX;
+    made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
+    made->fade = count_fade(0, STINT_WINDOW_MAX);
+    INSTANT(INSTANT_SET_UP);
+    made->current_end = stint_limiter_hint_first(limiter, made);
+    limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
+    policy_raise(limiter, id, &none);
+    rule_pack(&none, words);
+    words[RULE_TRAITS] = TRAIT_COMPANION;
+    words_write(made, words);
+}
+
+/* Gives a policy its companion: the one that it has or takes over (`has`, its id plus one), or a
+ * new one if it needs one. */
+static void companion_give(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_policy *policy, uint32_t has) {
+    if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
+        const uint32_t made = stint_names_free_id_but(limiter, id);
+        companion_make(limiter, made, id);
+        has = made + 1;
+        INSTANT(INSTANT_SET_UP);
+        if (made == limiter_policy_count(limiter))
+            atomic_store_release(&limiter->header->policy_count, has); /* M12 */
+    }
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
+}
+
+/* Whether a companion is there, and is this policy's or about to be. If not, companion_mend would
+ * end it, and its id would become another policy's. */
+static bool companion_leads(const struct stint_limiter *limiter, uint32_t companion, uint32_t id) {
+    /* M12: as in companion_whole. */
+    const uint32_t of =
+        (uint32_t)atomic_load_relaxed_32(&limiter->records[companion].companion) - 1;
+
+    return policy_traits(&limiter->policies[companion]) != 0 &&
+           (stint_limiter_policy_now(limiter, of) == id ||
+            (of < limiter->max_policies &&
+             (uint32_t)atomic_load_relaxed_32(&limiter->records[of].alias) == id + 1)); /* M12 */
+}
+
+/* Whether what a table says of companions is what is written here. */
+static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    const bool is_one = is_companion(limiter, id);
+    /* A reader may see them being written (M12; open.c, table_look). */
+    const uint32_t other = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1;
+
+    if (!is_one) {
+        if (other == UINT32_MAX)
+            return (policy_traits(policy) & STINT_OVERRIDES) == 0;
+        return policy_gone(policy) || /* its companion's id may be another's by now */
+               (other < count && is_companion(limiter, other) &&
+                companion_leads(limiter, other, id));
+    }
+    return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
+           policy->length == COMPANION_TICKS && policy->start == 0 &&
+           policy->window == STINT_WINDOW_MAX &&
+           policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
+           policy->fade == policy->window &&
+           (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
+}
+
+/* Finishes or takes back what was left half done with a companion. Its policies were mended
+ * before. */
+static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
+    const uint32_t of = limiter->records[id].companion - 1;
+    const uint32_t now = stint_limiter_policy_now(limiter, of);
+
+    if (policy_gone(&limiter->policies[id]))
+        return;
+    const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
+
+    if (limiter_policy(limiter, of) == NULL) /* its policy never was: it has no slot */
+        id_free(limiter, id);
+    else if (has == id + 1)
+        atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
+    else if (now != POLICY_NONE && has == 0 && now == of)
+        atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
+    else
+        policy_end(limiter, id);
+}
+
+/* ---- Add, change, replace, remove ------------------------------------------------------------ */
+
+/* Writes a rule and its ban. */
+static void rule_write_all(struct stint_limiter *limiter, uint32_t id,
+                           const struct stint_policy *policy) {
+    const struct rule rule = rule_of(policy);
+
+    ban_write(limiter, id, policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
+    rule_write(limiter, id, &rule);
+}
+
+bool stint_policy_needs_companion(const struct stint_limiter *limiter,
+                                  const struct stint_policy *policy, uint32_t old) {
+    return (policy->flags & STINT_OVERRIDES) != 0 &&
+           (old == POLICY_NONE || limiter->records[old].companion == 0);
+}
+
+/* Adds a policy; `has`: the companion that it is to have, its id plus one. */
+static void create(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t id,
+                   uint32_t has) {
+    const uint32_t count = limiter_policy_count(limiter);
+    struct policy *added = &limiter->policies[id];
+    struct policy_record *record = &limiter->records[id];
+
+    INSTANT(INSTANT_SET_UP);
+    *record = (struct policy_record){0}; /* a process that died here may have left something */
+    INSTANT(INSTANT_SET_UP);
+    stint_policy_name_of(policy, record->name);
+    record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
+    INSTANT(INSTANT_SET_UP);
+    record->calendar = policy->calendar;
+    record->offset = policy->offset;
+    added->length = longest_of(policy);
+    added->start = policy->start / (int64_t)STINT_TICK_NS;
+    added->window = tick_ns(added->length);
+    INSTANT(INSTANT_SET_UP);
+    added->reciprocal = reciprocal_of(added->window);
+    added->fade = count_fade(policy->flags, added->window);
+    added->current_end = stint_limiter_hint_first(limiter, added);
+    limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
+    companion_give(limiter, id, policy, has);
+    rule_write_all(limiter, id, policy);
+    INSTANT(INSTANT_SET_UP);
+    if (id != count)
+        stint_names_refilled(limiter, id);
+    else /* a companion that was made for it has the next id */
+        atomic_store_release(&limiter->header->policy_count, /* M12 */
+                             record->companion == id + 2 ? id + 2 : id + 1);
+}
+
+void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
+                         uint32_t id) {
+    create(limiter, policy, id, 0);
+}
+
+void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
+                          const struct stint_policy *policy) {
+    companion_give(limiter, id, policy, limiter->records[id].companion);
+    rule_write_all(limiter, id, policy);
+}
+
+/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
+ * its end the old one decides, and its name finds it. Both have the same companion, so no override
+ * is missed. */
+void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
+                          const struct stint_policy *policy, uint32_t id) {
+    const uint32_t companion = limiter_companion(limiter, old);
+    const bool stays = (policy->flags & STINT_OVERRIDES) != 0 && companion != POLICY_NONE;
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
+    create(limiter, policy, id, stays ? companion + 1 : 0);
+    policy_end(limiter, old);
+    if (companion != POLICY_NONE)
+        companion_mend(limiter, companion);
+}
+
+void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
+    const uint32_t companion = limiter_companion(limiter, id);
+
+    policy_end(limiter, id);
+    if (companion != POLICY_NONE)
+        policy_end(limiter, companion);
+}
+
+static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t *added_id) {
+    char name[STINT_NAME_SIZE];
+
+    stint_policy_name_of(policy, name);
+    int old = stint_names_find(limiter, name);
+    if (old >= 0) {
+        const char *what = stint_policy_difference(limiter, (uint32_t)old, policy);
+        if (what != NULL)
+            return stint_failed_with(EEXIST,
+                                     "a policy named %s exists with another %s: if that is to be "
+                                     "changed, stint_policy_change or stint_policies_apply does it",
+                                     name, what);
+        *added_id = (uint32_t)old;
+        return 0;
+    }
+    uint32_t id = stint_names_free_id(limiter);
+    if (id == limiter->max_policies)
+        return stint_failed(ENOSPC, NO_ROOM);
+    if (stint_policy_needs_companion(limiter, policy, POLICY_NONE) &&
+        stint_names_free_ids(limiter) == 1)
+        return stint_failed(ENOSPC, NO_COMPANION);
+    stint_policy_create(limiter, policy, id);
+    *added_id = id;
+    return 0;
+}
+
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *given,
+                     uint32_t *id) {
+    struct stint_policy policy;
+    uint32_t ignored;
+
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policy_given(given, &policy);
+    if (error == 0)
+        error = stint_policies_begin(limiter);
+    if (error != 0)
+        return error;
+    error = add_locked(limiter, &policy, id == NULL ? &ignored : id);
+    stint_limiter_unlock(limiter);
+    return error;
+}
+
+static int change_locked(struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *policy, bool only_check) {
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
+    const char *stays = stint_policy_stays(limiter, id, policy);
+    if (stays != NULL)
+        return stint_failed(EINVAL, stays);
+    if (stint_policy_needs_companion(limiter, policy, id) && stint_names_free_ids(limiter) == 0)
+        return stint_failed(ENOSPC, NO_COMPANION);
+    if (!only_check)
+        stint_policy_rewrite(limiter, id, policy);
+    return 0;
+}
+
+/* Changes a policy, or only says whether that may be. */
+static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *given,
+                  bool only_check) {
+    struct stint_policy policy;
+
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policy_given(given, &policy);
+    if (error == 0)
+        error = stint_policies_begin(limiter);
+    if (error != 0)
+        return error;
+    error = change_locked(limiter, id, &policy, only_check);
+    stint_limiter_unlock(limiter);
+    return error;
+}
+
+int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
+                        const struct stint_policy *policy) {
+    return change(limiter, id, policy, false);
+}
+
+int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
+                              const struct stint_policy *policy) {
+    return change(limiter, id, policy, true);
+}
+
+/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
+ * made. */
+static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *record = &limiter->records[id];
+    /* Read once: a reader looks at what others write. */
+    const tick_t length = policy_length(policy);
+    const uint64_t window = tick_ns(length);
+
+    if (record->name[0] == '\0' || memchr(record->name, '\0', sizeof(record->name)) == NULL ||
+        policy->length != length || policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS || policy->window != window ||
+        policy->reciprocal != reciprocal_of(window))
+        return false;
+    const struct stint_policy read = stint_policy_read(limiter, id);
+    if (longest_of(&read) != length || policy->fade != count_fade(read.flags, window))
+        return false;
+    /* A hint must be the end of a window (I7): else stripes would never agree on one. */
+    const uint64_t hint = atomic_load_relaxed(&policy->current_end);
+    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % length != 0)
+        return false;
+    struct rule rule = policy_rule(policy), right = rule_of(&read);
+    uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
+    rule_pack(&rule, words);
+    rule_pack(&right, right_words);
+    words[RULE_TRAITS] = policy_traits(policy);
+    right_words[RULE_TRAITS] = policy_gone(policy) ? 0 : traits_of(limiter, id, &right);
+    return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
+}
+
+/* Whether this version knows all that a policy has. */
+static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
+    const struct policy_record *record = &limiter->records[id];
+    uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
+                       (record->calendar > STINT_CALENDAR_YEAR);
+    const uint32_t *words = (const void *)record;
+
+    for (size_t i = offsetof(struct policy_record, reserved) / 4; i < sizeof(*record) / 4; i++)
+        unknown |= words[i];
+    return unknown == 0;
+}
+
+int stint_policies_check(const struct stint_limiter *limiter) {
+    /* stint_policies_repair removes what is beyond the count. Readers do not, and decide by it. */
+    uint32_t count =
+        limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
+
+    /* Under the lock, as its writer (M12). */
+    if (atomic_load_relaxed(&limiter->header->policy_count) > limiter->max_policies)
+        return stint_failed(EPROTO, "the table is damaged: it has more policies than it can hold");
+    for (uint32_t id = 0; id < count; id++) {
+        if (limiter_policy(limiter, id) == NULL) /* free */
+            continue;
+        if (!policy_known(limiter, id))
+            return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
+                                     (unsigned)id);
+        /* A reader may see it being written (M12; open.c, table_look). */
+        const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        if (!companion_whole(limiter, id, count) || alias > limiter->max_policies ||
+            !(is_companion(limiter, id) || policy_whole(limiter, id)))
+            return stint_failed_with(
+                EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
+    }
+    return 0;
+}
+
+/* Finishes or takes back what was left half done with a policy. */
+static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
+    struct policy *policy = &limiter->policies[id];
+    struct policy_record *record = &limiter->records[id];
+
+    if (policy_gone(policy)) {
+        hot_write(policy, 0, 0);
+        return;
+    }
+    const struct rule rule = policy_rule(policy);
+    policy_raise(limiter, id, &rule);
+    /* M12 */
+    atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
+                         traits_of(limiter, id, &rule));
+    policy_heat(limiter, id, &rule);
+    if (record->alias == 0)
+        return;
+    /* It was to be replaced. If the other one is there, it is. */
+    const struct policy *other = limiter_policy(limiter, record->alias - 1);
+    if (record->alias - 1 != id && other != NULL && !policy_gone(other))
+        policy_end(limiter, id);
+    else
+        atomic_store_relaxed_32(&record->alias, 0); /* M12 */
+}
+
+void stint_policies_repair(struct stint_limiter *limiter) {
+    uint32_t count = limiter_policy_count(limiter);
+
+    /* First what was not yet a policy, and what free ids have kept. */
+    for (uint32_t id = 0; id < limiter->max_policies; id++) {
+        /* Under the lock, as its writer (M12). */
+        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) == (id >= count))
+            continue;
+        memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
+        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+    }
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))
+            policy_mend(limiter, id);
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_policy(limiter, id) != NULL && is_companion(limiter, id))
+            companion_mend(limiter, id);
+}
+
+void stint_policies_free(struct stint_limiter *limiter) {
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        if (!policy_gone(&limiter->policies[id]))
+            continue;
+        /* First: what a table counts never falls, even if this process dies in between. */
+        if (GUARDED(COUNT_GONE))
+            limiter_add(limiter, limiter->max_policies, COUNT_UNTRACKED_GONE,
+                        stint_limiter_counted(limiter, id, COUNT_UNTRACKED));
+        stint_limiter_counters_clear(limiter, id);
+        id_free(limiter, id);
+    }
+}
+
+int stint_policies_lock(struct stint_limiter *limiter) {
+    int error = stint_names_inherited(limiter) ? EOWNERDEAD : stint_limiter_lock(limiter);
+
+    if (error != EOWNERDEAD)
+        return error;
+    error = stint_limiter_shards_check(limiter);
+    if (error == 0)
+        error = stint_policies_check(limiter);
+    if (error == 0) {
+        stint_policies_repair(limiter);
+        stint_names_forget(limiter);
+        stint_limiter_lock_mend(limiter);
+    } else { /* the lock is of no more use, and says so from now on */
+        stint_limiter_unlock(limiter);
+    }
+    return error;
+}
+
+int stint_policy_find(const struct stint_limiter *limiter, const char *name, uint32_t *id) {
+    if (limiter == NULL || name == NULL)
+        return stint_failed(EINVAL, "limiter or name is NULL");
+    int found = stint_names_find(limiter, name);
+    if (found < 0)
+        return stint_failed(ENOENT, "there is no policy of that name");
+    if (id != NULL)
+        *id = (uint32_t)found;
+    return 0;
+}
+
+int stint_policy_get(const struct stint_limiter *limiter, uint32_t id,
+                     struct stint_policy *policy) {
+    if (limiter == NULL || policy == NULL)
+        return stint_failed(EINVAL, "limiter or policy is NULL");
+    int error = stint_struct_check(policy, POLICY_LEAST, sizeof(*policy), "policy");
+    if (error != 0)
+        return error;
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    const struct stint_policy known = stint_policy_read(limiter, id);
+    stint_struct_write(policy, &known, sizeof(known));
+    return 0;
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ * All policies of a table from one text. Read stint_policies_apply in stint.h first.
+ *
+ *     1  lines_read     every line is parsed, and names are unique; nothing of the table was read
+ *     2  changes_plan   under the table's lock: what each line does, and whether there is room
+ *     3  change_make    one by one, each at once (policy.c)
+ *     4  sweep, and what was done is told, without the lock */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "base/message.h"
+#include "policy/names.h"
+#include "policy/notation.h"
+#include "policy/policy.h"
+#include "table/sweep.h"
+
+/* What becomes of one policy. */
+struct change {
+    const char *at; /* its line in the caller's text; NULL: it has none, and is removed */
+    unsigned line;  /* number */
+    enum stint_change_kind kind;
+    uint32_t id;                /* the policy's when all is done; POLICY_NONE: not known yet */
+    uint32_t old;               /* that of what was there; POLICY_NONE: nothing was */
+    char name[STINT_NAME_SIZE]; /* by which it is found */
+    struct stint_policy policy; /* as it is to be */
+    struct stint_policy was;
+    uint64_t decided; /* how often by what was there */
+};
+
+struct changes {
+    size_t lines; /* the first ones are those of the text, in its order */
+    size_t count;
+    struct change *all;
+};
+
+/* ---- 1  The text ----------------------------------------------------------------------------- */
+
+static bool is_blank(char letter) {
+    return letter == ' ' || letter == '\t' || letter == '\r';
+}
+
+/* Ends a line where its comment begins: at a # that stands first or after a blank, and in no
+ * quotes. */
+static void comment_cut(char *line) {
+    bool quoted = false;
+
+    for (char *at = line; *at != '\0'; at++) {
+        if (quoted && *at == '\\' && at[1] != '\0')
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
+        else if (*at == '#' && !quoted && (at == line || is_blank(at[-1])))
+            *at = '\0';
+    }
+    for (size_t length = strlen(line); length > 0 && is_blank(line[length - 1]); length--)
+        line[length - 1] = '\0';
+}
+
+/* A reader of a copy of the text, which it cuts into lines. */
+struct lines {
+    char *next; /* NULL: there are no more */
+    unsigned number;
+};
+
+/* The next line that holds a policy, or NULL. */
+static char *line_next(struct lines *lines) {
+    while (lines->next != NULL) {
+        char *line = lines->next, *end = strchr(line, '\n');
+        lines->next = end == NULL ? NULL : end + 1;
+        if (end != NULL)
+            *end = '\0';
+        lines->number++;
+        comment_cut(line);
+        if (line[strspn(line, " \t\r")] != '\0')
+            return line;
+    }
+    return NULL;
+}
+
+/* Puts the line before the reason of the last call. */
+static int failed_in_line(int error, unsigned line) {
+    char reason[256];
+
+    (void)snprintf(reason, sizeof(reason), "%s", stint_reason());
+    return stint_failed_with(-error, "line %u: %s", line, reason);
+}
+
+static int by_name(const void *one, const void *other) {
+    const struct change *const *a = one, *const *b = other;
+    int order = strcmp((*a)->name, (*b)->name);
+    return order != 0 ? order : (*a)->line < (*b)->line ? -1 : 1;
+}
+
+/* Whether no two lines are of one name. */
+static int names_check(const struct changes *changes, const char **wrong) {
+    const struct change *twice = NULL, *first = NULL;
+
+    if (changes->lines < 2)
+        return 0;
+    const struct change **sorted = malloc(changes->lines * sizeof(struct change *));
+    if (sorted == NULL)
+        return stint_failed(ENOMEM, "no memory to look at the text");
+    for (size_t i = 0; i < changes->lines; i++)
+        sorted[i] = &changes->all[i];
+    qsort(sorted, changes->lines, sizeof(struct change *), by_name);
+    for (size_t i = 1; i < changes->lines; i++) {
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0 ||
+            (twice != NULL && twice->line < sorted[i]->line))
+            continue;
+        first = sorted[i - 1];
+        twice = sorted[i];
+    }
+    free(sorted);
+    if (twice == NULL)
+        return 0;
+    *wrong = twice->at;
+    return stint_failed_with(EINVAL,
+                             "line %u: line %u has a policy of the name %s already (one without a "
+                             "name is named by its rate)",
+                             twice->line, first->line, twice->name);
+}
+
+/* Parses each line. `copy` is `text`, and is changed. `changes->all` has room for all of them. */
+static int lines_parse(struct changes *changes, const char *text, char *copy, const char **wrong) {
+    struct lines lines = {.next = copy};
+
+    for (char *line; (line = line_next(&lines)) != NULL;) {
+        struct change *change = &changes->all[changes->lines++];
+        const char *letter = line;
+        *change = (struct change){.at = text + (line - copy), .line = lines.number};
+        change->policy.size = change->was.size = sizeof(change->policy);
+        int error = stint_policy_parse(line, &change->policy, &letter);
+        if (error != 0) {
+            *wrong = text + (letter - copy);
+            return failed_in_line(error, lines.number);
+        }
+        stint_policy_name_of(&change->policy, change->name);
+    }
+    return names_check(changes, wrong);
+}
+
+static size_t lines_count(char *copy) {
+    struct lines lines = {.next = copy};
+    size_t count = 0;
+
+    while (line_next(&lines) != NULL)
+        count++;
+    return count;
+}
+
+/* Reads the text into changes, with room for as many removals as there can be policies. */
+static int lines_read(struct changes *changes, const char *text, uint32_t more,
+                      const char **wrong) {
+    const size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
+    int error;
+
+    if (copy == NULL)
+        return stint_failed(ENOMEM, "no memory for a copy of the text");
+    memcpy(copy, text, size);
+    const size_t count = lines_count(copy) + more;
+    changes->all = calloc(count + 1, sizeof(*changes->all));
+    memcpy(copy, text, size);
+    error = changes->all == NULL ? stint_failed(ENOMEM, "no memory for the policies of the text")
+                                 : lines_parse(changes, text, copy, wrong);
+    free(copy);
+    changes->count = changes->lines;
+    /* A file that was cut to nothing takes no policy away. */
+    return GUARD(APPLY_EMPTY, error == 0 && changes->lines == 0)
+               ? stint_failed(EINVAL, "the text has no policy")
+               : error;
+}
+
+/* ---- 2  What is to be done ------------------------------------------------------------------- */
+
+static uint64_t decided(const struct stint_limiter *limiter, uint32_t id) {
+    return stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
+           stint_limiter_counted(limiter, id, COUNT_REFUSED) +
+           stint_limiter_counted(limiter, id, COUNT_SHADOWED);
+}
+
+/* What there is, in the notation of a text. */
+static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
+    change->old = id;
+    change->was = stint_policy_read(limiter, id);
+    if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
+        change->was.name[0] = '\0';
+    change->decided = decided(limiter, id);
+}
+
+static void change_plan(const struct stint_limiter *limiter, struct change *change) {
+    int found = stint_names_find(limiter, change->name);
+
+    change->id = change->old = POLICY_NONE;
+    if (found < 0) {
+        change->kind = STINT_POLICY_ADDED;
+        return;
+    }
+    was_read(limiter, change, (uint32_t)found);
+    if (stint_policy_stays(limiter, change->old, &change->policy) != NULL) {
+        change->kind = STINT_POLICY_REPLACED;
+        return;
+    }
+    change->id = change->old;
+    change->kind = stint_policy_difference(limiter, change->old, &change->policy) != NULL
+                       ? STINT_POLICY_CHANGED
+                       : STINT_POLICY_UNCHANGED;
+}
+
+/* Adds a removal for each policy that no line is about. `changes->all` has room. */
+static int removals_plan(const struct stint_limiter *limiter, struct changes *changes) {
+    bool *named = calloc(limiter->max_policies, sizeof(*named));
+
+    if (named == NULL)
+        return stint_failed(ENOMEM, "no memory for the policies to be removed");
+    for (size_t i = 0; i < changes->lines; i++)
+        if (changes->all[i].old != POLICY_NONE)
+            named[changes->all[i].old] = true;
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        if (named[id] || !limiter_decides_by(limiter, id))
+            continue;
+        struct change *change = &changes->all[changes->count++];
+        *change = (struct change){.kind = STINT_POLICY_REMOVED, .id = id};
+        memcpy(change->name, limiter->records[id].name, sizeof(change->name) - 1);
+        was_read(limiter, change, id);
+    }
+    free(named);
+    return 0;
+}
+
+static int changes_plan(const struct stint_limiter *limiter, struct changes *changes, bool prune,
+                        const char **wrong) {
+    uint32_t room = stint_names_free_ids(limiter);
+
+    for (size_t i = 0; i < changes->lines; i++) {
+        struct change *change = &changes->all[i];
+        change_plan(limiter, change);
+        const bool another = change->id == POLICY_NONE;
+        const uint32_t ids =
+            another + stint_policy_needs_companion(limiter, &change->policy, change->old);
+        if (ids > room) {
+            *wrong = change->at;
+            return failed_in_line(
+                stint_failed(ENOSPC, another && room == 0 ? NO_ROOM : NO_COMPANION), change->line);
+        }
+        room -= ids;
+    }
+    return prune ? removals_plan(limiter, changes) : 0;
+}
+
+/* ---- 3  Doing it ----------------------------------------------------------------------------- */
+
+static void change_make(struct stint_limiter *limiter, struct change *change) {
+    switch (change->kind) {
+    case STINT_POLICY_ADDED:
+        change->id = stint_names_free_id(limiter);
+        stint_policy_create(limiter, &change->policy, change->id);
+        break;
+    case STINT_POLICY_CHANGED:
+        stint_policy_rewrite(limiter, change->id, &change->policy);
+        break;
+    case STINT_POLICY_REPLACED:
+        change->id = stint_names_free_id(limiter);
+        stint_policy_replace(limiter, change->old, &change->policy, change->id);
+        break;
+    case STINT_POLICY_REMOVED:
+        stint_policy_end(limiter, change->id);
+        break;
+    case STINT_POLICY_UNCHANGED:
+        break;
+    }
+}
+
+/* Plans what is to be done, and does it unless that is only asked. */
+static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
+                        const char **wrong) {
+    int error = stint_policies_begin(limiter);
+
+    if (error != 0)
+        return error;
+    error = changes_plan(limiter, changes, (flags & STINT_PRUNE) != 0, wrong);
+    for (size_t i = 0; error == 0 && (flags & STINT_DRY_RUN) == 0 && i < changes->count; i++)
+        change_make(limiter, &changes->all[i]);
+    stint_limiter_unlock(limiter);
+    return error;
+}
+
+/* ---- 4  Telling of it ------------------------------------------------------------------------ */
+
+/* More than the longest policy in the text notation: a name of 63 letters, each escaped, and all
+ * options. */
+#define TEXT_SIZE 512
+
+static void change_tell(const struct change *change,
+                        void (*told)(void *context, const struct stint_change *change),
+                        void *context) {
+    char text[TEXT_SIZE] = "", was[TEXT_SIZE] = "";
+    const bool gets = change->kind != STINT_POLICY_REMOVED, had = change->old != POLICY_NONE;
+
+    if (gets)
+        (void)stint_policy_format(&change->policy, text, sizeof(text));
+    if (had)
+        (void)stint_policy_format(&change->was, was, sizeof(was));
+    const struct stint_change tells = {
+        .size = sizeof(tells),
+        .kind = change->kind,
+        .id = change->id,
+        .name = change->name,
+        .text = gets ? text : NULL,
+        .was = had ? was : NULL,
+        .decided = change->decided,
+    };
+    told(context, &tells);
+}
+
+int stint_policies_apply(struct stint_limiter *limiter, const char *text, uint32_t flags,
+                         const char **wrong,
+                         void (*told)(void *context, const struct stint_change *change),
+                         void *context) {
+    if (limiter == NULL || text == NULL)
+        return stint_failed(EINVAL, "limiter or text is NULL");
+    if ((flags & ~(uint32_t)(STINT_DRY_RUN | STINT_PRUNE)) != 0)
+        return stint_failed(EINVAL, "flags has bits that this version does not know");
+    struct changes changes = {0};
+    const char *place = NULL;
+
+    int error =
+        lines_read(&changes, text, (flags & STINT_PRUNE) != 0 ? limiter->max_policies : 0, &place);
+    if (error == 0)
+        error = changes_make(limiter, &changes, flags, &place);
+    if (error == 0 && (flags & STINT_DRY_RUN) == 0)
+        (void)stint_sweep(limiter);
+    for (size_t i = 0; error == 0 && told != NULL && i < changes.count; i++)
+        change_tell(&changes.all[i], told, context);
+    if (error != 0 && wrong != NULL)
+        *wrong = place;
+    free(changes.all);
+    return error;
+}
+
+int stint_policy_remove(struct stint_limiter *limiter, uint32_t id) {
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = stint_policies_begin(limiter);
+    if (error != 0)
+        return error;
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        error = stint_failed(ENOENT, "there is no policy of that id");
+    else
+        stint_policy_end(limiter, id);
+    stint_limiter_unlock(limiter);
+    if (error == 0)
+        (void)stint_sweep(limiter);
+    return error;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ * All keys that are live in a table, slot by slot. Those of striped policies are told last: each
+ * has several slots, which are added up. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/message.h"
+#include "decision.h"
+#include "table/labels.h"
+
+/* A slot of a striped key. */
+struct stripe {
+    uint64_t place; /* base of the key, and number of the stripe (stripe_place) */
+    uint64_t base;  /* of the key, if this is stripe 0 */
+    uint64_t hash;
+    uint64_t used;
+    uint64_t end;
+    uint32_t policy;
+    uint32_t flags; /* of the entry */
+    bool zero;      /* this is stripe 0 */
+};
+
+/* A filter of the numbers in a set: bits by hash, 16 for each member. It saves the cache misses of
+ * most questions, which are about other numbers. */
+struct filter {
+    uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
+    uint64_t count;
+};
+
+static void filter_make(struct filter *filter, uint64_t members) {
+    filter->count = members * 16 + 64;
+    filter->bits = calloc(filter->count / 64 + 1, sizeof(*filter->bits));
+}
+
+static void filter_add(const struct filter *filter, uint64_t number) {
+    uint64_t bit = part_of(mix(number, 1), filter->count);
+    if (filter->bits != NULL)
+        filter->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+static bool filter_has(const struct filter *filter, uint64_t number) {
+    uint64_t bit = part_of(mix(number, 1), filter->count);
+    return filter->bits == NULL || (filter->bits[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+/* A walk through the slots: the table, its instant, and the callback. */
+struct telling {
+    struct stint_limiter *limiter;
+    uint64_t now;
+    bool whole; /* line and tag tell a key's hash */
+    bool (*callback)(void *context, const struct stint_entry *entry);
+    void *context;
+    struct filter labels; /* keys that have one */
+    struct stripe *stripes;
+    size_t count, room;
+};
+
+/* Finds out which keys have labels. */
+static void labels_filter(struct telling *telling) {
+    const struct stint_limiter *limiter = telling->limiter;
+    const uint64_t count = limiter->label_sets * LABELS_IN_SET;
+
+    filter_make(&telling->labels, count);
+    for (uint64_t i = 0; i < count; i++)
+        filter_add(&telling->labels, stint_label_key(&limiter->labels[i]));
+}
+
+/* Tells of a key, with its label. Returns what the callback says. */
+static bool entry_tell(const struct telling *telling, struct stint_entry *entry) {
+    struct label_read label = {0};
+
+    if (telling->limiter->labels != NULL &&
+        (entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
+        filter_has(&telling->labels, entry->key)) {
+        stint_label_read(telling->limiter, entry->key, &label);
+        entry->refused_windows = label.refused;
+        entry->label_length = label.length;
+        entry->label = label.length == 0 ? NULL : label.bytes;
+    }
+    return telling->callback(telling->context, entry);
+}
+
+/* ---- One slot -------------------------------------------------------------------------------- */
+
+/* Tag and state of a slot, of one occupant. Returns false if it is changing hands. */
+static bool slot_read(const struct slot *slot, uint64_t *tag, uint64_t *state) {
+    *tag = atomic_load_acquire(&slot->tag); /* M15: its policy is read */
+    if (*tag == 0)
+        return false;
+    *state = atomic_load_acquire(&slot->state); /* M1 */
+    return atomic_load_acquire(&slot->tag) == *tag &&
+           state_same_window(atomic_load_relaxed(&slot->state), *state); /* M2, I1 */
+}
+
+/* What a slot holds by the limiter's clock, as a look at its key would tell. */
+static void slot_count(const struct telling *telling, const struct policy *policy, uint32_t traits,
+                       uint64_t hash, uint64_t state, struct stint_entry *entry) {
+    const tick_t now = tick_of(telling->now), end = end_of(state_id(state), now);
+    const struct terms terms = {
+        .traits = traits, .fade = policy->fade, .reciprocal = policy->reciprocal};
+    uint64_t count = state_used(state);
+
+    entry->end = tick_ns(end);
+    if (end > now) {
+        entry->flags |= (state & STATE_REFUSED) != 0 ? STINT_ENTRY_REFUSED : 0;
+    } else { /* what is carried into the window of now */
+        const struct rule rule = policy_rule(policy);
+        tick_t later = stint_window_at(telling->limiter, policy, traits, hash, now);
+        count = count_carry(&rule, count, (uint64_t)((later - end) / policy_length(policy)));
+        entry->end = tick_ns(later);
+    }
+    entry->used = count_total(&terms, count, entry->end - telling->now);
+}
+
+/* Keeps a slot of a striped key for later. Returns false if there is no memory. */
+static bool stripe_keep(struct telling *telling, const struct stint_entry *entry) {
+    if (telling->count == telling->room) {
+        size_t room = telling->room == 0 ? 1024 : 2 * telling->room;
+        struct stripe *stripes = realloc(telling->stripes, room * sizeof(*stripes));
+        if (stripes == NULL)
+            return false;
+        telling->stripes = stripes;
+        telling->room = room;
+    }
+    telling->stripes[telling->count++] = (struct stripe){
+        .place = stripe_place(entry->key),
+        .base = stripe_base(entry->key),
+        .hash = entry->key,
+        .used = entry->used,
+        .end = entry->end,
+        .policy = entry->policy,
+        .flags = entry->flags,
+    };
+    return true;
+}
+
+/* Whether the walk goes on after one slot. */
+enum told { GO_ON, STOP, NO_MEMORY };
+
+/* A companion's slot. */
+static enum told override_each(struct telling *telling, uint64_t tag, uint64_t state,
+                               struct stint_entry *entry) {
+    struct override_told told;
+
+    if (!stint_override_told(telling->limiter, tag, state, telling->now, &told) ||
+        told.strikes != 0)
+        return GO_ON;
+    entry->policy = told.policy_id;
+    entry->limit = told.limit;
+    entry->end = told.until;
+    entry->flags = STINT_ENTRY_OVERRIDE | (told.set ? 0 : STINT_ENTRY_BAN) |
+                   (telling->whole ? 0 : STINT_ENTRY_KEY_PART);
+    return entry_tell(telling, entry) ? GO_ON : STOP;
+}
+
+static enum told slot_each(struct telling *telling, uint64_t line, const struct slot *slot) {
+    const struct stint_limiter *limiter = telling->limiter;
+    const struct table *table = &limiter->table;
+    uint64_t tag, state, hash;
+
+    if (!slot_read(slot, &tag, &state) ||
+        !stint_slot_live(limiter, tag, state, tick_of(telling->now)) ||
+        !table_hash(table, line, tag, &hash))
+        return GO_ON;
+    struct stint_entry entry = {.key = hash, .policy = tag_policy(table, tag)};
+    const struct policy *policy = limiter_policy(limiter, entry.policy);
+    const uint32_t traits = policy == NULL ? 0 : (uint32_t)policy_traits(policy);
+    if (UNLIKELY((traits & TRAIT_COMPANION) != 0))
+        return override_each(telling, tag, state, &entry);
+    if (traits == 0) /* gone, and not swept yet (sweep.c) */
+        return GO_ON;
+    slot_count(telling, policy, traits, hash, state, &entry);
+    const bool striped = traits_striped(traits);
+    if (!telling->whole)
+        entry.flags |= STINT_ENTRY_KEY_PART | (striped ? STINT_ENTRY_KEY_STRIPE : 0);
+    else if (striped)
+        return stripe_keep(telling, &entry) ? GO_ON : NO_MEMORY;
+    return entry_tell(telling, &entry) ? GO_ON : STOP;
+}
+
+/* ---- Striped keys ---------------------------------------------------------------------------- */
+
+static int stripe_compare(const void *a, const void *b) {
+    const struct stripe *one = a, *other = b;
+    if (one->policy != other->policy)
+        return one->policy < other->policy ? -1 : 1;
+    return one->place < other->place ? -1 : one->place > other->place;
+}
+
+/* Places of the stripes of one key are in one of these, or in two that are next to each other. */
+static uint64_t neighbourhood(const struct stripe *stripe, uint64_t place) {
+    return mix(place / STRIPES_OF_KEY_MAX, stripe->policy);
+}
+
+/* Whether another stripe was kept of the key that has this one as stripe 0. The kept stripes are
+ * sorted. */
+static bool is_stripe_0(const struct telling *telling, const struct filter *places,
+                        const struct stripe *stripe) {
+    struct stripe asked = *stripe;
+    size_t from = 0, to = telling->count;
+
+    if (!filter_has(places, neighbourhood(stripe, stripe->base)) &&
+        !filter_has(places, neighbourhood(stripe, stripe->base + STRIPES_OF_KEY_MAX)))
+        return false;
+    asked.place = stripe->base + 1;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (stripe_compare(&telling->stripes[middle], &asked) < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    const struct stripe *next = &telling->stripes[from];
+    return from < telling->count && next->policy == stripe->policy &&
+           next->place - stripe->base < STRIPES_OF_KEY_MAX;
+}
+
+/* Whether a key has a label. */
+static bool labelled(const struct telling *telling, stint_key key) {
+    struct label_read label;
+    if (telling->limiter->labels == NULL || !filter_has(&telling->labels, key))
+        return false;
+    stint_label_read(telling->limiter, key, &label);
+    return label.refused != 0;
+}
+
+/* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
+ * could be it. */
+static bool stripes_key(const struct telling *telling, const struct stripe *first,
+                        const struct stripe *last, stint_key *key) {
+    const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);
+    const uint32_t stripes = traits_stripes((uint32_t)traits);
+
+    *key = first->hash;
+    if (first->zero)
+        return true;
+    /* Refusals are marked in stripe 0 (those that drain in all of them). */
+    if (first == last && ((first->flags & STINT_ENTRY_REFUSED) != 0 || labelled(telling, *key)))
+        return true;
+    /* The first is stripe 1, or as much later as there is room behind the last. */
+    const uint64_t span = last->place - first->place;
+    for (uint32_t number = 1; number + span < stripes; number++) {
+        stint_key asked = stripe_base_key(first->place - number);
+        if (labelled(telling, asked) || (span != 0 && span + 2 == stripes)) {
+            *key = asked;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Tells of all striped keys. */
+static void stripes_tell(struct telling *telling) {
+    struct stripe *stripes = telling->stripes;
+    const size_t count = telling->count;
+    struct filter places;
+
+    if (count == 0)
+        return;
+    filter_make(&places, count);
+    for (size_t i = 0; i < count; i++)
+        filter_add(&places, neighbourhood(&stripes[i], stripes[i].place));
+    qsort(stripes, count, sizeof(*stripes), stripe_compare);
+    for (size_t i = 0; i < count; i++)
+        stripes[i].zero = is_stripe_0(telling, &places, &stripes[i]);
+    free(places.bits);
+    for (size_t i = 0; i < count; i++)
+        if (stripes[i].zero)
+            stripes[i].place = stripes[i].base;
+    qsort(stripes, count, sizeof(*stripes), stripe_compare);
+    for (size_t i = 0, next; i < count; i = next) {
+        struct stint_entry entry = {.policy = stripes[i].policy};
+        for (next = i; next < count && stripes[next].policy == entry.policy &&
+                       stripes[next].place - stripes[i].place < STRIPES_OF_KEY_MAX;
+             next++) {
+            if (stripes[next].end > entry.end) /* else it is in a window that was just over */
+                entry = (struct stint_entry){.policy = entry.policy, .end = stripes[next].end};
+            if (stripes[next].end == entry.end) {
+                entry.used += stripes[next].used;
+                entry.flags |= stripes[next].flags;
+            }
+        }
+        if (!stripes_key(telling, &stripes[i], &stripes[next - 1], &entry.key))
+            entry.flags |= STINT_ENTRY_KEY_STRIPE;
+        if (!entry_tell(telling, &entry))
+            return;
+    }
+}
+
+int stint_each(struct stint_limiter *limiter,
+               bool (*callback)(void *context, const struct stint_entry *entry), void *context) {
+    if (limiter == NULL || callback == NULL)
+        return stint_failed(EINVAL, "limiter or callback is NULL");
+    const struct table *table = &limiter->table;
+    struct telling telling = {.limiter = limiter,
+                              .now = limiter_now(limiter),
+                              .whole = table_hashes_whole(table),
+                              .callback = callback,
+                              .context = context};
+    enum told told = GO_ON;
+
+    if (limiter->labels != NULL)
+        labels_filter(&telling);
+    for (uint64_t line = 0; line < table->line_count && told == GO_ON; line++)
+        for (uint32_t i = 0; i < LINE_SLOTS && told == GO_ON; i++)
+            told = slot_each(&telling, line, &table->lines[line].slots[i]);
+    if (told == GO_ON)
+        stripes_tell(&telling);
+    free(telling.stripes);
+    free(telling.labels.bits);
+    return told == NO_MEMORY
+               ? stint_failed(ENOMEM, "no memory for the slots of striped keys: 56 bytes each")
+               : 0;
+}

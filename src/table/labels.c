@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ * Names of keys.
+ *
+ *     word 0  key      whose label this is
+ *     word 1  refused  windows in which it was refused 32 | day of the last one 32; 0: nobody's
+ *     word 2  seal     of the key and the bytes
+ *     words 3 to 7     the bytes
+ *
+ * A key has its label in one of the four places of a set that its hash picks. Key and count change
+ * together, by one double-width CAS; so a count is always that of the key beside it. The bytes
+ * follow, word by word, and the seal last. Nobody waits for a writer: two may write their bytes
+ * over each other, or one may die half-way. Then the bytes are not those of the seal, or the seal
+ * is not that of the key. A reader sees that, whatever it has loaded when, and shows nothing. The
+ * next label of the key writes them again. So a torn label is never shown, and the loads and stores
+ * need no order.
+ *
+ * In a full set the key that was refused in the fewest windows makes room; each day since its last
+ * refusal halves that number. So a flood of keys that are refused once takes no place of a key that
+ * is refused often, unless that was long ago. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/message.h"
+#include "table/labels.h"
+
+#define LABEL_WORDS (STINT_LABEL_SIZE / sizeof(uint64_t))
+#define LENGTH_MASK UINT64_C(63)
+#define DAY_NS      (UINT64_C(86400) * 1000000000)
+
+static uint64_t seal_of(stint_key key, const uint64_t words[LABEL_WORDS], uint64_t length) {
+    uint64_t seal = mix(key, length + 1);
+    for (size_t i = 0; i < LABEL_WORDS; i++)
+        seal = mix(seal, words[i] + i + 1);
+    return (seal & ~LENGTH_MASK) | length;
+}
+
+static struct label *label_set(const struct stint_limiter *limiter, stint_key key) {
+    return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
+}
+
+/* Loads key and count of a place, one after the other: a CAS compares both, and a reader checks the
+ * seal. */
+static void place_load(const struct label *label, uint64_t seen[2]) {
+    seen[0] = atomic_load_acquire(&label->key);
+    seen[1] = atomic_load_acquire(&label->refused);
+}
+
+/* Loads the bytes of a label. Returns whether they are whole, and the key's. */
+static bool bytes_load(const struct label *label, stint_key key, uint64_t words[LABEL_WORDS],
+                       uint64_t *length) {
+    const uint64_t seal = atomic_load_acquire(&label->seal);
+    *length = seal & LENGTH_MASK;
+    for (size_t i = 0; i < LABEL_WORDS; i++)
+        words[i] = atomic_load_relaxed(&label->bytes[i]);
+    return *length <= STINT_LABEL_SIZE && seal_of(key, words, *length) == seal;
+}
+
+/* How much the windows of a label weigh today. */
+static uint64_t weight(uint64_t refused, uint32_t today) {
+    int32_t age = (int32_t)(today - (uint32_t)refused);
+    return (refused >> 32) >> (age < 0 ? 0 : age > 31 ? 31 : age);
+}
+
+/* The place for a key in its set: its own, else a free one, else that of the key that counts least.
+ * `seen` receives its key and count. */
+static struct label *place_find(struct label *set, stint_key key, uint32_t today,
+                                uint64_t seen[2]) {
+    uint64_t least = UINT64_MAX;
+    struct label *found = NULL;
+
+    for (uint32_t i = 0; i < LABELS_IN_SET; i++) {
+        uint64_t here[2];
+        place_load(&set[i], here);
+        const bool own = here[0] == key && here[1] != 0;
+        uint64_t counts = own || here[1] == 0 ? 0 : 1 + weight(here[1], today);
+        if (!own && counts >= least)
+            continue;
+        least = counts;
+        found = &set[i];
+        memcpy(seen, here, sizeof(here));
+        if (own)
+            break;
+    }
+    return found;
+}
+
+int stint_label(struct stint_limiter *limiter, stint_key key, const void *bytes, size_t length) {
+    if (limiter == NULL || (bytes == NULL && length != 0))
+        return stint_failed(EINVAL, "limiter or bytes is NULL");
+    if (limiter->memory.read_only)
+        return stint_failed(EROFS, READ_ONLY);
+    if (limiter->labels == NULL)
+        return stint_failed(ENOENT, "the table has no room for labels: it was made with "
+                                    "options.labels 0");
+    const uint32_t today = (uint32_t)(limiter_now(limiter) / DAY_NS);
+    struct label *set = label_set(limiter, key), *label;
+    uint64_t words[LABEL_WORDS] = {0}, there[LABEL_WORDS], seen[2], there_length;
+
+    if (length > STINT_LABEL_SIZE)
+        length = STINT_LABEL_SIZE;
+    if (length != 0)
+        memcpy(words, bytes, length);
+    for (;;) { /* each round but the last, another has written the place */
+        label = place_find(set, key, today, seen);
+        uint64_t windows = seen[0] == key ? seen[1] >> 32 : 0;
+        windows += windows < UINT32_MAX;
+        const uint64_t next[2] = {key, windows << 32 | today};
+        if (atomic_cas2_seq(label, seen, next))
+            break;
+    }
+    if (bytes_load(label, key, there, &there_length) && there_length == length &&
+        memcmp(words, there, sizeof(words)) == 0)
+        return 0;
+    for (size_t i = 0; i < LABEL_WORDS; i++) {
+        STEP(&label->bytes[i]); /* stores are none of themselves */
+        atomic_store_relaxed(&label->bytes[i], words[i]);
+    }
+    STEP(&label->seal);
+    atomic_store_release(&label->seal, seal_of(key, words, length));
+    return 0;
+}
+
+void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read) {
+    const struct label *set = label_set(limiter, key);
+
+    for (uint32_t i = 0; i < LABELS_IN_SET; i++) /* their misses overlap */
+        __builtin_prefetch(&set[i]);
+    *read = (struct label_read){0};
+    for (uint32_t i = 0; i < LABELS_IN_SET; i++) {
+        uint64_t seen[2], words[LABEL_WORDS], length;
+        place_load(&set[i], seen);
+        if (seen[0] != key || seen[1] == 0)
+            continue;
+        /* Two threads that name a new key at the same instant may give it two places. */
+        read->refused += (uint32_t)(seen[1] >> 32);
+        if (read->length == 0 && bytes_load(&set[i], key, words, &length)) {
+            read->length = (uint32_t)length;
+            memcpy(read->bytes, words, length);
+        }
+    }
+}
+
+stint_key stint_label_key(const struct label *label) {
+    return atomic_load_relaxed(&label->key);
+}
+
+void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to) {
+    const uint32_t today = (uint32_t)(limiter_now(from) / DAY_NS);
+
+    for (uint64_t i = 0; to->labels != NULL && i < from->label_sets * LABELS_IN_SET; i++) {
+        struct label label = from->labels[i];
+        uint64_t words[LABEL_WORDS], seen[2], length;
+        if (label.refused == 0)
+            continue;
+        if (!bytes_load(&label, label.key, words, &length))
+            label.seal = 0; /* no key's bytes */
+        struct label *place = place_find(label_set(to, label.key), label.key, today, seen);
+        if (seen[1] == 0 ||
+            (seen[0] != label.key && weight(label.refused, today) > weight(seen[1], today)))
+            *place = label;
+        else if (seen[0] == label.key) /* two had named it at one instant */
+            place->refused += label.refused & ~(uint64_t)UINT32_MAX;
+    }
+}

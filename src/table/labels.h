@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * Names of keys, which callers leave in the table for its readers. No decision reads them. */
+#ifndef STINT_LABELS_H
+#define STINT_LABELS_H
+
+#include "base/limiter.h"
+
+/* A label: whose it is, how often its key was refused, and its bytes. */
+struct label {
+    _Alignas(CACHE_LINE) uint64_t key;
+    uint64_t refused; /* windows 32 | day of the last one 32; 0: nobody's */
+    uint64_t seal;    /* of the key and the bytes, with their length in the low 6 bits */
+    uint64_t bytes[STINT_LABEL_SIZE / sizeof(uint64_t)];
+};
+static_assert(sizeof(struct label) == CACHE_LINE, "a label is one line");
+static_assert(STINT_LABEL_SIZE < 64, "a length has 6 bits");
+
+/* A key has its label in one of the places of a set. */
+#define LABELS_IN_SET 4
+
+/* A label as it was read. */
+struct label_read {
+    uint32_t refused; /* windows; 0: none is known */
+    uint32_t length;
+    char bytes[STINT_LABEL_SIZE];
+};
+
+/* Reads what is known of a key: all 0 if that is nothing. */
+void stint_label_read(const struct stint_limiter *limiter, stint_key key, struct label_read *read);
+
+/* The key of one label; anything if it is nobody's. */
+stint_key stint_label_key(const struct label *label);
+
+/* Moves all labels to a table that nobody uses yet. In a full set those stay that count most. */
+void stint_labels_move(const struct stint_limiter *from, struct stint_limiter *to);
+
+#endif

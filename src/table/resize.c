@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ * A table of another size, which takes the place of one that nobody has open. It is made beside it,
+ * in a file without a name, and published whole. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/message.h"
+#include "slot.h"
+#include "table/labels.h"
+#include "table/open.h"
+
+/* ---- What is moved --------------------------------------------------------------------------- */
+
+/* The two tables differ in the size of their parts. Nobody else sees either of them, so all loads
+ * and stores are plain. */
+struct move {
+    struct stint_limiter *from, *to;
+    tick_t now;
+    uint64_t live, lost;
+};
+
+/* Copies the policies with their ids. Ids of policies that are gone were made free when the old
+ * table was opened, and stay free. */
+static int policies_move(const struct move *move) {
+    struct stint_limiter *from = move->from, *to = move->to;
+    uint32_t count = limiter_policy_count(from);
+
+    while (count > 0 && limiter_policy(from, count - 1) == NULL)
+        count--;
+    if (count > to->max_policies)
+        return stint_failed_with(
+            EINVAL,
+            "options.max_policies must be at least %u: so many ids of policies "
+            "are taken in the table",
+            (unsigned)count);
+    memcpy(to->policies, from->policies, count * sizeof(*to->policies));
+    memcpy(to->records, from->records, count * sizeof(*to->records));
+    to->header->policy_count = count;
+    to->header->bulk_window = from->header->bulk_window;
+    to->header->smooth = from->header->smooth;
+    to->header->latest_begin = from->header->latest_begin;
+    return 0;
+}
+
+/* Sums the counters of all lanes into lane 0, which is for all threads. */
+static void counters_move(const struct move *move) {
+    const struct stint_limiter *from = move->from;
+    uint32_t policies = limiter_policy_count(move->to);
+
+    for (uint32_t counter = 0; counter < CACHE_LINE / sizeof(uint64_t); counter++) {
+        for (uint32_t id = 0; id < policies; id++)
+            move->to->counters[id].count[counter] = stint_limiter_counted(from, id, counter);
+        move->to->counters[move->to->max_policies].count[counter] =
+            stint_limiter_counted(from, from->max_policies, counter);
+    }
+}
+
+/* The latest watermark of all shards that have keys of the new one, and at least now: keys whose
+ * window is over lose their slots here, as if another key had taken them (claim.c,
+ * watermark_raise). */
+static void watermarks_move(const struct move *move) {
+    const struct table *from = &move->from->table, *to = &move->to->table;
+    uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
+
+    for (uint64_t shard = 0; shard < to_end; shard++)
+        to->shards[shard].watermark = (uint64_t)move->now;
+    for (uint64_t old = 0; old < from_end; old++) {
+        uint64_t first = old * to_end / from_end, last = ((old + 1) * to_end - 1) / from_end;
+        for (uint64_t shard = first; shard <= last; shard++)
+            if (to->shards[shard].watermark < from->shards[old].watermark)
+                to->shards[shard].watermark = from->shards[old].watermark;
+    }
+}
+
+/* Puts a key in the first never-used slot of its lines. Returns false if there is none. */
+static bool slot_place(const struct table *table, uint64_t hash, const struct slot *placed) {
+    struct shard *shard = table_shard_of(table, hash);
+    struct line *line = home_of(table, hash);
+
+    for (uint32_t i = 0; i < table->probe_lines; i++, line = table_next(table, hash, line)) {
+        for (uint32_t j = 0; j < LINE_SLOTS; j++) {
+            struct slot *slot = &line->slots[j];
+            if (slot->tag == placed->tag) { /* I3 does not hold across a step of the clock */
+                if ((int64_t)(placed->state - slot->state) > 0)
+                    slot->state = placed->state; /* of the later window, or the larger count */
+                return true;
+            }
+            if (slot->tag != 0)
+                continue;
+            *slot = *placed;
+            if (shard->reach < i) /* I6 */
+                shard->reach = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a slot is moved. One that is far ahead is: after a step back of the clock, opening has
+ * ended such slots, unless the clock is behind (open.c, latest_lower). */
+static bool slot_counts(const struct move *move, const struct slot *slot) {
+    const struct table *table = &move->from->table;
+
+    if (slot->tag == 0 || slot->tag == table_tombstone(table) || state_pending(slot->state))
+        return false;
+    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
+    return policy != NULL && (end_of(state_id(slot->state), move->now) > move->now ||
+                              slot_carries(policy, slot->state, move->now));
+}
+
+/* Sets both bits of a key in the filter of the new table. */
+static void filter_tell(const struct table *table, uint64_t hash) {
+    const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
+    *any.word |= any.bit;
+    *far.word |= far.bit;
+}
+
+/* Moves a slot of the old table, if it still counts. */
+static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
+    const struct table *from = &move->from->table, *to = &move->to->table;
+    uint64_t hash;
+
+    if (!slot_counts(move, slot))
+        return 0;
+    if (!table_hash(from, line, slot->tag, &hash))
+        return stint_failed_with(
+            EPROTO, "the table is damaged: no key of a slot in line %llu belongs there",
+            (unsigned long long)line);
+    struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
+    const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
+    if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
+        filter_tell(to, hash);
+    move->live++;
+    move->lost += !slot_place(to, hash, &placed);
+    return 0;
+}
+
+/* Moves all slots in the order of the lines, which is the order of the hashes: both tables are read
+ * from end to end. */
+static int slots_move(struct move *move) {
+    const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
+
+    for (uint64_t line = 0; line < from->line_count; line++) {
+        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+            int error = slot_move(move, line, &from->lines[line].slots[i]);
+            if (error != 0)
+                return error;
+        }
+    }
+    if (move->lost != 0)
+        return stint_failed_with(
+            ENOSPC,
+            "options.max_keys is too small: the table has %llu live keys, and %llu of them find no "
+            "slot",
+            (unsigned long long)move->live, (unsigned long long)move->lost);
+    return 0;
+}
+
+static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
+    struct move move = {.from = from, .to = to, .now = tick_of(limiter_now(from))};
+
+    int error = policies_move(&move);
+    if (error == 0)
+        error = slots_move(&move);
+    if (error == 0) {
+        counters_move(&move);
+        stint_labels_move(from, to);
+        watermarks_move(&move);
+    }
+    return error;
+}
+
+/* ---- Resize ---------------------------------------------------------------------------------- */
+
+/* Opens the file, which nobody else has open. */
+static int file_open(const char *path, struct memory *memory, size_t *size) {
+    int error = stint_memory_file_open(memory, path, false, size);
+    if (error == -ENOENT)
+        return stint_failed(ENOENT, "there is no table: stint_open makes one");
+    if (error == 0 && !memory->alone)
+        return stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
+                                   "uses it");
+    return error;
+}
+
+/* Finds the options of the new table: what is 0 is as it was. */
+static struct stint_options options_with(const struct stint_options *given,
+                                         const struct stint_options *made,
+                                         const struct stint_limiter *from, const char *path) {
+    struct stint_options options = *made;
+
+    if (given->max_keys != 0)
+        options.max_keys = given->max_keys;
+    if (given->shards != 0)
+        options.shards = given->shards;
+    if (given->max_policies != 0)
+        options.max_policies = given->max_policies;
+    if (given->labels != 0)
+        options.labels = given->labels;
+    options.mode = given->mode;
+    options.path = path;
+    options.secret = from->secret;
+    options.on_full = given->on_full;
+    options.flags = given->flags;
+    return options;
+}
+
+/* Makes the new table, and puts it in the place of the old one. */
+static int resize(const char *path, const struct stint_options *given, struct memory *memory,
+                  size_t size) {
+    struct stint_options made = STINT_OPTIONS_INIT;
+    struct stint_limiter *from = NULL, *to = NULL;
+
+    made.clock = given->clock;
+    made.secret = given->secret;
+    made.path = path;
+    int error = stint_table_copy(memory, size, &made, &from);
+    if (error != 0) {
+        stint_memory_free(memory);
+        return error;
+    }
+    struct stint_options options = options_with(given, &made, from, path);
+    error = stint_memory_file_clear(path);
+    if (error == 0)
+        error = stint_table_make(&options, &to);
+    if (error == 0)
+        error = all_move(from, to);
+    if (error == 0)
+        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, path);
+    stint_close(to);
+    stint_close(from);
+    return error;
+}
+
+int stint_resize(const char *path, const struct stint_options *given) {
+    struct stint_options options = STINT_OPTIONS_INIT; /* all as it was */
+    struct memory memory = {.file = -1};
+    size_t size = 0;
+
+    if (path == NULL || path[0] == '\0')
+        return stint_failed(EINVAL, "path is NULL or empty");
+    int error = given == NULL ? 0 : stint_options_read(given, &options);
+    if (error != 0)
+        return error;
+    if (options.path != NULL)
+        return stint_failed(EINVAL, "options.path must be NULL: the path is an argument");
+    error = file_open(path, &memory, &size);
+    if (error == 0)
+        error = resize(path, &options, &memory, size);
+    else
+        stint_memory_free(&memory);
+    return error == 0 ? 0 : stint_failed_at(error, path);
+}

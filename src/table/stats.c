@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ * Statistics: what the counters and the table say. */
+#include <errno.h>
+
+#include "base/message.h"
+#include "override.h"
+#include "table/stats.h"
+
+void stint_stats_read(struct stint_limiter *limiter, struct stint_stats *stats, bool scan) {
+    const struct table *table = &limiter->table;
+    uint32_t row = limiter->max_policies;
+    *stats = (struct stint_stats){
+        .memory = limiter->memory.size,
+        .slots = table->line_count * LINE_SLOTS,
+        .placed = stint_limiter_counted(limiter, row, COUNT_PLACED),
+        .untracked = stint_limiter_counted(limiter, row, COUNT_UNTRACKED_GONE),
+        .replaced = stint_limiter_counted(limiter, row, COUNT_REPLACED),
+        .clock_steps = stint_limiter_counted(limiter, row, COUNT_CLOCK_STEP),
+        .stray_tokens = stint_limiter_counted(limiter, row, COUNT_STRAY),
+        .unknown_policy = stint_limiter_counted(limiter, row, COUNT_UNKNOWN_POLICY),
+        .resets = stint_limiter_counted(limiter, row, COUNT_RESET),
+        .bad_requests = stint_limiter_counted(limiter, row, COUNT_BAD_REQUEST),
+        .shards = UINT32_C(1) << table->shard_bits,
+        .processes = stint_limiter_processes(limiter),
+    };
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        stats->policies += limiter_decides_by(limiter, id);
+        stats->untracked += stint_limiter_counted(limiter, id, COUNT_UNTRACKED);
+    }
+    if (!scan)
+        return;
+    const uint64_t clock = limiter_now(limiter);
+    const tick_t now = tick_of(clock);
+    for (uint64_t line = 0; line < table->line_count; line++) {
+        for (uint32_t i = 0; i < LINE_SLOTS; i++) {
+            struct slot *slot = &table->lines[line].slots[i];
+            uint64_t tag = atomic_load_acquire(&slot->tag);
+            uint64_t state = atomic_load_relaxed(&slot->state);
+            struct override_told told;
+            stats->used += tag != 0;
+            stats->live += stint_slot_live(limiter, tag, state, now);
+            if (!stint_override_told(limiter, tag, state, clock, &told) || told.strikes != 0)
+                continue;
+            stats->overrides += told.set;
+            stats->barred += told.set && told.limit == 0;
+            stats->banned += !told.set;
+        }
+    }
+}
+
+int stint_stats_get(struct stint_limiter *limiter, struct stint_stats *stats) {
+    if (limiter == NULL || stats == NULL)
+        return stint_failed(EINVAL, "limiter or stats is NULL");
+    int error = stint_struct_check(stats, SIZE_THROUGH(struct stint_stats, bad_requests),
+                                   sizeof(*stats), "stats");
+    if (error != 0)
+        return error;
+
+    struct stint_stats seen;
+    stint_stats_read(limiter, &seen, true);
+    stint_struct_write(stats, &seen, sizeof(seen));
+    return 0;
+}
+
+int stint_policy_stats_get(struct stint_limiter *limiter, uint32_t id,
+                           struct stint_policy_stats *stats) {
+    if (limiter == NULL || stats == NULL)
+        return stint_failed(EINVAL, "limiter or stats is NULL");
+    int error = stint_struct_check(stats, SIZE_THROUGH(struct stint_policy_stats, refunded),
+                                   sizeof(*stats), "stats");
+    if (error != 0)
+        return error;
+    id = stint_limiter_policy_now(limiter, id);
+    if (id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    struct stint_policy_stats seen = {
+        .allowed = stint_limiter_counted(limiter, id, COUNT_ALLOWED),
+        .refused = stint_limiter_counted(limiter, id, COUNT_REFUSED),
+        .shadowed = stint_limiter_counted(limiter, id, COUNT_SHADOWED),
+        .first_refusals = stint_limiter_counted(limiter, id, COUNT_FIRST_REFUSAL),
+        .untracked = stint_limiter_counted(limiter, id, COUNT_UNTRACKED),
+        .near_limit = stint_limiter_counted(limiter, id, COUNT_NEAR_LIMIT),
+        .charged = stint_limiter_counted(limiter, id, COUNT_CHARGED),
+        .refunded = stint_limiter_counted(limiter, id, COUNT_REFUNDED),
+    };
+    const uint32_t companion = limiter_companion(limiter, id);
+    if (companion != POLICY_NONE) {
+        seen.bans = stint_limiter_counted(limiter, companion, COUNT_BANNED);
+        seen.strikes_lost = stint_limiter_counted(limiter, companion, COUNT_STRIKE_LOST);
+    }
+    stint_struct_write(stats, &seen, sizeof(seen));
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * The slots of policies that were removed or replaced. Read slot.h first.
+ *
+ * Nobody asks for these keys again, but their windows may last for months. So each such slot
+ * becomes a tombstone, which is free in the next tick:
+ *
+ *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
+ *     PENDING     TOMBSTONE   D    sweep: slot_sweep
+ *
+ * Its end falls, which I1 forbids elsewhere. What I1 is for holds for all keys whose policies are
+ * there:
+ *   - The tombstone ends after the watermark of the shard. Every occupant before the key was over
+ *     by then (claim.c, watermark_raise), so the slot never has an end of theirs again.
+ *   - A thread that still decides by the policy compares the tag in each swap, and commits no
+ *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
+ *     that it expects, if the slot has gone to that key since the thread has seen room: then a
+ *     token of that key is granted in its stead (B).
+ *   - Another key's late fetch-add may have met the slot before, and the slot may have that end
+ *     again, for that key. So fallen_end is raised (shard_end_falls).
+ *   - A search that has seen the slot live may call the table full once more.
+ *
+ * Overrides come last, when all else of the policies that were gone before is swept: a decision
+ * that misses an override for that reason charges no slot of its policy by the policy's own limit.
+ * It commits no claim, and the slot that it might have met has another tag.
+ *
+ * The sweep takes no lock. A thread that dies in the middle of it leaves slots behind that last as
+ * long as their windows. The next removal, or the next opener that is alone, sweeps again. */
+#include "table/sweep.h"
+
+#include "slot.h"
+
+/* What a sweep is of. */
+struct swept {
+    const struct stint_limiter *limiter;
+    tick_t clock;
+    bool overrides; /* companions are swept now, those that were gone when the sweep began: a bit
+                     * each. Else all that is gone and is none */
+    uint64_t companions[STINT_POLICIES_MAX / 64 + 1];
+};
+
+/* Whether the slots of a policy that is there, or was, are swept. */
+static bool is_swept(const struct swept *swept, const struct policy *policy) {
+    const struct stint_limiter *limiter = swept->limiter;
+    const uint64_t id = (uint64_t)(policy - limiter->policies);
+
+    if (swept->overrides)
+        return (swept->companions[id / 64] >> id % 64 & 1) != 0;
+    return policy_gone(policy) && !GUARD(SWEEP_OVERRIDES, is_companion(limiter, (uint32_t)id));
+}
+
+/* Makes a slot free if it is of a policy that is swept. */
+static void slot_sweep(const struct swept *swept, struct shard *shard, struct slot *slot) {
+    const struct stint_limiter *limiter = swept->limiter;
+    const tick_t clock = swept->clock;
+
+    for (;;) {
+        const uint64_t tag = atomic_load_acquire(&slot->tag); /* M15 */
+        const struct policy *policy = limiter_tag_policy(limiter, tag);
+        if (LIKELY(policy == NULL || !is_swept(swept, policy)))
+            return;
+        const uint64_t state = atomic_load_acquire(&slot->state); /* the swap compares both (I2) */
+        /* After the tag, whose claim raised it (M7). */
+        const tick_t over = (tick_t)atomic_load_relaxed(&shard->watermark);
+        const tick_t next = (over > clock ? over : clock) + 1;
+        tick_t end = end_of(state_id(state), clock);
+        if (!state_pending(state) && end > next) {
+            shard_end_falls(shard, end, next);
+            end = next;
+        }
+        const uint64_t expected[2] = {tag, state};
+        uint64_t used = 0;
+        /* Full: an add that still meets the end that was seen is not granted. */
+        if (GUARDED(SWEEP_FULL))
+            used = STINT_LIMIT_MAX;
+        const uint64_t tombstone[2] = {table_tombstone(&limiter->table), state_of(end, used)};
+        /* I2 */
+        if (atomic_cas2_seq(slot, expected, tombstone))
+            return;
+    }
+}
+
+static void table_sweep(const struct swept *swept) {
+    const struct table *table = &swept->limiter->table;
+    struct slot *slot = table->lines->slots;
+
+    for (uint64_t shard = 0; shard >> table->shard_bits == 0; shard++)
+        for (uint64_t left = table->shard_lines * LINE_SLOTS; left > 0; left--)
+            slot_sweep(swept, &table->shards[shard], slot++);
+}
+
+bool stint_sweep(struct stint_limiter *limiter) {
+    struct swept swept = {.limiter = limiter, .clock = tick_of(limiter_now(limiter))};
+    bool any = false, companions = false;
+
+    for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
+        if (!policy_gone(&limiter->policies[id]))
+            continue;
+        /* Then its policies are gone, too, and are swept first: they end before it (policy.c). */
+        const bool companion = is_companion(limiter, id);
+        swept.companions[id / 64] |= (uint64_t)companion << id % 64;
+        companions |= companion;
+        any = true;
+    }
+    if (any)
+        table_sweep(&swept);
+    swept.overrides = true;
+    if (companions)
+        table_sweep(&swept);
+    return any;
+}

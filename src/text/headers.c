@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT
+ * Verdicts as HTTP fields: RateLimit-Policy and RateLimit of
+ * draft-ietf-httpapi-ratelimit-headers-11 (lists of structured fields, RFC 9651), the older
+ * X-RateLimit trio, and Retry-After (RFC 9110).
+ *
+ * The integers of structured fields have at most 15 digits. UINT64_MAX ns is 18,446,744,074 s, so
+ * everything here is far below. */
+#include <errno.h>
+#include <limits.h>
+
+#include "base/message.h"
+#include "base/text.h"
+#include "policy/policy.h"
+
+#define SECOND UINT64_C(1000000000) /* ns */
+
+/* More than the longest name (63 letters, each escaped), parameters and separators of one verdict
+ * in both fields. */
+#define TEXT_MAX  512
+#define COUNT_MAX (INT_MAX / TEXT_MAX - 1)
+
+static uint64_t seconds_up(uint64_t ns) {
+    return ns / SECOND + (ns % SECOND != 0);
+}
+
+/* Checks the arguments, before anything is written. */
+static int check(const struct stint_limiter *limiter, const uint32_t *policies,
+                 const struct stint_verdict *verdicts, size_t n, const char *buffer, size_t size) {
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    if (buffer == NULL && size != 0)
+        return stint_failed(EINVAL, "buffer is NULL");
+    if (n != 0 && (policies == NULL || verdicts == NULL))
+        return stint_failed(EINVAL, "policies or verdicts is NULL");
+    if (n > COUNT_MAX)
+        return stint_failed(EINVAL, "n is so large that the length of the text would be no int");
+    for (size_t i = 0; i < n; i++)
+        if (stint_limiter_policy_now(limiter, policies[i]) == POLICY_NONE)
+            return stint_failed(ENOENT, "there is no policy of one of the ids in policies");
+    return 0;
+}
+
+/* The quota of a key per window: its capacity, so that the limit of a single call
+ * (stint_request.limit) shows. Where tokens roll over or are reserved ahead, it is at most the
+ * policy's limit. The verdict of an unknown policy, which somebody has added since, says 0. */
+static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
+    bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
+    if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
+        return policy->limit;
+    return verdict->capacity;
+}
+
+static void add_parameter(struct text *text, const char *name, uint64_t value) {
+    add_text(text, name);
+    add_number(text, value);
+}
+
+static void add_field(struct text *text, const char *name, uint64_t value) {
+    add_parameter(text, name, value);
+    add_text(text, "\r\n");
+}
+
+/* Whether the fields tell of a verdict. The numbers of a full table's verdict are no key's. */
+static bool is_told(const struct stint_verdict *verdict) {
+    return (verdict->flags & STINT_UNTRACKED) == 0;
+}
+
+/* ns until the key has tokens again. A key that is refused everything waits until that ends. */
+static uint64_t reset_after(const struct stint_verdict *verdict) {
+    const bool barred = (verdict->flags & STINT_BANNED) != 0 ||
+                        ((verdict->flags & STINT_OVERRIDDEN) != 0 && verdict->capacity == 0);
+    return barred && verdict->retry_after != STINT_NEVER ? verdict->retry_after
+                                                         : verdict->reset_after;
+}
+
+/* Whether tokens come back at times that nobody knows, and not at the end of a window. */
+static bool is_in_flight(const struct stint_policy *policy) {
+    return (policy->flags & STINT_IN_FLIGHT) != 0;
+}
+
+/* The longest wait of the refusals. (In flight it is only a bound.) A client that can never be
+ * served must not come back. */
+static void add_retry_after(struct text *text, const struct stint_limiter *limiter,
+                            const uint32_t *policies, const struct stint_verdict *verdicts,
+                            size_t n) {
+    uint64_t longest = 0;
+    bool refused = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (verdicts[i].allowed)
+            continue;
+        const struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        if (is_in_flight(&policy) && verdicts[i].retry_after != STINT_NEVER)
+            continue;
+        refused = true;
+        if (verdicts[i].retry_after > longest)
+            longest = verdicts[i].retry_after;
+    }
+    if (refused && longest != STINT_NEVER)
+        add_field(text, "Retry-After: ", seconds_up(longest));
+}
+
+/* RateLimit-Policy and RateLimit. */
+static void add_draft(struct text *text, const struct stint_limiter *limiter,
+                      const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
+    size_t told = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(&verdicts[i]))
+            continue;
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
+        add_quoted(text, policy.name);
+        add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
+        if (is_in_flight(&policy))
+            add_text(text, ";qu=\"concurrent-requests\"");
+        else if (policy.calendar == 0) /* else no one length */
+            add_parameter(text, ";w=", seconds_up(policy.window));
+    }
+    if (told == 0)
+        return;
+    add_text(text, "\r\n");
+    told = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(&verdicts[i]))
+            continue;
+        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        add_text(text, told++ == 0 ? "RateLimit: " : ", ");
+        add_quoted(text, policy.name);
+        add_parameter(text, ";r=", verdicts[i].remaining);
+        if (!is_in_flight(&policy))
+            add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
+    }
+    add_text(text, "\r\n");
+}
+
+/* The rank of a verdict: it refused, it would have refused, or it let through. */
+static int weight(const struct stint_verdict *verdict) {
+    return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
+}
+
+/* Whether the client should hear of `a` and not of `b`. A refusal comes first, then a key's own
+ * count, then fewer tokens left, then a longer time. */
+static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
+    if (weight(a) != weight(b))
+        return weight(a) > weight(b);
+    if (is_told(a) != is_told(b))
+        return is_told(a);
+    if (a->remaining != b->remaining)
+        return a->remaining < b->remaining;
+    return a->window > b->window;
+}
+
+size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) {
+    size_t tightest = 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (is_tighter(&verdicts[i], &verdicts[tightest]))
+            tightest = i;
+    return tightest;
+}
+
+/* The X-RateLimit trio, of the verdicts whose policy has a reset to tell. */
+static void add_legacy(struct text *text, const struct stint_limiter *limiter,
+                       const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
+    struct stint_policy policy = STINT_POLICY_INIT;
+    size_t tightest = n; /* none yet */
+
+    for (size_t i = 0; i < n; i++) {
+        if (!is_told(&verdicts[i]) ||
+            (tightest != n && !is_tighter(&verdicts[i], &verdicts[tightest])))
+            continue;
+        const struct stint_policy its = stint_policy_told(limiter, policies[i]);
+        if (is_in_flight(&its))
+            continue;
+        tightest = i;
+        policy = its;
+    }
+    if (tightest == n)
+        return;
+    const struct stint_verdict *verdict = &verdicts[tightest];
+    add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
+    add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
+    add_field(text, "X-RateLimit-Reset: ",
+              seconds_up(verdict->window - verdict->reset_after + reset_after(verdict)));
+}
+
+int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,
+                  const struct stint_verdict *verdicts, size_t n, char *buffer, size_t size) {
+    int error = check(limiter, policies, verdicts, n, buffer, size);
+    if (error != 0)
+        return error;
+    if ((style & ~(uint32_t)(STINT_HEADERS_DRAFT | STINT_HEADERS_LEGACY)) != 0)
+        return stint_failed(EINVAL, "style has bits that this version does not know");
+
+    struct text text = {.buffer = buffer, .size = size};
+    if ((style & STINT_HEADERS_DRAFT) != 0)
+        add_draft(&text, limiter, policies, verdicts, n);
+    if ((style & STINT_HEADERS_LEGACY) != 0)
+        add_legacy(&text, limiter, policies, verdicts, n);
+    add_retry_after(&text, limiter, policies, verdicts, n);
+    return end_text(&text);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT
+ * All counts as OpenMetrics text 1.0, which Prometheus scrapes. A family is one thing that is
+ * counted. It has one sample for the table, or some for each policy. Samples of counters end in
+ * _total, names in their unit where they have one. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "base/message.h"
+#include "base/text.h"
+#include "policy/policy.h"
+#include "table/stats.h"
+
+struct family {
+    const char *name;
+    const char *type;
+    const char *unit; /* NULL: none */
+    const char *help;
+};
+
+#define COUNTER "counter"
+#define GAUGE   "gauge"
+
+static const struct {
+    struct family family;
+    size_t offset; /* of its value in struct stint_stats */
+    bool scanned;  /* it needs a look at every slot */
+} table_families[] = {
+    {{"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped."},
+     offsetof(struct stint_stats, memory),
+     false},
+    {{"stint_table_slots", GAUGE, NULL, "Keys that fit, one for each policy that limits it."},
+     offsetof(struct stint_stats, slots),
+     false},
+    {{"stint_table_used_slots", GAUGE, NULL, "Slots that ever held a key."},
+     offsetof(struct stint_stats, used),
+     true},
+    {{"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused."},
+     offsetof(struct stint_stats, live),
+     true},
+    {{"stint_table_overrides", GAUGE, NULL, "Keys with a limit of their own for a while."},
+     offsetof(struct stint_stats, overrides),
+     true},
+    {{"stint_table_barred_keys", GAUGE, NULL, "Of these: refused everything."},
+     offsetof(struct stint_stats, barred),
+     true},
+    {{"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused."},
+     offsetof(struct stint_stats, banned),
+     true},
+    {{"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot."},
+     offsetof(struct stint_stats, placed),
+     false},
+    {{"stint_table_untracked_decisions", COUNTER, NULL,
+      "Decisions on keys without a slot, the table being full."},
+     offsetof(struct stint_stats, untracked),
+     false},
+    {{"stint_table_replaced", COUNTER, NULL, "Live keys that lost their slot to another."},
+     offsetof(struct stint_stats, replaced),
+     false},
+    {{"stint_table_clock_steps", COUNTER, NULL,
+      "Slots and shards started anew after a backward step of the clock."},
+     offsetof(struct stint_stats, clock_steps),
+     false},
+    {{"stint_table_stray_tokens", COUNTER, NULL,
+      "Tokens charged to another key by a thread that slept past a window, as far as seen."},
+     offsetof(struct stint_stats, stray_tokens),
+     false},
+    {{"stint_table_unknown_policy_decisions", COUNTER, NULL,
+      "Decisions refused because there was no such policy."},
+     offsetof(struct stint_stats, unknown_policy),
+     false},
+    {{"stint_table_bad_requests", COUNTER, NULL,
+      "Decisions refused because the request made no sense."},
+     offsetof(struct stint_stats, bad_requests),
+     false},
+    {{"stint_table_resets", COUNTER, NULL, "Keys found and reset."},
+     offsetof(struct stint_stats, resets),
+     false},
+};
+
+static const struct family limit_family = {"stint_policy_limit", GAUGE, NULL,
+                                           "Tokens granted per window, or held at once."};
+static const struct family window_family = {"stint_policy_window_seconds", GAUGE, "seconds",
+                                            "Length of a window, where all are alike."};
+static const struct family decisions_family = {
+    "stint_decisions", COUNTER, NULL,
+    "Decisions. Shadowed: let through, but would have been refused."};
+
+static const struct {
+    uint32_t counter;
+    const char *outcome;
+} outcomes[] = {
+    {COUNT_ALLOWED, "allowed"},
+    {COUNT_REFUSED, "refused"},
+    {COUNT_SHADOWED, "shadowed"},
+};
+
+static const struct {
+    struct family family;
+    uint32_t counter;
+} policy_families[] = {
+    {{"stint_near_limit_decisions", COUNTER, NULL, "Allowed, with most of the capacity used."},
+     COUNT_NEAR_LIMIT},
+    {{"stint_first_refusals", COUNTER, NULL, "Keys refused, counted once per window."},
+     COUNT_FIRST_REFUSAL},
+    {{"stint_untracked_decisions", COUNTER, NULL, "Decided without a slot, the table being full."},
+     COUNT_UNTRACKED},
+    {{"stint_charged_tokens", COUNTER, NULL, "Tokens charged whatever was left."}, COUNT_CHARGED},
+    {{"stint_refunded_tokens", COUNTER, NULL, "Tokens given back."}, COUNT_REFUNDED},
+};
+
+/* Of policies with overrides; the counters are their companions'. */
+static const struct {
+    struct family family;
+    uint32_t counter;
+} override_families[] = {
+    {{"stint_bans", COUNTER, NULL, "Times that a key was banned."}, COUNT_BANNED},
+    {{"stint_lost_strikes", COUNTER, NULL,
+      "Refusals that did not count for a ban, the table being full."},
+     COUNT_STRIKE_LOST},
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Bytes that the labels of all samples may take. */
+#define LABELS_MAX 1000
+
+/* More than a sample takes, with the longest names, labels and numbers. So the length of any text
+ * is an int. A policy has a limit and a window besides its counters. */
+#define SAMPLE_MAX (256 + LABELS_MAX)
+static_assert((STINT_POLICIES_MAX + 64) *
+                      (2 + LENGTH(outcomes) + LENGTH(policy_families) + LENGTH(override_families)) *
+                      SAMPLE_MAX <
+                  INT_MAX,
+              "the text of all the policies that there can be has a length that is an int");
+
+/* A text, and what all of its samples have. */
+struct metrics {
+    struct text text;
+    char labels[LABELS_MAX + 1];                /* a="b",c="d"; empty: none */
+    uint64_t told[STINT_POLICIES_MAX / 64 + 1]; /* a bit for each policy that has samples */
+};
+
+static bool is_told(const struct metrics *metrics, uint32_t id) {
+    return (metrics->told[id / 64] >> id % 64 & 1) != 0;
+}
+
+/* Picks the policies in the text once, so that all families have the same. No two have one name: of
+ * a policy that is being replaced and its replacement, one is left out. */
+static void policies_pick(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    for (uint32_t id = 0; id < count; id++)
+        if (limiter_decides_by(limiter, id))
+            metrics->told[id / 64] |= UINT64_C(1) << id % 64;
+    for (uint32_t id = 0; id < count; id++) {
+        if (!is_told(metrics, id))
+            continue;
+        /* Written before the replacement's version, as the traits after it (M15). */
+        uint32_t other = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
+        if (policy_traits(&limiter->policies[id]) == 0)
+            metrics->told[id / 64] &= ~(UINT64_C(1) << id % 64);
+        else if (other != 0 && other <= count)
+            metrics->told[(other - 1) / 64] &= ~(UINT64_C(1) << (other - 1) % 64);
+    }
+}
+
+/* ---- The labels of all samples --------------------------------------------------------------- */
+
+/* As OpenMetrics writes it: only these three are escaped. */
+static void add_label_value(struct text *text, const char *value) {
+    add_letter(text, '"');
+    for (; *value != '\0'; value++) {
+        if (*value == '"' || *value == '\\')
+            add_letter(text, '\\');
+        add_text(text, *value == '\n' ? "\\n" : (const char[]){*value, '\0'});
+    }
+    add_letter(text, '"');
+}
+
+static bool label_name_good(const char *name) {
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+    return name[0] != '\0' && strchr(letters, name[0]) != NULL && name[length] == '\0' &&
+           strcmp(name, "policy") != 0 && strcmp(name, "outcome") != 0;
+}
+
+static int labels_write(struct metrics *metrics, const char *const *labels) {
+    struct text text = {.buffer = metrics->labels, .size = sizeof(metrics->labels)};
+
+    for (size_t i = 0; labels != NULL && labels[i] != NULL; i += 2) {
+        if (!label_name_good(labels[i]))
+            return stint_failed(EINVAL,
+                                "options.labels has a name that is not [a-zA-Z_][a-zA-Z0-9_]*, or "
+                                "is \"policy\" or \"outcome\"");
+        if (labels[i + 1] == NULL)
+            return stint_failed(EINVAL, "options.labels has a name without a value");
+        for (size_t j = 0; j < i; j += 2)
+            if (strcmp(labels[i], labels[j]) == 0)
+                return stint_failed(EINVAL, "options.labels has a name twice");
+        if (i != 0)
+            add_letter(&text, ',');
+        add_text(&text, labels[i]);
+        add_letter(&text, '=');
+        add_label_value(&text, labels[i + 1]);
+        if (text.length > LABELS_MAX)
+            return stint_failed(EINVAL, "options.labels takes more than 1,000 bytes");
+    }
+    (void)end_text(&text);
+    return 0;
+}
+
+/* ---- Families and samples -------------------------------------------------------------------- */
+
+static void add_about(struct text *text, const char *what, const char *name, const char *about) {
+    add_text(text, what);
+    add_text(text, name);
+    add_letter(text, ' ');
+    add_text(text, about);
+    add_letter(text, '\n');
+}
+
+static void add_family(struct metrics *metrics, const struct family *family) {
+    struct text *text = &metrics->text;
+    add_about(text, "# TYPE ", family->name, family->type);
+    if (family->unit != NULL)
+        add_about(text, "# UNIT ", family->name, family->unit);
+    add_about(text, "# HELP ", family->name, family->help);
+}
+
+/* A sample up to its value. `policy` and `outcome` may be NULL: no such label. */
+static void add_sample(struct metrics *metrics, const struct family *family, const char *policy,
+                       const char *outcome) {
+    struct text *text = &metrics->text;
+    const char *before = "{"; /* a label */
+
+    add_text(text, family->name);
+    if (family->type[0] == COUNTER[0])
+        add_text(text, "_total");
+    if (policy != NULL) {
+        add_text(text, "{policy=");
+        add_quoted(text, policy);
+        before = ",";
+    }
+    if (outcome != NULL) {
+        add_text(text, ",outcome=");
+        add_quoted(text, outcome);
+    }
+    if (metrics->labels[0] != '\0') {
+        add_text(text, before);
+        add_text(text, metrics->labels);
+        before = ",";
+    }
+    add_text(text, before[0] == ',' ? "} " : " ");
+}
+
+static void add_value(struct text *text, uint64_t value) {
+    add_number(text, value);
+    add_letter(text, '\n');
+}
+
+/* Windows are whole ticks, hundredths of a second. */
+static void add_window(struct text *text, uint64_t window_ns) {
+    uint64_t hundredths = window_ns / STINT_TICK_NS;
+    add_number(text, hundredths / 100);
+    if (hundredths % 100 != 0) {
+        add_letter(text, '.');
+        add_number(text, hundredths / 10 % 10);
+        add_number(text, hundredths % 10);
+    }
+    add_letter(text, '\n');
+}
+static_assert(STINT_TICK_NS == 10000000, "a tick is a hundredth of a second");
+
+static void add_table(struct metrics *metrics, const struct stint_stats *stats, bool scanned) {
+    for (size_t i = 0; i < LENGTH(table_families); i++) {
+        if (table_families[i].scanned && !scanned)
+            continue;
+        const char *value = (const char *)stats + table_families[i].offset;
+        add_family(metrics, &table_families[i].family);
+        add_sample(metrics, &table_families[i].family, NULL, NULL);
+        add_value(&metrics->text, *(const uint64_t *)(const void *)value);
+    }
+}
+
+/* The limits and windows of the picked ones of the first `count` policies. */
+static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
+                         uint32_t count) {
+    struct stint_policy policy;
+
+    add_family(metrics, &limit_family);
+    for (uint32_t id = 0; id < count; id++) {
+        if (!is_told(metrics, id))
+            continue;
+        policy = stint_policy_read(limiter, id);
+        add_sample(metrics, &limit_family, policy.name, NULL);
+        add_value(&metrics->text, policy.limit);
+    }
+    add_family(metrics, &window_family);
+    for (uint32_t id = 0; id < count; id++) {
+        if (!is_told(metrics, id))
+            continue;
+        policy = stint_policy_read(limiter, id);
+        if (policy.calendar != 0)
+            continue;
+        add_sample(metrics, &window_family, policy.name, NULL);
+        add_window(&metrics->text, policy.window);
+    }
+}
+
+static void add_decisions(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    add_family(metrics, &decisions_family);
+    for (uint32_t id = 0; id < count; id++) {
+        for (size_t i = 0; i < LENGTH(outcomes) && is_told(metrics, id); i++) {
+            add_sample(metrics, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
+            add_value(&metrics->text, stint_limiter_counted(limiter, id, outcomes[i].counter));
+        }
+    }
+    for (size_t i = 0; i < LENGTH(policy_families); i++) {
+        add_family(metrics, &policy_families[i].family);
+        for (uint32_t id = 0; id < count; id++) {
+            if (!is_told(metrics, id))
+                continue;
+            add_sample(metrics, &policy_families[i].family, limiter->records[id].name, NULL);
+            add_value(&metrics->text,
+                      stint_limiter_counted(limiter, id, policy_families[i].counter));
+        }
+    }
+}
+
+static void add_overrides(struct metrics *metrics, const struct stint_limiter *limiter,
+                          uint32_t count) {
+    for (size_t i = 0; i < LENGTH(override_families); i++) {
+        const struct family *family = &override_families[i].family;
+        add_family(metrics, family);
+        for (uint32_t id = 0; id < count; id++) {
+            const uint32_t companion = limiter_companion(limiter, id);
+            if (!is_told(metrics, id) || companion == POLICY_NONE)
+                continue;
+            add_sample(metrics, family, limiter->records[id].name, NULL);
+            add_value(&metrics->text,
+                      stint_limiter_counted(limiter, companion, override_families[i].counter));
+        }
+    }
+}
+
+static int options_read(const struct stint_metrics_options *given,
+                        struct stint_metrics_options *options) {
+    int error = stint_struct_read(options, sizeof(*options), given,
+                                  SIZE_THROUGH(struct stint_metrics_options, reserved), "options");
+    if (error != 0)
+        return error;
+    if ((options->flags & ~(uint32_t)(STINT_METRICS_NO_EOF | STINT_METRICS_NO_SCAN)) != 0)
+        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
+    if (options->reserved != 0)
+        return stint_failed(EINVAL, "options.reserved must be 0");
+    return 0;
+}
+
+int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_options *given,
+                  char *buffer, size_t size) {
+    struct stint_metrics_options options = STINT_METRICS_OPTIONS_INIT;
+    struct metrics metrics = {.text = {.buffer = buffer, .size = size}};
+    struct stint_stats stats;
+
+    if (limiter == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    if (buffer == NULL && size != 0)
+        return stint_failed(EINVAL, "buffer is NULL");
+    int error = given == NULL ? 0 : options_read(given, &options);
+    if (error == 0)
+        error = labels_write(&metrics, options.labels);
+    if (error != 0)
+        return error;
+    const bool scan = (options.flags & STINT_METRICS_NO_SCAN) == 0;
+    stint_stats_read(limiter, &stats, scan);
+    add_table(&metrics, &stats, scan);
+    const uint32_t count = limiter_policy_count(limiter);
+    policies_pick(&metrics, limiter, count);
+    add_policies(&metrics, limiter, count);
+    add_decisions(&metrics, limiter, count);
+    add_overrides(&metrics, limiter, count);
+    if ((options.flags & STINT_METRICS_NO_EOF) == 0)
+        add_text(&metrics.text, "# EOF\n");
+    return end_text(&metrics.text);
+}
