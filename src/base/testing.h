@@ -90,7 +90,7 @@ enum stint_test_instant {
     X(STRIPES_WINDOW, "one request takes from stripes in different windows")                       \
     X(STRIPES_BACK, "a refused request keeps what it took from some stripes")                      \
     X(CHARGE_WHOLE, "striped: a charge of which a stripe had no slot for a part is told as whole") \
-    /* Overrides: override.h, decision.c, judge.h */                                              \
+    /* Overrides: override.h, decision.c, judge.h */                                               \
     X(COUNTED_ENDLESS, "a refused group gives back what a key without a limit did not count")      \
     X(OVERRIDE_ROOM, "a wait for more than any key can have, with what may be reserved")           \
     X(OVERRIDE_SHADOW, "what a policy noted as a shadow bans keys when it is none any more")       \
