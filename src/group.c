@@ -23,6 +23,7 @@
  * in its own window (all_give_back). */
 #include "override_set.h"
 #include "refund.h"
+#include "search.h"
 #include "take.h"
 
 /* What part_judge found, and part_charge does about it. */
@@ -155,7 +156,7 @@ static ALWAYS_INLINE bool part_judge(struct stint_limiter *limiter,
     if (UNLIKELY(is_charge(&decision.terms) || traits_striped(decision.terms.traits)) ||
         UNLIKELY((decision.terms.part & PART_ENDLESS) != 0)) /* more is granted than it takes */
         return false;
-    if (part_judge_in(&decision, slot_near(&limiter->table, decision.hash, decision.tag), parts, n,
+    if (part_judge_in(&decision, slot_of(&limiter->table, decision.hash, decision.tag), parts, n,
                       verdict))
         return true;
     part->seen.slot = NULL;
@@ -448,78 +449,122 @@ static ALWAYS_INLINE bool room_see(const struct stint_limiter *limiter,
 
     if (UNLIKELY(GUARD(TAKE_WINDOW, left == 0 || atomic_less(&policy->hot_window, left)))) /* M12 */
         return false;
-    struct slot *slot = slot_near(&limiter->table, request->key, tag);
+    struct slot *slot = slot_of(&limiter->table, request->key, tag);
     const uint64_t capacity = atomic_load_relaxed(&policy->hot_capacity); /* M12 */
     *room = (struct room){slot, tag, capacity, end};
     return LIKELY(slot != NULL) && slot_room(slot, tag, end, capacity, &state);
 }
 
-/* Adds a token to each of n parts in which room was seen. If one has none after all, those before
- * it are given back. */
-static ALWAYS_INLINE bool room_take(struct stint_limiter *limiter,
-                                    const struct stint_request *requests, size_t n, uint64_t now,
-                                    struct stint_verdict *verdicts, const struct room *rooms) {
-    for (size_t i = 0; i < n; i++) {
-        const struct room *room = &rooms[i];
-        uint64_t used;
-        if (UNLIKELY(!slot_add(limiter, room->slot, room->tag, room->end, room->capacity, &used))) {
-            while (i-- > 0)
-                if (GUARDED(PARTS_BACK))
-                    (void)stint_slot_refund(limiter, requests[i].policy, requests[i].key,
-                                            id_of(rooms[i].end), 1);
-            return false;
-        }
-        struct decision decision =
-            plain_decision(limiter, requests[i].policy, now, room->end, room->capacity);
-        decision.terms.part = PART_SILENT; /* counted when all are charged */
-        (void)taken_end(&decision, used, 1, verdicts == NULL ? NULL : &verdicts[i]);
-    }
-    return true;
+/* Adds one token where room was seen. `used` receives the count with it. */
+static ALWAYS_INLINE bool room_take(const struct stint_limiter *limiter, const struct room *room,
+                                    uint64_t *used) {
+    return LIKELY(slot_add(limiter, room->slot, room->tag, room->end, room->capacity, used));
 }
 
-/* The short way of a group whose parts have different slots. */
-static ALWAYS_INLINE enum answer group_short(struct stint_limiter *limiter,
-                                             const struct stint_request *requests, size_t n,
-                                             uint64_t now, struct stint_verdict *verdicts) {
-    struct room rooms[STINT_ALL_MAX];
+/* Gives back the tokens of the first n parts, as the next one found no room after all. */
+static NOINLINE enum answer rooms_give_back(const struct stint_limiter *limiter,
+                                            const struct stint_request *requests,
+                                            const tick_t *ends, size_t n) {
+    while (n-- > 0)
+        if (GUARDED(PARTS_BACK))
+            (void)stint_slot_refund(limiter, requests[n].policy, requests[n].key, id_of(ends[n]),
+                                    1);
+    return LEFT;
+}
 
-    if (UNLIKELY(n > STINT_ALL_MAX))
+/* Step 6 of a part. */
+static ALWAYS_INLINE void room_tell(struct stint_limiter *limiter,
+                                    const struct stint_request *requests, size_t i, uint64_t now,
+                                    const struct room *room, uint64_t used,
+                                    struct stint_verdict *verdicts) {
+    tick_t end = room->end;
+    __asm__("" : "+r"(end)); /* what was computed of it is not kept: an add waits for all stores */
+    struct decision decision =
+        plain_decision(limiter, requests[i].policy, now, end, room->capacity);
+    (void)taken_end(&decision, used, 1, verdicts == NULL ? NULL : &verdicts[i]);
+}
+
+/* Two or three parts. What is known of them stays in registers, and all adds come before the first
+ * verdict: an add waits for the stores before it. Beside group_of_many 2 parts take 18 ns for 26, 3
+ * take 29 for 39 (2026-11-25, AMD EPYC, 1,000 keys). */
+static ALWAYS_INLINE enum answer group_of_few(struct stint_limiter *limiter,
+                                              const struct stint_request *requests, bool three,
+                                              uint64_t now, struct stint_verdict *verdicts) {
+    struct room a, b, c;
+    uint64_t used_a, used_b, used_c;
+
+    if (!room_see(limiter, &requests[0], now, &a) || !room_see(limiter, &requests[1], now, &b) ||
+        UNLIKELY(a.slot == b.slot))
         return LEFT;
+    if (three && (!room_see(limiter, &requests[2], now, &c) || UNLIKELY(a.slot == c.slot) ||
+                  UNLIKELY(b.slot == c.slot)))
+        return LEFT;
+    if (!room_take(limiter, &a, &used_a))
+        return LEFT;
+    if (!room_take(limiter, &b, &used_b))
+        return rooms_give_back(limiter, requests, &a.end, 1);
+    if (three && !room_take(limiter, &c, &used_c))
+        return rooms_give_back(limiter, requests, (const tick_t[]){a.end, b.end}, 2);
+    room_tell(limiter, requests, 0, now, &a, used_a, verdicts);
+    room_tell(limiter, requests, 1, now, &b, used_b, verdicts);
+    if (three)
+        room_tell(limiter, requests, 2, now, &c, used_c, verdicts);
+    return ALLOWED;
+}
+
+/* Any number of parts. */
+static NOINLINE enum answer group_of_many(struct stint_limiter *limiter,
+                                          const struct stint_request *requests, size_t n,
+                                          uint64_t now, struct stint_verdict *verdicts) {
+    struct room rooms[STINT_ALL_MAX];
+    tick_t ends[STINT_ALL_MAX];
+    uint64_t used[STINT_ALL_MAX];
+
     for (size_t i = 0; i < n; i++) {
-        if (UNLIKELY(!room_see(limiter, &requests[i], now, &rooms[i])))
+        if (!room_see(limiter, &requests[i], now, &rooms[i]))
             return LEFT;
         for (size_t j = 0; j < i; j++)
             if (UNLIKELY(rooms[j].slot == rooms[i].slot))
                 return LEFT;
+        ends[i] = rooms[i].end;
     }
-    if (UNLIKELY(!room_take(limiter, requests, n, now, verdicts, rooms)))
-        return LEFT;
     for (size_t i = 0; i < n; i++)
-        limiter_count(limiter, requests[i].policy, COUNT_ALLOWED);
+        if (!room_take(limiter, &rooms[i], &used[i]))
+            return rooms_give_back(limiter, requests, ends, i);
+    for (size_t i = 0; i < n; i++)
+        room_tell(limiter, requests, i, now, &rooms[i], used[i], verdicts);
     return ALLOWED;
 }
 
 /* ---- What callers call ----------------------------------------------------------------------- */
 
-/* Any group that the short way leaves. */
+/* Any group of more than three, and what group_of_few leaves. */
 static NOINLINE bool group_left(struct stint_limiter *limiter, const struct stint_request *requests,
                                 size_t n, uint64_t now, struct stint_verdict *verdicts) {
-    return UNLIKELY(n > STINT_ALL_MAX) ? all_bad(limiter, n, verdicts)
-                                       : group_decide(limiter, requests, n, now, verdicts);
+    if (UNLIKELY(n > STINT_ALL_MAX))
+        return all_bad(limiter, n, verdicts);
+    return (n > 3 && LIKELY(group_of_many(limiter, requests, n, now, verdicts) != LEFT)) ||
+           group_decide(limiter, requests, n, now, verdicts);
 }
 
 static ALWAYS_INLINE bool decide_group(struct stint_limiter *limiter,
                                        const struct stint_request *requests, size_t n, uint64_t now,
                                        struct stint_verdict *verdicts) {
-    if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
+    enum answer answer = LEFT;
+
+    if (n == 2)
+        answer = group_of_few(limiter, requests, false, now, verdicts);
+    else if (n == 3)
+        answer = group_of_few(limiter, requests, true, now, verdicts);
+    else if (n == 1 && (requests->flags & STINT_CHARGE) == 0)
         return stint_decide(limiter, requests, now, verdicts);
-    return LIKELY(group_short(limiter, requests, n, now, verdicts) != LEFT) ||
-           group_left(limiter, requests, n, now, verdicts);
+    return LIKELY(answer != LEFT) || group_left(limiter, requests, n, now, verdicts);
 }
 
 bool stint_decide_all(struct stint_limiter *limiter, const struct stint_request *requests, size_t n,
                       uint64_t now, struct stint_verdict *verdicts) {
-    for (size_t i = 0; n > 1 && i < n && i < STINT_ALL_MAX; i++)
+    /* The misses of two or three parts go on side by side anyway, unless the clock is read. */
+    for (size_t i = 0; (now == STINT_NOW || n > 3) && i < n && i < STINT_ALL_MAX; i++)
         fetch_lines(&limiter->table, requests[i].key);
     if (now == STINT_NOW)
         now = limiter_now(limiter);

@@ -24,6 +24,7 @@
 
 #include "decide.h"
 #include "override_set.h"
+#include "search.h"
 #include "stripes.h"
 
 /* ---- One token by a plain policy ------------------------------------------------------------- */
@@ -181,6 +182,15 @@ static ALWAYS_INLINE enum answer take_ruled(struct stint_limiter *limiter, uint3
 
 /* ---- Any request ----------------------------------------------------------------------------- */
 
+/* A look by a plain policy at a key that has no slot, and for which there is one. */
+static ALWAYS_INLINE enum answer look_absent(struct decision *decision,
+                                             struct stint_verdict *verdict) {
+    if (UNLIKELY(GUARD(SHORT_LATEST, latest_beyond(decision->limiter, tick_of(decision->now)))))
+        return LEFT;
+    decision->charge = judge(&decision->terms, 0, tick_ns(decision->end) - decision->now);
+    return decision_end(decision, verdict) ? ALLOWED : REFUSED;
+}
+
 /* The six steps. */
 static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
                                           const struct stint_request *request, uint64_t now,
@@ -192,8 +202,16 @@ static ALWAYS_INLINE enum answer short_as(struct stint_limiter *limiter,
         (known.overrides && traits_striped(decision.terms.traits)))
         return LEFT;
     seen.slot = slot_near(&limiter->table, decision.hash, decision.tag);
-    if (UNLIKELY(seen.slot == NULL))
-        return LEFT;
+    if (UNLIKELY(seen.slot == NULL)) {
+        const bool look = known.flags && known.of_request == STINT_PEEK;
+        if (look && absent_near(&limiter->table, decision.hash))
+            return look_absent(&decision, verdict);
+        seen.slot = stint_slot_far(&limiter->table, decision.hash, decision.tag);
+        if (seen.slot == NULL)
+            return look && stint_absent_far(&limiter->table, decision.hash)
+                       ? look_absent(&decision, verdict)
+                       : LEFT;
+    }
     seen.state = atomic_load_acquire(&seen.slot->state); /* M1 */
     if (UNLIKELY(slot_look(&decision, &seen) != LOOK_GOOD))
         return LEFT;
@@ -380,19 +398,22 @@ static NOINLINE bool take_left(struct stint_limiter *limiter, uint32_t policy, s
                : take_any(limiter, policy, key, cost, now, verdict);
 }
 
-/* One token of a key that is not there yet, or far from home. */
-static NOINLINE bool take_absent(struct stint_limiter *limiter, uint32_t policy, stint_key key,
-                                 uint64_t now, struct stint_verdict *verdict) {
-    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
-    return stint_decide_long(limiter, &request, now, verdict);
-}
-
-/* One token that found no room in the key's slot. */
+/* One token by a plain policy that found no room in the key's slot, or a slot far from home. */
 static NOINLINE bool take_full(struct stint_limiter *limiter, uint32_t policy, stint_key key,
                                uint64_t now, struct stint_verdict *verdict, struct slot *slot) {
     const enum answer answer = take_seen(limiter, policy, key, now, verdict, slot);
     return LIKELY(answer != LEFT) ? answer == ALLOWED
                                   : take_left(limiter, policy, key, 1, now, verdict);
+}
+
+/* One token of a key that is in neither of its first two lines: it is not there yet, or far. */
+static NOINLINE bool take_absent(struct stint_limiter *limiter, uint32_t policy, stint_key key,
+                                 uint64_t now, struct stint_verdict *verdict) {
+    const struct stint_request request = {.key = key, .policy = policy, .cost = 1};
+    struct slot *slot =
+        stint_slot_far(&limiter->table, key, table_tag(&limiter->table, key, policy));
+    return slot != NULL ? take_full(limiter, policy, key, now, verdict, slot)
+                        : stint_decide_long(limiter, &request, now, verdict);
 }
 
 /* The way that comes after take_hot. */
