@@ -75,35 +75,7 @@ tick_t stint_window_compute(const struct stint_limiter *limiter, struct policy *
     return window.end;
 }
 
-/* ---- 1  Policy ------------------------------------------------------------------------------- */
-
-uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
-                             const struct stint_request *request, uint64_t now) {
-    struct stint_request same = *request;
-    uint32_t why;
-
-    /* Each round but the first: the policy was replaced once more. */
-    while ((why = decision_begin(decision, limiter, &same, now, nothing_known)) ==
-           STINT_UNKNOWN_POLICY) {
-        same.policy = stint_limiter_policy_now(limiter, request->policy);
-        if (same.policy >= limiter->deciding) /* POLICY_NONE, and all by a read-only handle */
-            break;
-    }
-    return why;
-}
-
 /* ---- 6  Verdict ------------------------------------------------------------------------------ */
-
-bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
-                         struct stint_verdict *verdict) {
-    if (limiter->looking != NULL)
-        why = STINT_BAD_REQUEST;
-    limiter_count_table(limiter,
-                        why == STINT_BAD_REQUEST ? COUNT_BAD_REQUEST : COUNT_UNKNOWN_POLICY);
-    if (verdict != NULL)
-        *verdict = (struct stint_verdict){.flags = why, .retry_after = STINT_NEVER};
-    return false;
-}
 
 /* The length of the window that is waited for, ns. */
 static uint64_t waiting_window(const struct waiting *waiting) {

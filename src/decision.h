@@ -204,11 +204,6 @@ static ALWAYS_INLINE uint32_t decision_begin(struct decision *decision,
     return 0;
 }
 
-/* Begins a decision by the policy that decides for the request now: its own, or the one that has
- * replaced it. Returns 0, or why there is none. */
-uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
-                             const struct stint_request *request, uint64_t now);
-
 /* A decision on one token by a plain policy, whose window of now ends at `end`. All but the
  * capacity is constant, so the compiler folds what is computed from it. */
 static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limiter,
@@ -226,11 +221,6 @@ static ALWAYS_INLINE struct decision plain_decision(struct stint_limiter *limite
                   .room = capacity},
     };
 }
-
-/* Tells why a decision could not begin. A read-only handle begins none: it tells STINT_BAD_REQUEST.
- * Returns false. */
-bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
-                         struct stint_verdict *verdict);
 
 /* ---- 4  Look, judge (judge.h) --------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ uint64_t stint_override_seen(const struct stint_limiter *limiter, uint32_t polic
                              uint32_t traits, uint64_t hash, uint64_t now) {
     const struct table *table = &limiter->table;
     const uint64_t tag = table_tag(table, hash, limiter_companion(limiter, policy_id));
-    const uint64_t reach = filter_bit_set(filter_far(table, hash))
+    const uint64_t reach = filter_bit_has(filter_far(table, hash))
                                ? atomic_load_acquire(&table_shard_of(table, hash)->reach) /* I6 */
                                : 1;
     struct line *line = home_of(table, hash);

@@ -82,22 +82,6 @@ static uint64_t wished(const struct stint_limiter *limiter, struct ruled ruled,
     return state_of(count == 0 ? span : end, (count + 1) | shadow);
 }
 
-/* Sets a key's bits in the filter, before a claim in this line of the sequence (M7). */
-static void filter_set(struct filter_bit bit) {
-    uint64_t seen;
-    do
-        seen = atomic_load_acquire(bit.word);                                         /* I6 */
-    while ((seen & bit.bit) == 0 && !atomic_cas_seq(bit.word, seen, seen | bit.bit)); /* I6, M7 */
-}
-
-static void filter_add(const struct table *table, uint64_t hash, uint32_t line) {
-    if (!GUARDED(OVERRIDE_FILTER))
-        return;
-    filter_set(filter_any(table, hash));
-    if (line > 1)
-        filter_set(filter_far(table, hash));
-}
-
 /* GONE: the companion is gone: its policy was removed, or replaced by one without overrides. */
 enum written { WRITTEN, KEPT, NO_ROOM, GONE };
 
@@ -140,7 +124,8 @@ static enum written companion_write(struct stint_limiter *limiter, struct ruled 
             continue;
         }
         if (found == ABSENT) {
-            filter_add(table, key, seen.position / LINE_SLOTS);
+            if (GUARDED(OVERRIDE_FILTER))
+                filter_admit(table, key, seen.position / LINE_SLOTS);
             if (!stint_claim_free(&decision, &seen))
                 continue;
         }

@@ -118,13 +118,6 @@ struct search {
 struct search stint_find_tag(const struct table *table, uint64_t hash, uint64_t tag, uint32_t from,
                              uint32_t lines);
 
-/* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was
- * never used (I5). */
-static inline bool absent_near(const struct table *table, uint64_t hash) {
-    struct line *home = home_of(table, hash);
-    return (line_match(home, 0) | line_match(table_next(table, hash, home), 0)) != 0;
-}
-
 /* The slot with a tag that is in neither of the first two lines (slot_near), or NULL. */
 struct slot *stint_slot_far(const struct table *table, uint64_t hash, uint64_t tag);
 

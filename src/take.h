@@ -5,6 +5,16 @@
 
 #include "decision.h"
 
+/* Begins a decision by the policy that decides for the request now: its own, or the one that has
+ * replaced it. Returns 0, or why there is none. */
+uint32_t stint_decision_open(struct decision *decision, struct stint_limiter *limiter,
+                             const struct stint_request *request, uint64_t now);
+
+/* Tells why a decision could not begin. A read-only handle begins none: it tells STINT_BAD_REQUEST.
+ * Returns false. */
+bool stint_decision_void(struct stint_limiter *limiter, uint32_t why,
+                         struct stint_verdict *verdict);
+
 /* Any request. `now` is no STINT_NOW. */
 bool stint_decide_long(struct stint_limiter *limiter, const struct stint_request *request,
                        uint64_t now, struct stint_verdict *verdict);

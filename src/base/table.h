@@ -133,6 +133,24 @@ static inline struct filter_bit filter_far(const struct table *table, uint64_t h
                                                                           << (hash >> 8 & 63)};
 }
 
+static ALWAYS_INLINE bool filter_bit_has(struct filter_bit asked) {
+    return (atomic_load_acquire(asked.word) & asked.bit) != 0; /* I6 */
+}
+
+static inline void filter_bit_set(struct filter_bit bit) {
+    uint64_t seen;
+    do
+        seen = atomic_load_acquire(bit.word);                                         /* I6 */
+    while ((seen & bit.bit) == 0 && !atomic_cas_seq(bit.word, seen, seen | bit.bit)); /* I6, M7 */
+}
+
+/* Sets a key's bits, before a slot in this line of its sequence is claimed for a companion (M7). */
+static inline void filter_admit(const struct table *table, uint64_t hash, uint32_t line) {
+    filter_bit_set(filter_any(table, hash));
+    if (line > 1)
+        filter_bit_set(filter_far(table, hash));
+}
+
 /* The line after one of a key's lines: they go round in the shard. */
 static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
     struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];
@@ -225,6 +243,13 @@ static ALWAYS_INLINE struct slot *slot_near(const struct table *table, uint64_t 
     struct line *home = home_of(table, hash);
     struct slot *slot = line_find(home, tag);
     return LIKELY(slot != NULL) ? slot : line_find(table_next(table, hash, home), tag);
+}
+
+/* Whether a key whose tag is in neither of its first two lines is nowhere, as a slot of these was
+ * never used (I5). */
+static inline bool absent_near(const struct table *table, uint64_t hash) {
+    struct line *home = home_of(table, hash);
+    return (line_match(home, 0) | line_match(table_next(table, hash, home), 0)) != 0;
 }
 
 /* Fetches the line after a home line, whose miss would stop the processor. It goes to the
