@@ -150,61 +150,6 @@ TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
     assert_int_equal(get_policy_stats(limiter, id).charged, 0);
 }
 
-/* ---- Beside a rate --------------------------------------------------------------------------- */
-
-static uint32_t held, rate; /* ids */
-
-static bool both(struct stint_limiter *limiter, stint_key key, struct stint_verdict got[2]) {
-    const struct stint_request requests[2] = {{.key = key, .policy = held, .cost = 1},
-                                              {.key = key, .policy = rate, .cost = 1}};
-    return stint_decide_all(limiter, requests, 2, test_time, got);
-}
-
-TEST(test_two_at_once_and_four_a_minute) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_verdict got[4][2], more[2];
-    held = add_policy(limiter, "held", 2, MINUTE, 0, STINT_IN_FLIGHT);
-    rate = add_policy(limiter, "rate", 4, MINUTE, 0, 0);
-    test_time = T0;
-    assert_true(both(limiter, 7, got[0]) && both(limiter, 7, got[1]));
-    assert_false(both(limiter, 7, more));
-    assert_false(more[0].allowed);
-    assert_true(more[1].allowed); /* and took nothing */
-    assert_int_equal(used_of(limiter, rate, 7), 2);
-    for (int i = 2; i < 4; i++) {
-        assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
-        assert_true(both(limiter, 7, got[i]));
-    }
-    assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
-    assert_false(both(limiter, 7, more)); /* the rate's: it holds nothing */
-    assert_true(more[0].allowed && !more[1].allowed);
-    assert_int_equal(more[0].granted, 0);
-    assert_int_equal(used_of(limiter, held, 7), 1);
-    assert_int_equal(used_of(limiter, rate, 7), 4);
-
-    /* A whole that was not done is given back as one. */
-    const struct stint_request requests[2] = {{.key = 7, .policy = held, .cost = 1},
-                                              {.key = 7, .policy = rate, .cost = 1}};
-    assert_true(stint_refund_all(limiter, requests, got[3], 2) == 2);
-    assert_int_equal(used_of(limiter, held, 7), 0);
-    assert_int_equal(used_of(limiter, rate, 7), 3);
-    assert_int_equal(get_policy_stats(limiter, held).refunded, 4);
-
-    /* Parts of one key are judged one after the other; groups likewise. */
-    const struct stint_request three[3] = {{.key = 9, .policy = held, .cost = 1},
-                                           {.key = 9, .policy = held, .cost = 1},
-                                           {.key = 9, .policy = held, .cost = 1}};
-    static const size_t ends[] = {2, 3};
-    struct stint_verdict parts[3];
-    assert_false(stint_decide_all(limiter, three, 3, test_time, parts));
-    assert_int_equal(used_of(limiter, held, 9), 0);
-    assert_int_equal(stint_decide_groups(limiter, three, ends, 2, test_time, parts), 1);
-    assert_true(parts[0].allowed && parts[1].allowed && !parts[2].allowed);
-    test_time += MINUTE; /* its lease is over, and it is held all the same */
-    assert_false(stint_decide_all(limiter, three, 1, test_time, parts));
-    stint_close(limiter);
-}
-
 /* ---- What is told of it ---------------------------------------------------------------------- */
 
 static bool tell(void *context, const struct stint_entry *entry) {
@@ -230,32 +175,7 @@ TEST_OF(test_told, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
     assert_int_equal(get_stats(limiter).live, 0);
 }
 
-/* A full table holds nothing for a key without a slot, and its verdict gives nothing back. */
-TEST_OF(test_full_table, 2, STINT_FULL_ADMIT, "3/minute in-flight") {
-    for (stint_key key = 1; key <= 4; key++)
-        assert_true(ask(limiter, id, key << 8, 1, 0).window == T0 + MINUTE);
-    for (int i = 0; i < 9; i++) {
-        struct stint_verdict verdict = ask(limiter, id, 5 << 8, 1, 0);
-        assert_true(verdict.allowed && (verdict.flags & STINT_UNTRACKED) != 0);
-        assert_int_equal(stint_refund(limiter, id, 5 << 8, verdict.granted, verdict.window), 0);
-    }
-    /* What is held is live until the end of the next window. */
-    test_time += 2 * MINUTE - 1;
-    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) != 0);
-    test_time++;
-    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) == 0);
-}
-
 /* ---- What cannot be told apart --------------------------------------------------------------- */
-
-/* Nobody knows whose a hold is, so who gives back twice frees another's. */
-TEST_OF(test_given_back_twice, 100, STINT_FULL_REFUSE, "2/minute in-flight") {
-    (void)ask(limiter, id, 7, 2, 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 0);
-    assert_int_equal(ask(limiter, id, 7, 2, 0).granted, 2);
-}
 
 /* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
 TEST(test_ahead) {
