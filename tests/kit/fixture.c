@@ -151,6 +151,17 @@ stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
     return stint_key_of(limiter, &number, sizeof number);
 }
 
+static int compare_keys(const void *a, const void *b) {
+    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
+    return (x > y) - (x < y);
+}
+
+void assert_all_differ(stint_key *keys, size_t count) {
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < count; i++)
+        assert_true(keys[i] != keys[i - 1]);
+}
+
 void *shared_memory(size_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);

@@ -99,6 +99,9 @@ struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t windo
 
 stint_key number_key(const struct stint_limiter *limiter, uint64_t number);
 
+/* No two of them are one. It sorts them. */
+void assert_all_differ(stint_key *keys, size_t count);
+
 /* Zeroed, and shared with the children of this process. */
 void *shared_memory(size_t size);
 
