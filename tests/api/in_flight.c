@@ -3,9 +3,7 @@
  *
  * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
  * and forgotten by itself if nobody does. */
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "children.h"
 #include "script.h"
 #include "told.h"
 
@@ -175,7 +173,7 @@ TEST_OF(test_told, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
     assert_int_equal(get_stats(limiter).live, 0);
 }
 
-/* ---- What cannot be told apart --------------------------------------------------------------- */
+/* ---- Windows that are left ------------------------------------------------------------------- */
 
 /* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
 TEST(test_ahead) {
@@ -205,53 +203,32 @@ TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
     assert_int_equal(used_of(limiter, other, 7), 4);
 }
 
-/* ---- Processes ------------------------------------------------------------------- */
-
-enum { LIMIT = 3 };
-
-/* What two processes have in common, beside the table. */
-struct common {
-    uint64_t windows[2]; /* of what the parent, and the child, hold */
-    struct stint_limiter *limiter;
-};
-
-static struct stint_limiter *open_shared_memory(void) {
-    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter;
-    size_t size = stint_memory_size(&options);
-    if (stint_open_in(&options, shared_memory(size), size, &limiter) != 0)
-        fail_msg("%s", stint_reason());
-    return limiter;
-}
-
-static int child_status(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return status;
-}
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 /* Each of two processes gives back what the other holds. */
 TEST(test_processes_release_each_other) {
-    struct stint_limiter *limiter = open_shared_memory();
-    struct common *common = shared_memory(sizeof *common);
-    uint32_t id = add_policy(limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter;
+    size_t size = stint_memory_size(&options);
+    assert_int_equal(stint_open_in(&options, shared_memory(size), size, &limiter), 0);
+    uint64_t *window = shared_memory(sizeof *window); /* of what the child holds */
+    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
     test_time = T0;
-    common->windows[0] = ask(limiter, id, 7, 2, 0).window;
-    pid_t child = fork();
-    assert_true(child >= 0);
+    const uint64_t parents = ask(limiter, id, 7, 2, 0).window;
+    pid_t child = forked();
     if (child == 0) {
         struct stint_verdict verdict;
-        bool good = stint_refund(limiter, id, 7, 2, common->windows[0]) == 2;
+        bool good = stint_refund(limiter, id, 7, 2, parents) == 2;
         test_time += MINUTE;
-        good = good && stint_take(limiter, id, 7, LIMIT, STINT_NOW, &verdict);
-        common->windows[1] = verdict.window;
+        good = good && stint_take(limiter, id, 7, 3, STINT_NOW, &verdict);
+        *window = verdict.window;
         _exit(good ? 0 : 1);
     }
-    assert_int_equal(child_status(child), 0);
+    assert_good(child);
     test_time += MINUTE;
     assert_false(ask(limiter, id, 7, 1, 0).allowed);
-    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[0]), 0);
-    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[1]), LIMIT);
-    assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
+    assert_int_equal(stint_refund(limiter, id, 7, 3, parents), 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 3, *window), 3);
+    assert_int_equal(ask(limiter, id, 7, 3, 0).granted, 3);
     stint_close(limiter);
 }
