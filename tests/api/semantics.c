@@ -3,6 +3,7 @@
  *
  * What a decision means, case by case: windows, costs, options, refunds, first refusals, and what
  * a clock that goes back does. */
+#include "kinds.h"
 #include "script.h"
 #include "told.h"
 
@@ -389,64 +390,40 @@ TEST_OF(test_clock_step_of_a_used_table, 1000, STINT_FULL_REFUSE, "1/s") {
  * request of a key, if others have shown that time. */
 TEST(test_late_without_a_slot) {
     static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
-    struct stint_policy policies[] = {
-        make_policy("plain", 9, MINUTE, 0, 0),
-        make_policy("smooth", 9, MINUTE, 0, STINT_SMOOTH),
-        make_policy("per key", 9, MINUTE, 0, STINT_START_PER_KEY),
-        make_policy("rolling", 9, MINUTE, 0, 0),
-        make_policy("reserving", 9, MINUTE, 0, 0),
-        make_policy("striped", 9, MINUTE, 0, 0),
-        make_policy("first", 9, MINUTE, 0, STINT_START_FIRST),
-        make_policy("month", 9, 0, 0, 0),
-    };
-    enum { POLICIES = sizeof policies / sizeof policies[0], CALLS = 5 };
-    policies[3].capacity = 20;
-    policies[4].max_reserved = 20;
-    policies[5].stripes = 4;
-    policies[7].calendar = STINT_CALENDAR_MONTH;
+    enum { TAKE, DECIDE_3, REFUSED, BATCH, ALL, CALLS };
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
-    uint32_t ids[POLICIES];
-    for (size_t p = 0; p < POLICIES; p++)
-        ids[p] = add_made(limiter, &policies[p]);
+    add_kinds(limiter, KINDS);
     test_time = T0 + 40 * DAY + 17 * SECOND;
     uint64_t number = 0;
-    assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);
-    for (size_t late = 0; late < sizeof lates / sizeof lates[0]; late++) {
-        for (size_t p = 0; p < POLICIES; p++) {
-            for (int way = 0; way < CALLS; way++) {
-                struct stint_request request = {
-                    .key = number_key(limiter, number++), .policy = ids[p], .cost = 1};
-                uint64_t now = test_time - lates[late];
-                struct stint_verdict v;
-                switch (way) {
-                case 0:
-                    stint_take(limiter, ids[p], request.key, 1, now, &v);
-                    break;
-                case 1:
-                    request.cost = 3;
-                    stint_decide(limiter, &request, now, &v);
-                    break;
-                case 2: /* its first refusal has a slot, too */
-                    request.cost = 100;
-                    stint_decide(limiter, &request, now, &v);
-                    break;
-                case 3:
-                    stint_decide_batch(limiter, &request, 1, now, &v);
-                    break;
-                default:
-                    stint_decide_all(limiter, &request, 1, now, &v);
-                }
-                assert_int_equal(v.flags, way == 2 ? STINT_FIRST_REFUSAL : 0);
-                struct stint_verdict look = ask(limiter, ids[p], request.key, 0, STINT_PEEK);
-                if (v.window != look.window || v.reset_after != v.window - test_time)
-                    fail_msg("%s, way %d, late by %" PRIu64 " s: window ends %" PRId64
-                             " s after the clock, %" PRIu64 " s after now",
-                             policies[p].name, way, lates[late] / SECOND,
-                             ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
-                             v.reset_after / SECOND);
-                assert_int_equal(look.used, way == 2 ? 0 : request.cost);
-            }
-        }
+    assert_true(take_one(limiter, PLAIN, number_key(limiter, number++), STINT_NOW).allowed);
+    for (uint32_t i = 0; i < sizeof lates / sizeof lates[0] * KINDS * CALLS; i++) {
+        const uint32_t id = i / CALLS % KINDS, call = i % CALLS;
+        const uint64_t late = lates[i / CALLS / KINDS], now = test_time - late;
+        const bool shadow = id == SHADOWING && call == REFUSED;
+        struct stint_request request = {.key = number_key(limiter, number++),
+                                        .policy = id,
+                                        .cost = call == DECIDE_3  ? 3
+                                                : call == REFUSED ? 100
+                                                                  : 1};
+        struct stint_verdict v;
+        if (call == TAKE)
+            stint_take(limiter, id, request.key, 1, now, &v);
+        else if (call == BATCH)
+            stint_decide_batch(limiter, &request, 1, now, &v);
+        else if (call == ALL)
+            stint_decide_all(limiter, &request, 1, now, &v);
+        else
+            stint_decide(limiter, &request, now, &v);
+        assert_int_equal(v.flags, (call == REFUSED ? FIRST : 0) | (shadow ? SHADOWED : 0));
+        struct stint_verdict look = ask(limiter, id, request.key, 0, PEEK);
+        if (v.window != look.window || v.reset_after != v.window - test_time)
+            fail_msg("%s, call %" PRIu32 ", late by %" PRIu64 " s: window ends %" PRId64
+                     " s after the clock, %" PRIu64 " s after now",
+                     kind_names[id], call, late / SECOND,
+                     ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
+                     v.reset_after / SECOND);
+        /* The first refusal has a slot, too. */
+        assert_int_equal(look.used, call != REFUSED || id == COUNTING ? request.cost : 0);
     }
     assert_int_equal(get_stats(limiter).clock_steps, 0);
     stint_close(limiter);
