@@ -487,63 +487,6 @@ TEST(test_policies) {
     stint_close(limiter);
 }
 
-/* What a change must leave as it is, and that all else may change. */
-TEST(test_changes) {
-    static const struct {
-        const char *from, *to;
-        const char *word; /* of the reason; NULL: it may */
-    } cases[] = {
-        {"3/month", "3/year", "calendar"},
-        {"3/month", "3/month start=2024-01-01T00:00:00+01:00", "offset"},
-        {"3/month", "3/month start=2024-01-02", "start"},
-        {"3/month", "3/31d", ""},
-        {"3/month", "3/31d start=first", ""},
-        {"3/31d", "3/31d start=first", "FIRST"},
-        {"9/minute", "9/minute stripes=2", "stripes"},
-        {"9/minute", "9/minute smooth", "SMOOTH"},
-        {"9/minute", "9/minute start=per-key", "START_PER_KEY"},
-        {"9/minute smooth", "9/minute", "SMOOTH"},
-        {"9/minute smooth", "9/minute stripes=2", ""},
-        {"9/minute smooth", "9/minute smooth start=per-key", "START_PER_KEY"},
-        {"9/minute start=per-key", "9/minute", "START_PER_KEY"},
-        {"9/minute start=per-key", "9/minute start=per-key smooth", "SMOOTH"},
-        {"9/minute stripes=4", "9/minute stripes=8", "stripes"},
-        {"9/minute stripes=4", "9/minute", "stripes"},
-        {"9/minute stripes=4", "9/minute smooth", ""},
-        {"9/minute in-flight", "9/minute", "STINT_IN_FLIGHT"},
-        {"9/minute in-flight", "9/minute smooth", ""},
-        {"9/minute count-refused", "9/minute capacity=20", ""},
-        {"9/minute", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
-        {"3/month", "7/month shadow jitter=5% capacity=6", NULL},
-        {"9/minute in-flight", "9/minute in-flight shadow", NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        struct stint_policy from = parsed(cases[i].from), to = parsed(cases[i].to), got = from;
-        strcpy(from.name, "p");
-        strcpy(to.name, "p");
-        const uint32_t id = add_made(limiter, &from);
-        const int error = stint_policy_change(limiter, id, &to);
-        if (error != (cases[i].word == NULL ? 0 : -EINVAL) ||
-            (error != 0 && strstr(stint_reason(), cases[i].word) == NULL))
-            fail_msg("%s to %s: %d, \"%s\"", cases[i].from, cases[i].to, error, stint_reason());
-        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-        assert_memory_equal(&got, error == 0 ? &to : &from, sizeof got);
-        assert_int_equal(policy_added(limiter, &to), error == 0 ? (int)id : -EEXIST);
-        stint_close(limiter);
-    }
-    /* Refusals that were counted would become debts, also by way of a policy that counts them no
-     * more. */
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t counting = add_text(limiter, "9/minute count-refused name=p");
-    struct stint_policy policy = parsed("9/minute name=p");
-    change_made(limiter, counting, &policy);
-    policy.capacity = 20;
-    assert_int_equal(stint_policy_change(limiter, counting, &policy), -EINVAL);
-    assert_reason("counted refusals");
-    stint_close(limiter);
-}
-
 /* ---- What goes together ---------------------------------------------------------------------- */
 
 /* The table of stint.h, above struct stint_policy, once more: what each has that does not go with
