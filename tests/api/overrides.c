@@ -185,6 +185,18 @@ static const struct script scripts[] = {
         no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
         no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, HOUR),
         no(E, 1, 0, 0, OVER | BANNED, 0, 0, E2, HOUR - W)}},
+    {"ban: who is so late that he is decided at the clock's time can meet one that is over by then",
+     policy(W, .limit = 1, .ban = MINUTE, .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST | BANNED, 1, 0, E, STINT_NEVER),
+        ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 11 * MINUTE),
+        no(T0 + SECOND, 1, 0, 0, OVER | BANNED, 0, 1, T0 + 11 * MINUTE, MINUTE)}},
+    {"override: once it is over, no request has more room than 2^28, whatever it may reserve",
+     policy(SECOND, .limit = 5, .max_reserved = 20, .flags = OVERRIDES), {
+        override(3, T0 + 10 * SECOND),
+        no(T0, MOST, MOST, RESERVE, FIRST | OVER, 3, 0, T0 + SECOND, 10 * SECOND),
+        no(T0, MOST + 1, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
+        no(T0, MOST + 20, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
+        no(T0, MOST + 24, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER)}},
 };
 /* clang-format on */
 
@@ -411,21 +423,6 @@ TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter
     }
 }
 
-/* What will never fit once the override is over is told so: no request has more room than 2^28,
- * whatever it may reserve. */
-TEST_OF(test_wait_of_what_never_fits, 100, STINT_FULL_ADMIT, "5/s reserve=20 overrides") {
-    struct stint_request request = {
-        .key = 1, .policy = id, .limit = STINT_LIMIT_MAX, .flags = STINT_RESERVE};
-    struct stint_verdict verdict;
-
-    assert_int_equal(stint_override(limiter, id, 1, 3, T0 + 10 * SECOND), 0);
-    for (request.cost = STINT_LIMIT_MAX; request.cost < STINT_LIMIT_MAX + 25; request.cost++) {
-        assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
-        assert_true(verdict.retry_after ==
-                    (request.cost == STINT_LIMIT_MAX ? 10 * SECOND : STINT_NEVER));
-    }
-}
-
 /* A shadow lets all through. Once it is none, nobody is banned for that, by whatever way he is
  * decided, nor nearer to a ban. A ban from before it became one goes on. */
 TEST(test_shadow_ends) {
@@ -575,18 +572,6 @@ TEST(test_full_counts) {
         assert_int_equal(verdict.retry_after, verdict.allowed ? 0 : MINUTE);
         stint_close(limiter);
     }
-}
-
-/* Who is so late that he is decided at the clock's time can meet a ban that is over by then. */
-TEST_OF(test_late_for_a_ban, 100, STINT_FULL_REFUSE, "1/minute ban=1m overrides name=p") {
-    struct stint_verdict verdict;
-
-    assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | BANNED);
-    test_time += 10 * MINUTE;
-    assert_true(ask(limiter, id, 1, 1, 0).allowed);
-    assert_false(stint_take(limiter, id, 1, 1, T0 + SECOND, &verdict));
-    assert_int_equal(verdict.window, T0 + 11 * MINUTE);
-    assert_in_range(verdict.retry_after, 0, MINUTE);
 }
 
 /* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */
