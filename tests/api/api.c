@@ -5,10 +5,8 @@
  * alone. */
 #include "fixture.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Runs first: nothing has failed in this thread yet. */
 TEST(test_no_reason_yet) {
@@ -175,20 +173,9 @@ TEST(test_larger_structs) {
     stint_close(limiter);
 }
 
-/* [the copy, its end) of a struct, with nothing after it that can be read or written. */
+/* The beginning of a struct, with nothing after it that can be read or written. */
 static void *cut_off(const void *whole, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(pages != MAP_FAILED);
-    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
-    return memcpy(pages + page - size, whole, size);
-}
-
-static void cut_off_free(void *copy, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-    assert_int_equal(munmap((char *)copy + size - page, 2 * page), 0);
+    return memcpy(fenced_memory(size), whole, size);
 }
 
 /* Structs as they began: what they lack is 0, and neither read nor written. */
@@ -267,10 +254,10 @@ TEST(test_smaller_structs) {
     assert_int_equal(stint_stats_get(limiter, stats), -EINVAL);
     assert_int_equal(stint_policy_stats_get(limiter, id, counts), -EINVAL);
     stint_close(limiter);
-    cut_off_free(options, options_size);
-    cut_off_free(policy, policy_size);
-    cut_off_free(stats, stats_size);
-    cut_off_free(counts, counts_size);
+    fenced_free(options, options_size);
+    fenced_free(policy, policy_size);
+    fenced_free(stats, stats_size);
+    fenced_free(counts, counts_size);
 }
 
 TEST(test_no_memory) {

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 The stint authors */
 #include "fixture.h"
 
+#include <unistd.h>
+
 static uint64_t own_time = T0;
 uint64_t *test_time_at = &own_time;
 
@@ -166,6 +168,19 @@ void *shared_memory(size_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
     return memory;
+}
+
+void *fenced_memory(size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    char *start = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(start != MAP_FAILED);
+    assert_int_equal(mprotect(start + page, whole, PROT_READ | PROT_WRITE), 0);
+    return start + page + (whole - size);
+}
+
+void fenced_free(void *memory, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    assert_int_equal(munmap((char *)memory - (whole - size) - page, whole + 2 * page), 0);
 }
 
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,

@@ -105,6 +105,10 @@ void assert_all_differ(stint_key *keys, size_t count);
 /* Zeroed, and shared with the children of this process. */
 void *shared_memory(size_t size);
 
+/* The same, between two pages that nobody may touch: it ends where the second begins. */
+void *fenced_memory(size_t size);
+void fenced_free(void *memory, size_t size);
+
 /* Asks at the clock's time. */
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
                          uint32_t flags);
