@@ -100,8 +100,8 @@ TEST(test_kinds) {
     stint_close(limiter);
 }
 
-/* What a change must leave as it is, and that all else may change. A text that asks for what may not
- * makes another policy. */
+/* What a change must leave as it is, and that all else may change. A text that asks for what may
+ * not makes another policy. */
 TEST(test_changed_or_replaced) {
     static const struct {
         const char *from, *to;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * Charges and the look before a charge, where the twin does not come: of who is late, on full tables,
- * striped; and groups beside wholes. (What they do to a count, case by case: scripts of features.c.) */
+ * Charges and the look before a charge, where the twin does not come: of who is late, on full
+ * tables, striped; and groups beside wholes. (What they do to a count, case by case: scripts of
+ * features.c.) */
 #include "kinds.h"
 #include "limiter.h"
 #include "random.h"
