@@ -5,10 +5,8 @@
  * alone. */
 #include "fixture.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Runs first: nothing has failed in this thread yet. */
 TEST(test_no_reason_yet) {
@@ -175,20 +173,9 @@ TEST(test_larger_structs) {
     stint_close(limiter);
 }
 
-/* [the copy, its end) of a struct, with nothing after it that can be read or written. */
+/* The beginning of a struct, with nothing after it that can be read or written. */
 static void *cut_off(const void *whole, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(pages != MAP_FAILED);
-    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
-    return memcpy(pages + page - size, whole, size);
-}
-
-static void cut_off_free(void *copy, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-    assert_int_equal(munmap((char *)copy + size - page, 2 * page), 0);
+    return memcpy(fenced_memory(size), whole, size);
 }
 
 /* Structs as they began: what they lack is 0, and neither read nor written. */
@@ -267,10 +254,10 @@ TEST(test_smaller_structs) {
     assert_int_equal(stint_stats_get(limiter, stats), -EINVAL);
     assert_int_equal(stint_policy_stats_get(limiter, id, counts), -EINVAL);
     stint_close(limiter);
-    cut_off_free(options, options_size);
-    cut_off_free(policy, policy_size);
-    cut_off_free(stats, stats_size);
-    cut_off_free(counts, counts_size);
+    fenced_free(options, options_size);
+    fenced_free(policy, policy_size);
+    fenced_free(stats, stats_size);
+    fenced_free(counts, counts_size);
 }
 
 TEST(test_no_memory) {
@@ -677,11 +664,6 @@ TEST(test_stats_errors) {
 
 /* ---- Keys ---------------------------------------------------------------------------------- */
 
-static int compare_keys(const void *a, const void *b) {
-    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
-    return (x > y) - (x < y);
-}
-
 TEST(test_keys) {
     enum { N = 200000 };
     struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
@@ -695,9 +677,7 @@ TEST(test_keys) {
     assert_non_null(keys);
     for (size_t length = 0; length < sizeof zeros; length++)
         keys[length] = stint_key_of(limiter, zeros, length);
-    qsort(keys, sizeof zeros, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < sizeof zeros; i++)
-        assert_true(keys[i] != keys[i - 1]);
+    assert_all_differ(keys, sizeof zeros);
 
     /* A key of 1 MiB: each byte counts. */
     size_t large = 1 << 20;
@@ -718,10 +698,8 @@ TEST(test_keys) {
     /* Promise I: no two of many keys are the same, none is the global one. */
     for (uint64_t i = 0; i < N; i++)
         keys[i] = number_key(limiter, i);
-    qsort(keys, N, sizeof *keys, compare_keys);
+    assert_all_differ(keys, N);
     assert_true(keys[0] != STINT_KEY_GLOBAL);
-    for (size_t i = 1; i < N; i++)
-        assert_true(keys[i] != keys[i - 1]);
     free(keys);
     stint_close(limiter);
 }
@@ -804,12 +782,8 @@ TEST(test_key_join) {
         stint_key_join(limiter, STINT_KEY_GLOBAL, NULL, 0),
         STINT_KEY_GLOBAL,
     };
-    size_t n = sizeof keys / sizeof keys[0];
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < i; j++)
-            if (keys[i] == keys[j])
-                fail_msg("keys %zu and %zu are the same", i, j);
     assert_true(join2(limiter, "ab", "c") == keys[0]);
+    assert_all_differ(keys, sizeof keys / sizeof keys[0]);
     for (uint64_t i = 0; i < 100000; i++)
         assert_true(stint_key_join(limiter, i, &i, sizeof i) != STINT_KEY_GLOBAL);
     stint_close(limiter);

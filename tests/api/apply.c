@@ -100,46 +100,70 @@ TEST(test_kinds) {
     stint_close(limiter);
 }
 
-/* What makes a policy another one. */
-TEST(test_replaced) {
+/* What a change must leave as it is, and that all else may change. A text that asks for what may
+ * not makes another policy. */
+TEST(test_changed_or_replaced) {
     static const struct {
         const char *from, *to;
-        bool replaced;
+        const char *word; /* of the reason why it may not change; NULL: it may */
     } rows[] = {
-        {"10/minute", "10/h", true},
-        {"10/minute", "10/minute start=2024-01-01T00:00:30Z", true},
-        {"10/minute", "10/minute start=per-key", true},
-        {"10/minute", "10/minute smooth", true},
-        {"10/minute smooth", "10/minute", true},
-        {"10/minute", "10/minute stripes=2", true},
-        {"10/minute stripes=2", "10/minute stripes=4", true},
-        {"10/minute count-refused", "10/minute capacity=20", true},
-        {"10/minute", "10/minute capacity=20", false},
-        {"10/minute", "9/minute reserve=3 near=80% jitter=10% shadow", false},
-        {"10/minute", "10/minute count-refused", false},
-        {"10/month", "10/year", true},
-        {"10/month", "10/31d", true},
-        {"10/31d", "10/month", true},
-        {"10/month", "10/month start=2024-01-02", true},
-        {"10/month", "10/month start=2024-01-01T00:00:00+01:00", true},
-        {"10/month", "20/month jitter=5% shadow", false},
-        {"10/h", "10/h start=first", true},
-        {"10/h start=first", "10/h", true},
-        {"10/h start=first", "10/2h start=first", true},
-        {"10/h start=per-key", "10/h start=first", true},
-        {"10/h start=first", "20/h start=first", false},
+        {"9/minute", "9/h", "window"},
+        {"9/minute", "9/minute start=2024-01-01T00:00:30Z", "start"},
+        {"9/minute", "9/minute start=per-key", "START_PER_KEY"},
+        {"9/minute start=per-key", "9/minute", "START_PER_KEY"},
+        {"9/minute start=per-key", "9/minute start=per-key smooth", "SMOOTH"},
+        {"9/minute", "9/minute smooth", "SMOOTH"},
+        {"9/minute smooth", "9/minute", "SMOOTH"},
+        {"9/minute smooth", "9/minute stripes=2", ""},
+        {"9/minute smooth", "9/minute smooth start=per-key", "START_PER_KEY"},
+        {"9/minute", "9/minute stripes=2", "stripes"},
+        {"9/minute stripes=4", "9/minute stripes=8", "stripes"},
+        {"9/minute stripes=4", "9/minute", "stripes"},
+        {"9/minute stripes=4", "9/minute smooth", ""},
+        {"9/minute in-flight", "9/minute", "STINT_IN_FLIGHT"},
+        {"9/minute in-flight", "9/minute smooth", ""},
+        {"9/minute in-flight", "9/minute in-flight shadow", NULL},
+        {"9/minute count-refused", "9/minute capacity=20", ""},
+        {"9/minute", "9/minute capacity=20", NULL},
+        {"9/minute", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
+        {"9/minute", "9/minute count-refused", NULL},
+        {"9/month", "9/year", "calendar"},
+        {"9/month", "9/31d", ""},
+        {"9/month", "9/31d start=first", ""},
+        {"9/31d", "9/month", ""},
+        {"9/month", "9/month start=2024-01-02", "start"},
+        {"9/month", "9/month start=2024-01-01T00:00:00+01:00", "offset"},
+        {"9/month", "7/month shadow jitter=5% capacity=6", NULL},
+        {"9/31d", "9/31d start=first", "FIRST"},
+        {"9/h start=first", "9/h", "FIRST"},
+        {"9/h start=first", "9/2h start=first", "window"},
+        {"9/h start=per-key", "9/h start=first", ""},
+        {"9/h start=first", "20/h start=first", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
+        struct stint_policy from = parsed(rows[i].from), to = parsed(rows[i].to), got = from;
+        const bool replaced = rows[i].word != NULL;
         char text[100];
+        strcpy(from.name, "changed");
+        strcpy(to.name, "changed");
+        const uint32_t id = add_made(limiter, &from);
+        const int error = stint_policy_change(limiter, id, &to);
+        if (error != (replaced ? -EINVAL : 0) ||
+            (replaced && strstr(stint_reason(), rows[i].word) == NULL))
+            fail_msg("%s to %s: %d, \"%s\"", rows[i].from, rows[i].to, error, stint_reason());
+        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
+        assert_memory_equal(&got, replaced ? &from : &to, sizeof got);
+        assert_int_equal(policy_added(limiter, &to), replaced ? -EEXIST : (int)id);
+
         snprintf(text, sizeof text, "%s name=x", rows[i].from);
         apply(limiter, text, 0, NULL);
-        assert_true(take(limiter, 0, 7));
+        assert_true(take(limiter, 1, 7));
         snprintf(text, sizeof text, "%s name=x", rows[i].to);
         apply(limiter, text, 0, NULL);
-        assert_int_equal(told_text[0], rows[i].replaced ? '!' : '~');
-        assert_int_equal(policy_found(limiter, "x"), rows[i].replaced);
-        assert_int_equal(used_of(limiter, 0, 7), !rows[i].replaced);
+        assert_int_equal(told_text[0], replaced ? '!' : '~');
+        assert_int_equal(policy_found(limiter, "x"), replaced ? 2 : 1);
+        assert_int_equal(used_of(limiter, 1, 7), !replaced);
         apply(limiter, text, 0, NULL);
         assert_int_equal(told_text[0], '=');
         stint_close(limiter);

@@ -301,20 +301,6 @@ static void damage(struct random *random, uint64_t *words, const struct layout *
 
 /* ---- Hostile bytes --------------------------------------------------------------------------- */
 
-/* A table between two pages that nobody may touch, which others may share. */
-static uint64_t *guarded_memory(size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
-    char *start = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(start != MAP_FAILED);
-    assert_int_equal(mprotect(start + page, whole, PROT_READ | PROT_WRITE), 0);
-    return (uint64_t *)(void *)(start + page + (whole - size) / 64 * 64);
-}
-
-static void guarded_free(uint64_t *words, size_t size) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
-    assert_int_equal(munmap((char *)words - (whole - size) / 64 * 64 - page, whole + 2 * page), 0);
-}
-
 static void write_table(void *bytes, size_t size) {
     file_write(path, (struct bytes){bytes, size});
 }
@@ -363,8 +349,7 @@ TEST_IN_DIRECTORY(test_hostile_bytes) {
     struct attack attack = {.random = {test_seed()}};
     struct layout layout;
     size_t size;
-    uint64_t *good = good_table(&layout, &size), *bad = malloc(size),
-             *memory = guarded_memory(size);
+    uint64_t *good = good_table(&layout, &size), *bad = malloc(size), *memory = fenced_memory(size);
     uint64_t opened[WAYS] = {0}, refused[WAYS] = {0};
 
     for (uint64_t round = 0; round < test_rounds(2000); round++) {
@@ -399,7 +384,7 @@ TEST_IN_DIRECTORY(test_hostile_bytes) {
                       refused[way]);
     }
     (void)unlink(path);
-    guarded_free(memory, size);
+    fenced_free(memory, size);
     free(good);
     free(bad);
 }
@@ -447,7 +432,7 @@ TEST_IN_DIRECTORY(test_written_while_used) {
     struct layout layout;
     size_t size;
     int status;
-    uint64_t *good = good_table(&layout, &size), *memory = guarded_memory(size);
+    uint64_t *good = good_table(&layout, &size), *memory = fenced_memory(size);
     memcpy(memory, good, size);
     assert_int_equal(open_some_way(MEMORY, memory, size, &attack.limiter), 0);
     fflush(NULL);
@@ -471,7 +456,7 @@ TEST_IN_DIRECTORY(test_written_while_used) {
     assert_int_equal(waitpid(writer, NULL, 0), writer);
     assert_true(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM));
     stint_close(attack.limiter);
-    guarded_free(memory, size);
+    fenced_free(memory, size);
     free(good);
 }
 
@@ -582,7 +567,7 @@ TEST(test_each_word_at_each_step) {
     options.max_policies = MAX_POLICIES;
     options.labels = LABELS;
     const size_t size = stint_memory_size(&options);
-    uint64_t *memory = guarded_memory(size), *good = malloc(size), plays = 0, busy = 0;
+    uint64_t *memory = fenced_memory(size), *good = malloc(size), plays = 0, busy = 0;
     struct stint_limiter *limiter;
 
     test_time = T0;
@@ -624,7 +609,7 @@ TEST(test_each_word_at_each_step) {
     alarm(0);
     print_message("%" PRIu64 " plays, %" PRIu64 " of them were kept busy\n", plays, busy);
     stint_close(limiter);
-    guarded_free(memory, size);
+    fenced_free(memory, size);
     free(good);
 }
 
@@ -633,7 +618,7 @@ TEST(test_each_word_at_each_step) {
 TEST(test_sweep_ends_with_the_table) {
     struct stint_options options = fixture_options(8192, STINT_FULL_REFUSE);
     const size_t size = stint_memory_size(&options);
-    uint64_t *memory = guarded_memory(size);
+    uint64_t *memory = fenced_memory(size);
     struct header *header = (struct header *)(void *)memory;
     struct stint_limiter *limiter;
 
@@ -649,7 +634,7 @@ TEST(test_sweep_ends_with_the_table) {
         assert_int_equal(header->swept, 0);
     }
     stint_close(limiter);
-    guarded_free(memory, size);
+    fenced_free(memory, size);
 }
 
 /* A shard says that no key is as far from its home as some are (I6). */
@@ -812,11 +797,6 @@ static stint_key family_key(const struct stint_limiter *limiter, int family, uin
     }
 }
 
-static int compare_keys(const void *a, const void *b) {
-    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
-    return (x > y) - (x < y);
-}
-
 /* I: no family of keys is worse for any secret than random ones: all are different, and no home
  * line has more of them than chance gives it. (Of 4,000 keys in 8,000 lines 20 have one home with a
  * probability of 1 in 10^21; two are one key with 1 in 10^12.) */
@@ -834,9 +814,7 @@ TEST(test_alike_without_the_secret) {
                 keys[i] = family_key(limiter, family, i);
                 assert_true(++homes[table_home(&limiter->table, keys[i])] < 20);
             }
-            qsort(keys, FLOOD, sizeof keys[0], compare_keys);
-            for (uint32_t i = 1; i < FLOOD; i++)
-                assert_true(keys[i] != keys[i - 1]);
+            assert_all_differ(keys, FLOOD);
         }
         stint_close(limiter);
     }

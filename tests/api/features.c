@@ -5,7 +5,6 @@
  * and all-or-nothing decisions mean, case by case. */
 #include "base/limiter.h"
 #include "kinds.h"
-#include "random.h"
 #include "script.h"
 #include "told.h"
 
@@ -348,72 +347,6 @@ TEST(test_scripts) {
     print_message("%zu verdicts\n", verdicts);
 }
 
-/* ---- retry_after is exact ------------------------------------------------------------------- */
-
-/* Of policies of all kinds: a refused request is refused until the very nanosecond, and fits at
- * it, if nobody else takes. */
-TEST(test_retry_after_is_exact) {
-    struct random random = {test_seed()};
-    static const uint64_t windows[] = {10 * MS, 70 * MS, SECOND, MINUTE, DAY};
-    uint64_t tried = 0;
-
-    for (uint64_t round = 0; round < test_rounds(1500); round++) {
-        uint32_t limit = 1 + (uint32_t)random_below(&random, 40);
-        struct stint_policy policy =
-            make_policy("p", limit, windows[random_below(&random, 5)],
-                        (int64_t)(random_below(&random, 500) * 10 * MS), 0);
-        switch (random_below(&random, 4)) {
-        case 0:
-            policy.flags = STINT_SMOOTH;
-            break;
-        case 1:
-            policy.capacity = limit + (uint32_t)random_below(&random, 3 * limit);
-            policy.max_reserved = (uint32_t)random_below(&random, 60);
-            break;
-        case 2:
-            policy.stripes = limit >= 4 ? 4 : 1;
-            break;
-        }
-        if (policy.stripes <= 1 && random_below(&random, 2) == 0)
-            policy.flags |= STINT_START_PER_KEY, policy.start = 0;
-        struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-        uint32_t id = add_made(limiter, &policy);
-        stint_key key = number_key(limiter, round);
-        test_time = T0 + random_below(&random, DAY);
-        for (unsigned i = 0; i < 60; i++) {
-            uint32_t cost = (uint32_t)random_below(&random, limit + limit / 2) + 1;
-            uint32_t flags = random_below(&random, 2) == 0 ? RESERVE : 0;
-            if (random_below(&random, 8) == 0)
-                flags |= DRAIN;
-            struct stint_verdict v = ask(limiter, id, key, cost, flags);
-            if (!v.allowed && v.retry_after != STINT_NEVER) {
-                assert_true(v.retry_after > 0);
-                test_time += v.retry_after - 1;
-                struct stint_verdict before = ask(limiter, id, key, cost, flags | PEEK);
-                test_time++;
-                struct stint_verdict at = ask(limiter, id, key, cost, flags | PEEK);
-                if (before.allowed || !at.allowed) {
-                    print_verdict("refused   ", &v);
-                    print_verdict("before it ", &before);
-                    print_verdict("at it     ", &at);
-                    fail_msg("round %" PRIu64 ": limit %" PRIu32 ", capacity %" PRIu32
-                             ", max_reserved %" PRIu32 ", flags %#" PRIx32 ", cost %" PRIu32
-                             ", request %#" PRIx32,
-                             round, limit, policy.capacity, policy.max_reserved, policy.flags, cost,
-                             flags);
-                }
-                assert_true(before.retry_after == 1);
-                tried++;
-            }
-            if (random_below(&random, 3) == 0)
-                test_time += random_below(&random, policy.window);
-        }
-        stint_close(limiter);
-    }
-    print_message("%" PRIu64 " refusals\n", tried);
-    assert_true(tried > 1000 / environment_number("STINT_TEST_DIVISOR", 1));
-}
-
 /* Waits beyond what 64 bits of ns can say do not wrap. */
 TEST(test_waits_do_not_wrap) {
     test_time = T0;
@@ -430,38 +363,6 @@ TEST(test_waits_do_not_wrap) {
     assert_false(v.allowed);
     assert_true(v.retry_after > UINT64_MAX / 2);
     assert_int_equal(v.used, MOST);
-    stint_close(limiter);
-}
-
-/* This call's own limit cannot make a count larger than its slot holds. */
-TEST(test_own_limits_stay_in_their_slot) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_policy policy = make_policy("reserve", 10, MINUTE, 0, 0);
-    policy.max_reserved = MOST - 10;
-    uint32_t reserve = add_made(limiter, &policy);
-    uint32_t smooth = add_policy(limiter, "smooth", 10, MINUTE, 0, STINT_SMOOTH);
-    uint32_t ids[2] = {reserve, smooth};
-    for (int i = 0; i < 2; i++) {
-        uint32_t most = i == 0 ? MOST : 16383, used = 0;
-        for (int n = 0; n < 40; n++) {
-            struct stint_request request = {
-                7, ids[i], n % 2 ? 5000 : MOST, MOST, RESERVE | (n % 3 == 0 ? PARTIAL : 0), 0};
-            struct stint_verdict v;
-            stint_decide(limiter, &request, STINT_NOW, &v);
-            used += v.granted;
-            assert_true(used <= most);
-            assert_true(v.window == T0 + MINUTE);
-            assert_int_equal(used_of(limiter, ids[i], 7), used);
-        }
-        assert_true(used > 0);
-        struct stint_request drain = {7, ids[i], MOST, MOST, DRAIN, 0};
-        stint_decide(limiter, &drain, STINT_NOW, NULL);
-        struct stint_verdict v = ask(limiter, ids[i], 7, 1, 0);
-        assert_false(v.allowed);
-        assert_true(v.used >= used && v.used <= most);
-        assert_true(v.window == T0 + MINUTE);
-    }
     stint_close(limiter);
 }
 
@@ -513,19 +414,6 @@ TEST(test_windows_per_key) {
             counts[phase / (window / bins) < bins ? phase / (window / bins) : bins - 1]++;
             assert_true(ask(twin, id, number_key(twin, k), 1, PEEK).window == v.window);
             same_elsewhere += ask(other, id, number_key(other, k), 1, PEEK).window == v.window;
-
-            /* Its window ends then, and the next ones where it says. */
-            uint64_t end = v.window;
-            test_time = end - 1;
-            v = ask(limiter, id, key, 2, 0);
-            assert_false(v.allowed);
-            assert_true(v.window == end && v.reset_after == 1 && v.retry_after == 1);
-            test_time = end;
-            v = ask(limiter, id, key, 2, 0);
-            assert_true(v.allowed && v.window == end + window && v.reset_after == window);
-            test_time = end + 7 * window + window / 2;
-            v = ask(limiter, id, key, 2, 0);
-            assert_true(v.allowed && v.window == end + 8 * window);
         }
         if (bins > 1) {
             /* 99 or 9 degrees of freedom: beyond these bounds once in 10,000 secrets. */
@@ -604,53 +492,6 @@ TEST_OF(test_jitter_of_reservations, 1000, STINT_FULL_REFUSE,
     assert_true(later > 90);
 }
 
-/* ---- Near limit ----------------------------------------------------------------------------- */
-
-TEST(test_near_limit_is_counted) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_REFUSE);
-    struct stint_policy policy = make_policy("p", 10, MINUTE, 0, 0);
-    policy.near_limit = 70;
-    uint32_t id = add_made(limiter, &policy);
-    policy = make_policy("striped", 16, MINUTE, 0, 0);
-    policy.near_limit = 50;
-    policy.stripes = 4;
-    uint32_t striped = add_made(limiter, &policy);
-    for (uint64_t k = 0; k < 20; k++) {
-        for (int i = 0; i < 15; i++) {
-            stint_take(limiter, id, number_key(limiter, k), 1, STINT_NOW, NULL);
-            ask(limiter, id, number_key(limiter, k), 1, PEEK);
-        }
-    }
-    assert_int_equal(get_policy_stats(limiter, id).near_limit, 20 * 3);
-    assert_int_equal(get_policy_stats(limiter, id).allowed, 20 * 10);
-    assert_int_equal(get_policy_stats(limiter, id).refused, 20 * 5);
-
-    uint64_t marked = 0;
-    for (int i = 0; i < 30; i++) {
-        struct stint_verdict v = ask(limiter, striped, 5, 1, 0);
-        assert_int_equal(!!(v.flags & NEAR), v.used > 8);
-        marked += v.allowed && (v.flags & NEAR);
-        v = ask(limiter, striped, 5, 0, PEEK);
-        assert_int_equal(!!(v.flags & NEAR), v.used > 8);
-    }
-    assert_true(marked > 0);
-    assert_int_equal(get_policy_stats(limiter, striped).near_limit, marked);
-
-    /* It can be turned off and on while it runs. */
-    policy = make_policy("p", 10, MINUTE, 0, 0);
-    change_made(limiter, id, &policy);
-    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 1, 0).flags, 0);
-    policy.near_limit = 100;
-    policy.limit = 20;
-    change_made(limiter, id, &policy);
-    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 10, 0).flags, 0);
-    policy.near_limit = 99;
-    change_made(limiter, id, &policy);
-    assert_int_equal(ask(limiter, id, number_key(limiter, 1), 0, PEEK).flags, NEAR);
-    stint_close(limiter);
-}
-
 /* ---- All or nothing ------------------------------------------------------------------------- */
 
 /* Several parts of one key: the longest wait of those refused is that after which all fit, one
@@ -723,6 +564,9 @@ TEST_OF(test_all_of_nothing, 1000, STINT_FULL_REFUSE, "5/minute") {
     struct stint_verdict v[3];
     assert_true(stint_decide_all(limiter, NULL, 0, STINT_NOW, NULL));
     assert_true(stint_decide_all(limiter, NULL, 0, T0, v));
+    const size_t ends[] = {0, 0, 0};
+    assert_int_equal(stint_decide_groups(limiter, NULL, NULL, 0, STINT_NOW, NULL), 0);
+    assert_int_equal(stint_decide_groups(limiter, NULL, ends, 3, T0, NULL), 3);
 
     struct stint_request requests[3] = {
         {1, id, 3, 0, 0, 0}, {2, id, 3, 0, 0, 0}, {3, id, 3, 0, 0, 0}};
@@ -754,99 +598,6 @@ static struct stint_limiter *open_striped(uint32_t limit, uint32_t stripes, uint
     *id = add_made(limiter, &policy);
     test_time = T0;
     return limiter;
-}
-
-/* The whole limit and no more, whatever it is split into, with looks and refusals that are
- * exact. */
-TEST(test_stripes_are_exact) {
-    static const uint32_t limits[] = {1, 2, 3, 7, 64, 65, 100, 127, 1000};
-    for (uint32_t stripes = 1; stripes <= 64; stripes *= 2) {
-        for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-            uint32_t limit = limits[i], id;
-            if (limit < stripes)
-                continue;
-            struct stint_limiter *limiter = open_striped(limit, stripes, &id);
-            for (uint64_t window = 0; window < 3; window++, test_time += MINUTE) {
-                uint64_t end = test_time + MINUTE - test_time % MINUTE;
-                for (uint32_t n = 1; n <= limit; n++) {
-                    struct stint_verdict v = ask(limiter, id, 9, 1, 0);
-                    assert_true(v.allowed && v.granted == 1 && v.flags == 0);
-                    assert_true(v.window == end && v.retry_after == 0);
-                    assert_int_equal(v.capacity, limit);
-                    assert_int_equal(v.remaining, v.used < limit ? limit - v.used : 0);
-                    uint32_t off = v.remaining > limit - n ? v.remaining - (limit - n)
-                                                           : limit - n - v.remaining;
-                    if (off * stripes > limit * (stripes - 1))
-                        fail_msg("%" PRIu32 " stripes of %" PRIu32 ", %" PRIu32
-                                 " taken: remaining %" PRIu32,
-                                 stripes, limit, n, v.remaining);
-                    struct stint_verdict look = ask(limiter, id, 9, limit - n + 1, PEEK);
-                    assert_false(look.allowed);
-                    assert_int_equal(look.used, n);
-                    assert_int_equal(look.remaining, limit - n);
-                    assert_true(n == limit || ask(limiter, id, 9, limit - n, PEEK).allowed);
-                }
-                for (int n = 0; n < 3; n++) {
-                    struct stint_verdict v = ask(limiter, id, 9, 1, 0);
-                    assert_false(v.allowed);
-                    assert_int_equal(v.flags, n == 0 ? FIRST : 0);
-                    assert_int_equal(v.used, limit);
-                    assert_int_equal(v.remaining, 0);
-                    assert_true(v.retry_after == end - test_time);
-                }
-            }
-            assert_int_equal(get_policy_stats(limiter, id).first_refusals, 3);
-            assert_true(get_stats(limiter).placed <= stripes);
-            stint_close(limiter);
-        }
-    }
-}
-
-/* A cost above one is gathered from several stripes, or given back. */
-TEST(test_stripes_gather) {
-    uint32_t id;
-    struct stint_limiter *limiter = open_striped(100, 8, &id);
-    struct stint_verdict v = ask(limiter, id, 1, 70, 0);
-    assert_true(v.allowed && v.granted == 70);
-    assert_int_equal(used_of(limiter, id, 1), 70);
-    v = ask(limiter, id, 1, 31, 0);
-    assert_false(v.allowed);
-    assert_int_equal(v.flags, FIRST);
-    assert_int_equal(v.used, 70);
-    assert_true(v.retry_after == MINUTE);
-    assert_int_equal(used_of(limiter, id, 1), 70);
-    v = ask(limiter, id, 1, 101, 0);
-    assert_int_equal(v.flags, 0);
-    assert_true(v.retry_after == STINT_NEVER);
-    v = ask(limiter, id, 1, 101, PEEK | PARTIAL);
-    assert_true(v.allowed && v.granted == 0 && v.used == 70);
-    v = ask(limiter, id, 1, 31, PARTIAL);
-    assert_true(v.allowed);
-    assert_int_equal(v.granted, 30);
-    assert_int_equal(used_of(limiter, id, 1), 100);
-    v = ask(limiter, id, 1, 5, PARTIAL);
-    assert_false(v.allowed);
-    assert_int_equal(v.flags, 0);
-
-    /* All of the limit at once, of a new key and in a new window. */
-    v = ask(limiter, id, 2, 100, 0);
-    assert_true(v.allowed && v.granted == 100);
-    test_time = E;
-    v = ask(limiter, id, 1, 100, 0);
-    assert_true(v.allowed && v.granted == 100);
-    assert_int_equal(used_of(limiter, id, 1), 100);
-
-    v = ask(limiter, id, 3, 10, DRAIN);
-    assert_true(v.allowed && v.granted == 10);
-    v = ask(limiter, id, 3, 91, DRAIN);
-    assert_false(v.allowed);
-    assert_int_equal(v.used, 100);
-    assert_int_equal(used_of(limiter, id, 3), 100);
-    assert_false(ask(limiter, id, 3, 1, 0).allowed);
-    v = ask(limiter, id, 4, 101, DRAIN);
-    assert_int_equal(v.flags, FIRST);
-    assert_int_equal(used_of(limiter, id, 4), 100);
-    stint_close(limiter);
 }
 
 /* A reset that forgot nothing says so. */
@@ -881,35 +632,6 @@ TEST(test_reset_tells) {
     stint_close(limiter);
 }
 
-TEST(test_stripes_refund_and_reset) {
-    uint32_t id;
-    struct stint_limiter *limiter = open_striped(100, 16, &id);
-    assert_int_equal(ask(limiter, id, 1, 90, 0).granted, 90);
-    assert_int_equal(stint_refund(limiter, id, 1, 50, E2), 0);
-    assert_int_equal(stint_refund(limiter, id, 1, 50, T0), 0);
-    assert_int_equal(stint_refund(limiter, id, 2, 50, E), 0);
-    assert_int_equal(used_of(limiter, id, 1), 90);
-    assert_int_equal(stint_refund(limiter, id, 1, 50, E), 50);
-    assert_int_equal(used_of(limiter, id, 1), 40);
-    assert_int_equal(stint_refund(limiter, id, 1, UINT32_MAX, E), 40);
-    assert_int_equal(stint_refund(limiter, id, 1, 1, E), 0);
-    assert_int_equal(used_of(limiter, id, 1), 0);
-    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
-    assert_false(ask(limiter, id, 1, 1, 0).allowed);
-    assert_true(stint_reset(limiter, id, 1));
-    assert_false(stint_reset(limiter, id, 1));
-    assert_int_equal(used_of(limiter, id, 1), 0);
-    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
-    /* In the same window it still has had its first refusal. */
-    assert_int_equal(ask(limiter, id, 1, 1, 0).flags, 0);
-
-    test_time = E;
-    assert_int_equal(ask(limiter, id, 1, 100, 0).granted, 100);
-    assert_int_equal(stint_refund(limiter, id, 1, 100, E), 0);
-    assert_int_equal(used_of(limiter, id, 1), 100);
-    stint_close(limiter);
-}
-
 /* A late caller whose cost needs several stripes, some of which are in a newer window, joins that
  * one. Promise E: he gets an answer. */
 TEST(test_stripes_of_a_late_caller) {
@@ -936,38 +658,6 @@ TEST(test_stripes_of_a_late_caller) {
     }
 }
 
-/* A request's own limit on a striped key: above the policy's it is the policy's, below it is
- * compared with what all stripes hold, whatever the flags. */
-TEST(test_stripes_own_limit) {
-    uint32_t id;
-    struct stint_limiter *limiter = open_striped(800, 8, &id);
-    struct stint_request request = {.key = 1, .policy = id, .cost = 10000, .limit = 100000};
-    struct stint_verdict v;
-    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
-    uint32_t granted = 0;
-    for (int i = 0; i < 900; i++)
-        granted += stint_take(limiter, id, 1, 1, STINT_NOW, NULL);
-    assert_int_equal(granted, 800);
-    for (int i = 0; i < 90; i++)
-        assert_true(stint_take(limiter, id, 2, 1, STINT_NOW, NULL));
-    request = (struct stint_request){
-        .key = 2, .policy = id, .cost = 50, .limit = 100, .flags = STINT_PARTIAL};
-    assert_true(stint_decide(limiter, &request, STINT_NOW, &v));
-    assert_int_equal(v.granted, 10);
-    assert_false(stint_decide(limiter, &request, STINT_NOW, &v));
-    stint_close(limiter);
-}
-
-/* Requests that can never fit take no live key's slot. */
-TEST_OF(test_refusals_take_nothing, 64, STINT_FULL_REPLACE, "10/day") {
-    for (uint64_t i = 0; i < 1000; i++)
-        stint_take(limiter, id, number_key(limiter, i), 1, STINT_NOW, NULL);
-    uint64_t replaced = get_stats(limiter).replaced;
-    for (uint64_t i = 1000; i < 2000; i++)
-        assert_false(stint_take(limiter, id, number_key(limiter, i), 11, STINT_NOW, NULL));
-    assert_int_equal(get_stats(limiter).replaced, replaced);
-}
-
 /* C: a request that is refused gives a striped key no slots, but one for the mark of its first
  * refusal. */
 TEST(test_stripes_refused_claim_nothing) {
@@ -991,79 +681,7 @@ TEST(test_stripes_refused_claim_nothing) {
     }
 }
 
-/* A higher limit gives exactly the difference, a lower one is exact from the next window on. */
-TEST(test_stripes_change) {
-    struct random random = {test_seed()};
-    for (int round = 0; round < 300; round++) {
-        uint32_t stripes = 2u << random_below(&random, 6);
-        uint32_t limit = stripes + (uint32_t)random_below(&random, 300), id, used = 0;
-        struct stint_limiter *limiter = open_striped(limit, stripes, &id);
-        for (int i = 0; i < 6; i++) {
-            if (random_below(&random, 3) == 0)
-                used +=
-                    ask(limiter, id, 1, (uint32_t)random_below(&random, limit), PARTIAL).granted;
-            else
-                while (ask(limiter, id, 1, 1, 0).allowed)
-                    used++;
-            assert_true(used <= limit);
-            limit += (uint32_t)random_below(&random, 200);
-            change_limit(limiter, id, limit);
-            assert_int_equal(used_of(limiter, id, 1), used);
-            assert_int_equal(ask(limiter, id, 1, 0, PEEK).remaining, limit - used);
-        }
-        while (ask(limiter, id, 1, 1, 0).allowed)
-            used++;
-        assert_int_equal(used, limit);
-
-        limit = stripes + (uint32_t)random_below(&random, limit);
-        change_limit(limiter, id, limit);
-        test_time += MINUTE;
-        for (used = 0; ask(limiter, id, 1, 1, 0).allowed; used++)
-            ;
-        assert_int_equal(used, limit);
-        stint_close(limiter);
-    }
-}
-
 /* ---- A full table --------------------------------------------------------------------------- */
-
-/* A slot from which something carries over is not given away: not a debt, not a missing token, not
- * the window before. */
-TEST(test_carrying_slots_stay) {
-    static const struct {
-        uint32_t used;
-        uint64_t rolling, smooth; /* when the slot is free */
-    } cases[] = {{1, E, E2},  {10, E, E2},     {11, E2, 0},
-                 {20, E2, 0}, {21, E2 + W, 0}, {25, E2 + W, 0}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int smooth = 0; smooth < 2; smooth++) {
-            uint64_t free_at = smooth ? cases[i].smooth : cases[i].rolling;
-            if (free_at == 0)
-                continue;
-            test_time = T0;
-            struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE); /* four slots */
-            struct stint_policy policy = make_policy("p", 10, MINUTE, 0, smooth ? STINT_SMOOTH : 0);
-            if (!smooth) {
-                policy.capacity = 15;
-                policy.max_reserved = 10;
-            }
-            uint32_t id = add_made(limiter, &policy);
-            uint32_t hour = add_policy(limiter, "hour", 10, HOUR, 0, 0);
-            for (stint_key key = 1; key <= 3; key++)
-                assert_true(ask(limiter, hour, key, 1, 0).allowed);
-            assert_int_equal(ask(limiter, id, 4, cases[i].used, RESERVE).granted, cases[i].used);
-            test_time = free_at - 1;
-            assert_int_equal(get_stats(limiter).live, 4);
-            assert_int_equal(ask(limiter, hour, 5, 1, 0).flags, STINT_UNTRACKED);
-            test_time = free_at;
-            assert_int_equal(get_stats(limiter).live, 3);
-            assert_int_equal(ask(limiter, id, 4, 0, PEEK).used, 0);
-            assert_int_equal(ask(limiter, hour, 5, 1, 0).flags, 0);
-            assert_int_equal(get_stats(limiter).live, 4);
-            stint_close(limiter);
-        }
-    }
-}
 
 /* A striped key that finds no slot for one of its stripes is decided as the table's user chose, and
  * what its other stripes gave is given back. */
@@ -1091,34 +709,6 @@ TEST(test_stripes_of_a_full_table) {
         assert_int_equal(get_stats(limiter).live, 4);
         stint_close(limiter);
     }
-}
-
-/* A flood of other keys in every window does not make anybody's debt or last window forgotten. */
-TEST(test_floods_do_not_pay_debts) {
-    test_time = T0;
-    enum { KEYS = 50 };
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    uint32_t rolling = add_text(limiter, "2/s capacity=5 reserve=30 name=rolling");
-    uint32_t smooth = add_policy(limiter, "smooth", 20, 10 * SECOND, 0, STINT_SMOOTH);
-    uint32_t flood = add_policy(limiter, "flood", 9, SECOND, 0, 0);
-    for (uint64_t k = 0; k < KEYS; k++)
-        assert_true(ask(limiter, rolling, number_key(limiter, k), 35, RESERVE).allowed);
-    for (uint64_t k = 0; k < KEYS; k++)
-        assert_true(ask(limiter, smooth, number_key(limiter, k), 20, 0).allowed);
-    uint64_t newcomer = 1000, untracked = 0;
-    for (uint32_t window = 0; window < 20; window++, test_time += SECOND) {
-        for (int i = 0; i < 400; i++)
-            untracked += ask(limiter, flood, number_key(limiter, newcomer++), 1, 0).flags != 0;
-        for (uint64_t k = 0; k < KEYS; k++) {
-            uint32_t debt = window * 2 < 35 ? 35 - window * 2 : 0;
-            assert_int_equal(used_of(limiter, rolling, number_key(limiter, k)), debt);
-            uint32_t left = window < 10 ? 20 : 20 * (20 - window) / 10;
-            assert_int_equal(used_of(limiter, smooth, number_key(limiter, k)), left);
-        }
-    }
-    assert_true(untracked > 0);
-    assert_int_equal(get_stats(limiter).untracked, untracked);
-    stint_close(limiter);
 }
 
 /* ---- Requests that make no sense ------------------------------------------------------------ */

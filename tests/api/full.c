@@ -181,44 +181,6 @@ TEST(test_least_goes) {
     check_least_goes(true);
 }
 
-/* A slot is free at the nanosecond at which its window ends, no earlier, whatever its policy. */
-TEST(test_line_frees_at_the_end) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_REFUSE);
-    uint32_t hour = add_policy(limiter, "hour", 9, HOUR, 0, 0);
-    uint32_t second = add_policy(limiter, "second", 9, SECOND, 0, 0);
-    for (uint64_t k = 0; k < LINE - 1; k++)
-        take(limiter, hour, k, 1);
-    take(limiter, second, 3, 1);
-    test_time = T0 + SECOND - 1;
-    assert_int_equal(take(limiter, hour, 4, 1).flags, STINT_UNTRACKED);
-    test_time = T0 + SECOND;
-    assert_int_equal(take(limiter, hour, 4, 1).flags, 0);
-    assert_int_equal(take(limiter, second, 3, 1).flags, STINT_UNTRACKED);
-    for (uint64_t k = 0; k < LINE - 1; k++)
-        assert_int_equal(look(limiter, hour, k, 1).used, 1);
-    assert_int_equal(look(limiter, hour, 4, 1).used, 1);
-    assert_int_equal(get_stats(limiter).live, LINE);
-    stint_close(limiter);
-}
-
-/* Policies of one key take a slot each. */
-TEST(test_line_of_one_key) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(2, STINT_FULL_ADMIT);
-    uint32_t ids[LINE + 1];
-    for (uint32_t p = 0; p <= LINE; p++) {
-        char name[16];
-        snprintf(name, sizeof name, "p%" PRIu32, p);
-        ids[p] = add_policy(limiter, name, 5, MINUTE * (p + 1), 0, 0);
-        struct stint_verdict v = take(limiter, ids[p], 1, p + 1);
-        assert_int_equal(v.flags, p < LINE ? 0 : STINT_UNTRACKED);
-    }
-    for (uint32_t p = 0; p < LINE; p++)
-        assert_int_equal(look(limiter, ids[p], 1, 0).used, p + 1);
-    stint_close(limiter);
-}
-
 /* A: what was let through without a slot was counted nowhere, so it cannot be given back later,
  * when the key has a slot. */
 TEST(test_untracked_is_not_given_back) {

@@ -3,9 +3,7 @@
  *
  * In-flight policies (STINT_IN_FLIGHT): what is held at once, given back in any order by anybody,
  * and forgotten by itself if nobody does. */
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "children.h"
 #include "script.h"
 #include "told.h"
 
@@ -150,61 +148,6 @@ TEST_OF(test_bad_requests, 100, STINT_FULL_REFUSE, "3/minute in-flight") {
     assert_int_equal(get_policy_stats(limiter, id).charged, 0);
 }
 
-/* ---- Beside a rate --------------------------------------------------------------------------- */
-
-static uint32_t held, rate; /* ids */
-
-static bool both(struct stint_limiter *limiter, stint_key key, struct stint_verdict got[2]) {
-    const struct stint_request requests[2] = {{.key = key, .policy = held, .cost = 1},
-                                              {.key = key, .policy = rate, .cost = 1}};
-    return stint_decide_all(limiter, requests, 2, test_time, got);
-}
-
-TEST(test_two_at_once_and_four_a_minute) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    struct stint_verdict got[4][2], more[2];
-    held = add_policy(limiter, "held", 2, MINUTE, 0, STINT_IN_FLIGHT);
-    rate = add_policy(limiter, "rate", 4, MINUTE, 0, 0);
-    test_time = T0;
-    assert_true(both(limiter, 7, got[0]) && both(limiter, 7, got[1]));
-    assert_false(both(limiter, 7, more));
-    assert_false(more[0].allowed);
-    assert_true(more[1].allowed); /* and took nothing */
-    assert_int_equal(used_of(limiter, rate, 7), 2);
-    for (int i = 2; i < 4; i++) {
-        assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
-        assert_true(both(limiter, 7, got[i]));
-    }
-    assert_int_equal(stint_refund(limiter, held, 7, 1, got[0][0].window), 1);
-    assert_false(both(limiter, 7, more)); /* the rate's: it holds nothing */
-    assert_true(more[0].allowed && !more[1].allowed);
-    assert_int_equal(more[0].granted, 0);
-    assert_int_equal(used_of(limiter, held, 7), 1);
-    assert_int_equal(used_of(limiter, rate, 7), 4);
-
-    /* A whole that was not done is given back as one. */
-    const struct stint_request requests[2] = {{.key = 7, .policy = held, .cost = 1},
-                                              {.key = 7, .policy = rate, .cost = 1}};
-    assert_true(stint_refund_all(limiter, requests, got[3], 2) == 2);
-    assert_int_equal(used_of(limiter, held, 7), 0);
-    assert_int_equal(used_of(limiter, rate, 7), 3);
-    assert_int_equal(get_policy_stats(limiter, held).refunded, 4);
-
-    /* Parts of one key are judged one after the other; groups likewise. */
-    const struct stint_request three[3] = {{.key = 9, .policy = held, .cost = 1},
-                                           {.key = 9, .policy = held, .cost = 1},
-                                           {.key = 9, .policy = held, .cost = 1}};
-    static const size_t ends[] = {2, 3};
-    struct stint_verdict parts[3];
-    assert_false(stint_decide_all(limiter, three, 3, test_time, parts));
-    assert_int_equal(used_of(limiter, held, 9), 0);
-    assert_int_equal(stint_decide_groups(limiter, three, ends, 2, test_time, parts), 1);
-    assert_true(parts[0].allowed && parts[1].allowed && !parts[2].allowed);
-    test_time += MINUTE; /* its lease is over, and it is held all the same */
-    assert_false(stint_decide_all(limiter, three, 1, test_time, parts));
-    stint_close(limiter);
-}
-
 /* ---- What is told of it ---------------------------------------------------------------------- */
 
 static bool tell(void *context, const struct stint_entry *entry) {
@@ -230,32 +173,7 @@ TEST_OF(test_told, 100, STINT_FULL_REFUSE, "5/minute in-flight") {
     assert_int_equal(get_stats(limiter).live, 0);
 }
 
-/* A full table holds nothing for a key without a slot, and its verdict gives nothing back. */
-TEST_OF(test_full_table, 2, STINT_FULL_ADMIT, "3/minute in-flight") {
-    for (stint_key key = 1; key <= 4; key++)
-        assert_true(ask(limiter, id, key << 8, 1, 0).window == T0 + MINUTE);
-    for (int i = 0; i < 9; i++) {
-        struct stint_verdict verdict = ask(limiter, id, 5 << 8, 1, 0);
-        assert_true(verdict.allowed && (verdict.flags & STINT_UNTRACKED) != 0);
-        assert_int_equal(stint_refund(limiter, id, 5 << 8, verdict.granted, verdict.window), 0);
-    }
-    /* What is held is live until the end of the next window. */
-    test_time += 2 * MINUTE - 1;
-    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) != 0);
-    test_time++;
-    assert_true((ask(limiter, id, 5 << 8, 1, 0).flags & STINT_UNTRACKED) == 0);
-}
-
-/* ---- What cannot be told apart --------------------------------------------------------------- */
-
-/* Nobody knows whose a hold is, so who gives back twice frees another's. */
-TEST_OF(test_given_back_twice, 100, STINT_FULL_REFUSE, "2/minute in-flight") {
-    (void)ask(limiter, id, 7, 2, 0);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 1);
-    assert_int_equal(stint_refund(limiter, id, 7, 1, T0 + MINUTE), 0);
-    assert_int_equal(ask(limiter, id, 7, 2, 0).granted, 2);
-}
+/* ---- Windows that are left ------------------------------------------------------------------- */
 
 /* A caller ahead by a window drops what was held since the one before; one by two windows, all. */
 TEST(test_ahead) {
@@ -285,53 +203,32 @@ TEST_OF(test_replaced, 100, STINT_FULL_REFUSE, "5/minute in-flight name=p") {
     assert_int_equal(used_of(limiter, other, 7), 4);
 }
 
-/* ---- Processes ------------------------------------------------------------------- */
-
-enum { LIMIT = 3 };
-
-/* What two processes have in common, beside the table. */
-struct common {
-    uint64_t windows[2]; /* of what the parent, and the child, hold */
-    struct stint_limiter *limiter;
-};
-
-static struct stint_limiter *open_shared_memory(void) {
-    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter;
-    size_t size = stint_memory_size(&options);
-    if (stint_open_in(&options, shared_memory(size), size, &limiter) != 0)
-        fail_msg("%s", stint_reason());
-    return limiter;
-}
-
-static int child_status(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return status;
-}
+/* ---- Processes ------------------------------------------------------------------------------- */
 
 /* Each of two processes gives back what the other holds. */
 TEST(test_processes_release_each_other) {
-    struct stint_limiter *limiter = open_shared_memory();
-    struct common *common = shared_memory(sizeof *common);
-    uint32_t id = add_policy(limiter, "held", LIMIT, MINUTE, 0, STINT_IN_FLIGHT);
+    struct stint_options options = fixture_options(100, STINT_FULL_REFUSE);
+    struct stint_limiter *limiter;
+    size_t size = stint_memory_size(&options);
+    assert_int_equal(stint_open_in(&options, shared_memory(size), size, &limiter), 0);
+    uint64_t *window = shared_memory(sizeof *window); /* of what the child holds */
+    uint32_t id = add_policy(limiter, "held", 3, MINUTE, 0, STINT_IN_FLIGHT);
     test_time = T0;
-    common->windows[0] = ask(limiter, id, 7, 2, 0).window;
-    pid_t child = fork();
-    assert_true(child >= 0);
+    const uint64_t parents = ask(limiter, id, 7, 2, 0).window;
+    pid_t child = forked();
     if (child == 0) {
         struct stint_verdict verdict;
-        bool good = stint_refund(limiter, id, 7, 2, common->windows[0]) == 2;
+        bool good = stint_refund(limiter, id, 7, 2, parents) == 2;
         test_time += MINUTE;
-        good = good && stint_take(limiter, id, 7, LIMIT, STINT_NOW, &verdict);
-        common->windows[1] = verdict.window;
+        good = good && stint_take(limiter, id, 7, 3, STINT_NOW, &verdict);
+        *window = verdict.window;
         _exit(good ? 0 : 1);
     }
-    assert_int_equal(child_status(child), 0);
+    assert_good(child);
     test_time += MINUTE;
     assert_false(ask(limiter, id, 7, 1, 0).allowed);
-    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[0]), 0);
-    assert_int_equal(stint_refund(limiter, id, 7, LIMIT, common->windows[1]), LIMIT);
-    assert_true(ask(limiter, id, 7, LIMIT, 0).allowed);
+    assert_int_equal(stint_refund(limiter, id, 7, 3, parents), 0);
+    assert_int_equal(stint_refund(limiter, id, 7, 3, *window), 3);
+    assert_int_equal(ask(limiter, id, 7, 3, 0).granted, 3);
     stint_close(limiter);
 }

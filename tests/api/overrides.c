@@ -185,6 +185,18 @@ static const struct script scripts[] = {
         no(T0, 2, 0, 0, FIRST | BANNED, 1, 2, E, STINT_NEVER),
         no(T0, 1, 0, 0, OVER | BANNED, 0, 2, E, HOUR),
         no(E, 1, 0, 0, OVER | BANNED, 0, 0, E2, HOUR - W)}},
+    {"ban: who is so late that he is decided at the clock's time can meet one that is over by then",
+     policy(W, .limit = 1, .ban = MINUTE, .flags = OVERRIDES), {
+        no(T0, 2, 0, 0, FIRST | BANNED, 1, 0, E, STINT_NEVER),
+        ok(T0 + 10 * MINUTE, 1, 0, 0, 0, 1, 1, 1, T0 + 11 * MINUTE),
+        no(T0 + SECOND, 1, 0, 0, OVER | BANNED, 0, 1, T0 + 11 * MINUTE, MINUTE)}},
+    {"override: once it is over, no request has more room than 2^28, whatever it may reserve",
+     policy(SECOND, .limit = 5, .max_reserved = 20, .flags = OVERRIDES), {
+        override(3, T0 + 10 * SECOND),
+        no(T0, MOST, MOST, RESERVE, FIRST | OVER, 3, 0, T0 + SECOND, 10 * SECOND),
+        no(T0, MOST + 1, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
+        no(T0, MOST + 20, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER),
+        no(T0, MOST + 24, MOST, RESERVE, OVER, 3, 0, T0 + SECOND, STINT_NEVER)}},
 };
 /* clang-format on */
 
@@ -227,29 +239,6 @@ TEST_OF(test_reset_tells, 100, STINT_FULL_ADMIT, "1/minute ban=1h after=3") {
     assert_int_equal(stint_override(limiter, id, 5, 9, test_time + HOUR), 0);
     assert_false(stint_reset(limiter, id, 5));
     assert_override(limiter, id, 5, 9, test_time + HOUR);
-}
-
-TEST_OF(test_get, 100, STINT_FULL_ADMIT, "5/minute overrides name=p") {
-    static const uint32_t limits[] = {0, 1, 5, 16384, STINT_LIMIT_MAX - 1, STINT_LIMIT_MAX};
-
-    for (uint32_t key = 1; key <= 6; key++) {
-        uint64_t until = T0 + key * 61 * DAY;
-        assert_int_equal(stint_override_get(limiter, id, key, NULL, NULL), -ENOENT);
-        assert_int_equal(stint_override(limiter, id, key, limits[key - 1], until), 0);
-        assert_override(limiter, id, key, limits[key - 1], until);
-    }
-    assert_int_equal(get_stats(limiter).overrides, 6);
-    assert_int_equal(get_stats(limiter).barred, 1);
-    assert_int_equal(get_stats(limiter).banned, 0);
-    assert_int_equal(stint_override_get(limiter, id, 1, NULL, NULL), 0);
-    assert_int_equal(stint_override(limiter, id, STINT_KEY_GLOBAL, 3, T0 + 1), 0);
-    assert_override(limiter, id, STINT_KEY_GLOBAL, 3, T0 + STINT_TICK_NS);
-    assert_int_equal(stint_override_clear(limiter, id, 2), 0);
-    assert_int_equal(stint_override_get(limiter, id, 2, NULL, NULL), -ENOENT);
-    assert_int_equal(get_stats(limiter).overrides, 6);
-    test_time += 62 * DAY;
-    assert_int_equal(get_stats(limiter).overrides, 4);
-    assert_int_equal(get_stats(limiter).barred, 0);
 }
 
 TEST(test_errors) {
@@ -413,56 +402,7 @@ TEST(test_bans_that_can_come) {
     stint_close(limiter);
 }
 
-/* ---- Many keys, whole groups ----------------------------------------------------------------- */
-
-/* Each key has what was set for it, and the others nothing, wherever the slots are. */
-TEST(test_many) {
-    enum { KEYS = 4000 };
-    struct stint_options options = fixture_options(KEYS, STINT_FULL_ADMIT);
-    options.shards = 4;
-    struct stint_limiter *limiter = open_with(&options);
-    uint32_t id = add_text(limiter, "5/minute overrides"), set = 0;
-
-    test_time = T0;
-    for (uint32_t i = 0; i < KEYS; i++) {
-        stint_key key = number_key(limiter, i);
-        assert_true(stint_take(limiter, id, key, 1, STINT_NOW, NULL));
-        if (i % 4 == 0 && ++set)
-            assert_int_equal(stint_override(limiter, id, key, 6 + i, T0 + HOUR), 0);
-    }
-    for (uint32_t i = 0; i < KEYS; i++) {
-        struct stint_verdict verdict = ask(limiter, id, number_key(limiter, i), 1, 0);
-        ALLOWED(verdict, i % 4 == 0 ? OVER : 0, 2, 1);
-        assert_int_equal(verdict.capacity, i % 4 == 0 ? 6 + i : 5);
-    }
-    assert_int_equal(get_stats(limiter).overrides, set);
-    stint_close(limiter);
-}
-
-/* Of a client and its network the one's override is none of the other's. */
-TEST_OF(test_ladder, 100, STINT_FULL_ADMIT, "2/minute overrides") {
-    const uint32_t of_network = add_text(limiter, "3/minute overrides");
-    const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
-                                             {.key = 2, .policy = of_network, .cost = 1}};
-    struct stint_verdict verdicts[2];
-    const size_t end = 2;
-
-    assert_int_equal(stint_override(limiter, id, 1, STINT_LIMIT_MAX, T0 + HOUR), 0);
-    for (int i = 0; i < 3; i++)
-        assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    ALLOWED(verdicts[0], OVER, 3, 1);
-    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-    ALLOWED(verdicts[0], OVER, 3, 0);
-    REFUSED(verdicts[1], FIRST, 3);
-    assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 0);
-    assert_int_equal(stint_override(limiter, of_network, 2, 4, T0 + HOUR), 0);
-    assert_int_equal(stint_decide_groups(limiter, requests, &end, 1, STINT_NOW, verdicts), 1);
-    assert_int_equal(stint_override(limiter, id, 1, 0, T0 + HOUR), 0);
-    assert_int_equal(stint_decide_batch(limiter, requests, 2, STINT_NOW, verdicts), 0);
-    assert_int_equal(verdicts[0].flags, FIRST | OVER);
-    assert_int_equal(verdicts[1].flags, OVER);
-    assert_false(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-}
+/* ---- Groups, waits, shadows ------------------------------------------------------------------ */
 
 /* What a part of a refused group waits for beside earlier ones of its key, and alone, are two: only
  * the first is told. Beside them it would take until after the override, which ends exactly; alone
@@ -480,51 +420,6 @@ TEST_OF(test_wait_in_groups, 100, STINT_FULL_ADMIT, "1/minute capacity=10 jitter
             assert_int_equal(verdicts[1].used, 3);
             assert_int_equal(verdicts[1].retry_after, 90 * SECOND);
         }
-    }
-}
-
-/* What will never fit once the override is over is told so: no request has more room than 2^28,
- * whatever it may reserve. */
-TEST_OF(test_wait_of_what_never_fits, 100, STINT_FULL_ADMIT, "5/s reserve=20 overrides") {
-    struct stint_request request = {
-        .key = 1, .policy = id, .limit = STINT_LIMIT_MAX, .flags = STINT_RESERVE};
-    struct stint_verdict verdict;
-
-    assert_int_equal(stint_override(limiter, id, 1, 3, T0 + 10 * SECOND), 0);
-    for (request.cost = STINT_LIMIT_MAX; request.cost < STINT_LIMIT_MAX + 25; request.cost++) {
-        assert_false(stint_decide(limiter, &request, STINT_NOW, &verdict));
-        assert_true(verdict.retry_after ==
-                    (request.cost == STINT_LIMIT_MAX ? 10 * SECOND : STINT_NEVER));
-    }
-}
-
-/* A strike for each part that is refused, by whatever way it went. */
-TEST(test_ban_in_groups) {
-    for (uint32_t flags = 0; flags <= STINT_SHADOW; flags += STINT_SHADOW) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-        uint32_t id =
-            add_text(limiter, flags ? "1/minute ban=1h after=2 shadow" : "1/minute ban=1h after=2");
-        uint32_t plain = add_policy(limiter, "q", 9, MINUTE, 0, 0);
-        const struct stint_request requests[] = {{.key = 1, .policy = id, .cost = 1},
-                                                 {.key = 1, .policy = plain, .cost = 1}};
-        struct stint_verdict verdicts[2];
-        test_time = T0;
-        for (int minute = 0; minute < 2; minute++, test_time += MINUTE) {
-            assert_true(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts));
-            bool allowed = stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts);
-            assert_int_equal(allowed, flags == STINT_SHADOW);
-            assert_int_equal(verdicts[0].flags,
-                             FIRST | (flags ? SHADOWED : 0) | (minute == 1 ? BANNED : 0));
-            assert_int_equal(verdicts[0].retry_after, minute == 1 ? HOUR : MINUTE);
-        }
-        assert_int_equal(stint_decide_all(limiter, requests, 2, STINT_NOW, verdicts),
-                         flags == STINT_SHADOW);
-        assert_int_equal(verdicts[0].flags, OVER | BANNED | (flags ? SHADOWED : 0));
-        assert_int_equal(get_stats(limiter).banned, 1);
-        assert_int_equal(get_policy_stats(limiter, id).bans, 1);
-        assert_int_equal(get_policy_stats(limiter, id).first_refusals, 2);
-        assert_int_equal(get_policy_stats(limiter, plain).bans, 0);
-        stint_close(limiter);
     }
 }
 
@@ -677,18 +572,6 @@ TEST(test_full_counts) {
         assert_int_equal(verdict.retry_after, verdict.allowed ? 0 : MINUTE);
         stint_close(limiter);
     }
-}
-
-/* Who is so late that he is decided at the clock's time can meet a ban that is over by then. */
-TEST_OF(test_late_for_a_ban, 100, STINT_FULL_REFUSE, "1/minute ban=1m overrides name=p") {
-    struct stint_verdict verdict;
-
-    assert_int_equal(ask(limiter, id, 1, 2, 0).flags, FIRST | BANNED);
-    test_time += 10 * MINUTE;
-    assert_true(ask(limiter, id, 1, 1, 0).allowed);
-    assert_false(stint_take(limiter, id, 1, 1, T0 + SECOND, &verdict));
-    assert_int_equal(verdict.window, T0 + 11 * MINUTE);
-    assert_in_range(verdict.retry_after, 0, MINUTE);
 }
 
 /* The clock was stepped back: what is further ahead than can be set is void, what is not holds. */

@@ -3,6 +3,7 @@
  *
  * What a decision means, case by case: windows, costs, options, refunds, first refusals, and what
  * a clock that goes back does. */
+#include "kinds.h"
 #include "script.h"
 #include "told.h"
 
@@ -319,113 +320,6 @@ TEST(test_scripts) {
     print_message("%zu verdicts\n", verdicts);
 }
 
-/* ---- Cases that one key cannot show -------------------------------------------------------- */
-
-/* Requests of one batch are decided in order, on the same key too. */
-TEST(test_batch_in_order) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
-    uint32_t small = add_policy(limiter, "small", 3, MINUTE, 0, 0);
-    uint32_t large = add_policy(limiter, "large", 100, HOUR, 0, 0);
-    struct stint_request requests[100];
-    struct stint_verdict verdicts[100];
-    for (size_t n = 0; n <= 100; n++) {
-        stint_key key = number_key(limiter, n);
-        for (size_t i = 0; i < n; i++)
-            requests[i] = (struct stint_request){key, i % 2 ? large : small, 1, 0, 0, 0};
-        size_t smalls = (n + 1) / 2, larges = n / 2;
-        memset(verdicts, 0xa5, sizeof verdicts);
-        assert_int_equal(stint_decide_batch(limiter, requests, n, T0, verdicts),
-                         (smalls < 3 ? smalls : 3) + larges);
-        for (size_t i = 0; i < n; i++) {
-            size_t turn = i / 2 + 1;
-            bool fits = i % 2 || turn <= 3;
-            assert_int_equal(verdicts[i].allowed, fits);
-            assert_int_equal(verdicts[i].used, fits ? turn : 3);
-            assert_int_equal(verdicts[i].flags, i == 6 ? STINT_FIRST_REFUSAL : 0);
-        }
-    }
-    assert_int_equal(stint_decide_batch(limiter, NULL, 0, T0, NULL), 0);
-    stint_close(limiter);
-}
-
-/* Each key and each policy counts alone; the global key is one like any other. */
-TEST(test_keys_apart) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(4000, STINT_FULL_ADMIT);
-    uint32_t ids[3] = {add_policy(limiter, "a", 1, MINUTE, 0, 0),
-                       add_policy(limiter, "b", 2, HOUR, 0, 0),
-                       add_policy(limiter, "c", 3, HOUR, 0, 0)};
-    for (uint32_t round = 1; round <= 4; round++) {
-        for (uint64_t k = 0; k < 1000; k++) {
-            stint_key key = k ? number_key(limiter, k) : STINT_KEY_GLOBAL;
-            for (uint32_t p = 0; p < 3; p++) {
-                struct stint_verdict v;
-                assert_int_equal(stint_take(limiter, ids[p], key, 1, T0, &v), round <= p + 1);
-                assert_int_equal(v.used, round <= p + 1 ? round : p + 1);
-                assert_int_equal(v.flags, round == p + 2 ? STINT_FIRST_REFUSAL : 0);
-            }
-        }
-    }
-    assert_int_equal(get_stats(limiter).live, 3000);
-    assert_int_equal(get_stats(limiter).untracked, 0);
-    stint_close(limiter);
-}
-
-/* Promise B: with cost 1 exactly `limit` are admitted; promise A: never more. */
-TEST(test_exactly_the_limit) {
-    test_time = T0;
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_ADMIT);
-    static const uint32_t limits[] = {1, 2, 3, 7, 100, 1000, 65536};
-    for (uint32_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "%" PRIu32, i);
-        uint32_t id = add_policy(limiter, name, limits[i], SECOND, 0, 0);
-        for (uint64_t window = 0; window < 3; window++) {
-            uint32_t admitted = 0;
-            for (uint32_t n = 0; n < limits[i] + 10; n++)
-                admitted += stint_take(limiter, id, 5, 1,
-                                       T0 + window * SECOND + n * (SECOND / 100000), NULL);
-            assert_int_equal(admitted, limits[i]);
-        }
-    }
-    stint_close(limiter);
-}
-
-/* A decision, a look and an unknown policy in the counts. */
-TEST_OF(test_counts, 100, STINT_FULL_ADMIT, "3/minute") {
-    uint32_t shadow_id = add_policy(limiter, "s", 1, MINUTE, 0, STINT_SHADOW);
-    for (uint64_t k = 0; k < 10; k++) {
-        struct stint_request look = {number_key(limiter, k), id, 1, 0, STINT_PEEK, 0};
-        for (int i = 0; i < 5; i++) {
-            stint_take(limiter, id, look.key, 1, STINT_NOW, NULL);
-            stint_take(limiter, shadow_id, look.key, 1, STINT_NOW, NULL);
-            stint_decide(limiter, &look, STINT_NOW, NULL);
-        }
-    }
-    struct stint_policy_stats p = get_policy_stats(limiter, id);
-    assert_int_equal(p.allowed, 30);
-    assert_int_equal(p.refused, 20);
-    assert_int_equal(p.shadowed, 0);
-    assert_int_equal(p.first_refusals, 10);
-    assert_int_equal(p.untracked, 0);
-    struct stint_policy_stats s = get_policy_stats(limiter, shadow_id);
-    assert_int_equal(s.allowed, 10);
-    assert_int_equal(s.refused, 0);
-    assert_int_equal(s.shadowed, 40);
-    assert_int_equal(s.first_refusals, 10);
-    struct stint_stats stats = get_stats(limiter);
-    assert_int_equal(stats.live, 20);
-    assert_int_equal(stats.placed, 20);
-    assert_int_equal(stats.used, 20);
-    assert_int_equal(stats.policies, 2);
-    assert_int_equal(stats.clock_steps, 0);
-    test_time = T0 + MINUTE;
-    stats = get_stats(limiter);
-    assert_int_equal(stats.live, 0);
-    assert_int_equal(stats.used, 20);
-}
-
 /* ---- A clock that goes back ---------------------------------------------------------------- */
 
 static struct stint_verdict take_one(struct stint_limiter *limiter, uint32_t id, stint_key key,
@@ -492,80 +386,44 @@ TEST_OF(test_clock_step_of_a_used_table, 1000, STINT_FULL_REFUSE, "1/s") {
         assert_false(take_one(limiter, id, number_key(limiter, k), STINT_NOW).allowed);
 }
 
-/* Promise H: an argument that is late by hours is no step of the clock. */
-TEST_OF(test_late_by_hours, 100, STINT_FULL_ADMIT, "3/minute") {
-    stint_key key = number_key(limiter, 1);
-    assert_int_equal(take_one(limiter, id, key, STINT_NOW).used, 1);
-    assert_int_equal(take_one(limiter, id, key, T0 - 5 * HOUR).used, 2);
-    struct stint_verdict v = take_one(limiter, id, key, T0 - 100 * DAY);
-    assert_int_equal(v.used, 3);
-    assert_true(v.window == T0 + MINUTE);
-    assert_false(take_one(limiter, id, key, T0 - 5 * HOUR).allowed);
-    assert_int_equal(get_stats(limiter).clock_steps, 0);
-}
-
 /* Who is later than the window and 60 s is decided at the time of the clock, also by the first
  * request of a key, if others have shown that time. */
 TEST(test_late_without_a_slot) {
     static const uint64_t lates[] = {2 * HOUR, 62 * MINUTE, 3 * MINUTE, 30 * DAY};
-    struct stint_policy policies[] = {
-        make_policy("plain", 9, MINUTE, 0, 0),
-        make_policy("smooth", 9, MINUTE, 0, STINT_SMOOTH),
-        make_policy("per key", 9, MINUTE, 0, STINT_START_PER_KEY),
-        make_policy("rolling", 9, MINUTE, 0, 0),
-        make_policy("reserving", 9, MINUTE, 0, 0),
-        make_policy("striped", 9, MINUTE, 0, 0),
-        make_policy("first", 9, MINUTE, 0, STINT_START_FIRST),
-        make_policy("month", 9, 0, 0, 0),
-    };
-    enum { POLICIES = sizeof policies / sizeof policies[0], CALLS = 5 };
-    policies[3].capacity = 20;
-    policies[4].max_reserved = 20;
-    policies[5].stripes = 4;
-    policies[7].calendar = STINT_CALENDAR_MONTH;
+    enum { TAKE, DECIDE_3, REFUSED, BATCH, ALL, CALLS };
     struct stint_limiter *limiter = open_limiter(1000, STINT_FULL_ADMIT);
-    uint32_t ids[POLICIES];
-    for (size_t p = 0; p < POLICIES; p++)
-        ids[p] = add_made(limiter, &policies[p]);
+    add_kinds(limiter, KINDS);
     test_time = T0 + 40 * DAY + 17 * SECOND;
     uint64_t number = 0;
-    assert_true(take_one(limiter, ids[0], number_key(limiter, number++), STINT_NOW).allowed);
-    for (size_t late = 0; late < sizeof lates / sizeof lates[0]; late++) {
-        for (size_t p = 0; p < POLICIES; p++) {
-            for (int way = 0; way < CALLS; way++) {
-                struct stint_request request = {
-                    .key = number_key(limiter, number++), .policy = ids[p], .cost = 1};
-                uint64_t now = test_time - lates[late];
-                struct stint_verdict v;
-                switch (way) {
-                case 0:
-                    stint_take(limiter, ids[p], request.key, 1, now, &v);
-                    break;
-                case 1:
-                    request.cost = 3;
-                    stint_decide(limiter, &request, now, &v);
-                    break;
-                case 2: /* its first refusal has a slot, too */
-                    request.cost = 100;
-                    stint_decide(limiter, &request, now, &v);
-                    break;
-                case 3:
-                    stint_decide_batch(limiter, &request, 1, now, &v);
-                    break;
-                default:
-                    stint_decide_all(limiter, &request, 1, now, &v);
-                }
-                assert_int_equal(v.flags, way == 2 ? STINT_FIRST_REFUSAL : 0);
-                struct stint_verdict look = ask(limiter, ids[p], request.key, 0, STINT_PEEK);
-                if (v.window != look.window || v.reset_after != v.window - test_time)
-                    fail_msg("%s, way %d, late by %" PRIu64 " s: window ends %" PRId64
-                             " s after the clock, %" PRIu64 " s after now",
-                             policies[p].name, way, lates[late] / SECOND,
-                             ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
-                             v.reset_after / SECOND);
-                assert_int_equal(look.used, way == 2 ? 0 : request.cost);
-            }
-        }
+    assert_true(take_one(limiter, PLAIN, number_key(limiter, number++), STINT_NOW).allowed);
+    for (uint32_t i = 0; i < sizeof lates / sizeof lates[0] * KINDS * CALLS; i++) {
+        const uint32_t id = i / CALLS % KINDS, call = i % CALLS;
+        const uint64_t late = lates[i / CALLS / KINDS], now = test_time - late;
+        const bool shadow = id == SHADOWING && call == REFUSED;
+        struct stint_request request = {.key = number_key(limiter, number++),
+                                        .policy = id,
+                                        .cost = call == DECIDE_3  ? 3
+                                                : call == REFUSED ? 100
+                                                                  : 1};
+        struct stint_verdict v;
+        if (call == TAKE)
+            stint_take(limiter, id, request.key, 1, now, &v);
+        else if (call == BATCH)
+            stint_decide_batch(limiter, &request, 1, now, &v);
+        else if (call == ALL)
+            stint_decide_all(limiter, &request, 1, now, &v);
+        else
+            stint_decide(limiter, &request, now, &v);
+        assert_int_equal(v.flags, (call == REFUSED ? FIRST : 0) | (shadow ? SHADOWED : 0));
+        struct stint_verdict look = ask(limiter, id, request.key, 0, PEEK);
+        if (v.window != look.window || v.reset_after != v.window - test_time)
+            fail_msg("%s, call %" PRIu32 ", late by %" PRIu64 " s: window ends %" PRId64
+                     " s after the clock, %" PRIu64 " s after now",
+                     kind_names[id], call, late / SECOND,
+                     ((int64_t)v.window - (int64_t)test_time) / (int64_t)SECOND,
+                     v.reset_after / SECOND);
+        /* The first refusal has a slot, too. */
+        assert_int_equal(look.used, call != REFUSED || id == COUNTING ? request.cost : 0);
     }
     assert_int_equal(get_stats(limiter).clock_steps, 0);
     stint_close(limiter);

@@ -3,7 +3,7 @@
  *
  * Promise E: no decision makes a system call. Children decide under a seccomp filter that kills
  * them at the first one but read, write and exit. Skipped where there is no seccomp. */
-#include "fixture.h"
+#include "kinds.h"
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -57,28 +57,13 @@ TEST(test_filter) {
     assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
-enum { POLICIES = 8 };
-
-/* Every kind of policy. */
-static const char *const policies[POLICIES] = {
-    "3/minute",
-    "5/day count-refused",
-    "4/minute capacity=9 reserve=20",
-    "8/hour stripes=4",
-    "6/minute smooth start=per-key",
-    "2/s jitter=10% near=50%",
-    "7/minute start=first",
-    "7/month",
-};
-
 static struct stint_limiter *open_bed(uint32_t flags, uint32_t on_full) {
     struct stint_options options = STINT_OPTIONS_INIT;
     options.max_keys = 500;
     options.flags = flags;
     options.on_full = on_full;
     struct stint_limiter *limiter = open_with(&options);
-    for (uint32_t i = 0; i < POLICIES; i++)
-        assert_int_equal(add_text(limiter, policies[i]), i);
+    add_kinds(limiter, KINDS);
     return limiter;
 }
 
@@ -99,14 +84,14 @@ static int decide(void *shared) {
         key = stint_key_join(limiter, key, &number, sizeof number);
         uint64_t now = i % 2 == 0 ? STINT_NOW : start + i / 3000 * MINUTE / 10;
         stint_prefetch(limiter, key);
-        uint32_t policy = i % POLICIES;
+        uint32_t policy = i % KINDS;
         bool fits = stint_take(limiter, policy, key, 1 + i % 3, now, &verdicts[0]);
         fits ? allowed++ : refused++;
         if (fits && i % 5 == 0)
             stint_refund(limiter, policy, key, 1, verdicts[0].window);
         for (uint32_t n = 0; n < 20; n++)
             requests[n] = (struct stint_request){.key = key + n % 7,
-                                                 .policy = n % POLICIES,
+                                                 .policy = n % KINDS,
                                                  .cost = n % 4,
                                                  .limit = n % 5,
                                                  .flags = n % 16};

@@ -342,71 +342,7 @@ TEST_OF(test_late_first_request, 2, STINT_FULL_REFUSE, "3/minute start=first") {
     }
 }
 
-/* A full table: each choice, and a slot that falls free with its window. */
-TEST(test_first_requests_of_a_full_table) {
-    for (uint32_t on_full = STINT_FULL_ADMIT; on_full <= STINT_FULL_REPLACE; on_full++) {
-        struct stint_limiter *limiter = open_limiter(2, on_full);
-        uint32_t id = add_text(limiter, "3/minute start=first");
-        for (uint64_t key = 1; key <= 4; key++) {
-            test_time = T0 + key * SECOND;
-            assert_int_equal(ask(limiter, id, key, key < 4 ? 2 : 1, 0).window, test_time + MINUTE);
-        }
-        test_time = E;
-        struct stint_verdict v = ask(limiter, id, 9, 1, 0);
-        assert_int_equal(v.allowed, on_full != STINT_FULL_REFUSE);
-        assert_int_equal(v.flags, on_full == STINT_FULL_REPLACE ? STINT_REPLACED : STINT_UNTRACKED);
-        assert_int_equal(v.window, on_full == STINT_FULL_REPLACE ? E + MINUTE : 0);
-        assert_int_equal(v.reset_after, MINUTE);
-        test_time = E + SECOND; /* the first's slot */
-        v = ask(limiter, id, 10, 1, 0);
-        assert_int_equal(v.flags, 0);
-        assert_int_equal(v.window, test_time + MINUTE);
-        stint_close(limiter);
-    }
-}
-
 /* ---- Together -------------------------------------------------------------------------------- */
-
-/* All limits of a request in one call, by each its own window. */
-TEST(test_groups) {
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    uint32_t first = add_text(limiter, "2/minute start=first");
-    uint32_t month = add_text(limiter, "3/month"), minute = add_text(limiter, "9/m");
-    struct stint_request requests[4] = {{.key = 5, .policy = first, .cost = 1},
-                                        {.key = 5, .policy = month, .cost = 1},
-                                        {.key = 5, .policy = minute, .cost = 1},
-                                        {.key = 5, .policy = first, .cost = 1}};
-    struct stint_verdict v[4];
-    for (int round = 0; round < 3; round++) { /* without slots, in place, and in an old window */
-        uint64_t end = T0 + 7 * SECOND + (round == 2 ? HOUR : 0) + MINUTE;
-        test_time = end - MINUTE + (round == 1 ? SECOND : 0);
-        bool fits = round != 1;
-        assert_int_equal(stint_decide_all(limiter, requests, 4, STINT_NOW, v), fits);
-        for (int i = 0; i < 4; i += 3) {
-            assert_int_equal(v[i].allowed, fits);
-            assert_int_equal(v[i].window, end);
-            assert_int_equal(v[i].used, round == 1 || i == 3 ? 2 : 1);
-        }
-        assert_int_equal(v[1].window, FEBRUARY);
-        assert_int_equal(used_of(limiter, month, 5), round == 2 ? 2 : 1);
-    }
-    /* What was taken goes back, each into its own window. */
-    assert_int_equal(stint_refund_all(limiter, requests, v, 4), 4);
-    assert_int_equal(used_of(limiter, first, 5), 0);
-    assert_int_equal(used_of(limiter, month, 5), 1);
-    /* A later part is refused: the first request's window was begun, or not, but nothing is
-     * taken. */
-    test_time += HOUR;
-    requests[1].cost = 4;
-    assert_false(stint_decide_all(limiter, requests, 3, STINT_NOW, v));
-    assert_int_equal(used_of(limiter, first, 5), 0);
-    assert_int_equal(v[0].granted, 0);
-    const size_t ends[] = {1, 3};
-    assert_int_equal(stint_decide_groups(limiter, requests, ends, 2, STINT_NOW, v), 1);
-    assert_int_equal(stint_decide_batch(limiter, requests, 4, STINT_NOW, v), 2);
-    assert_int_equal(used_of(limiter, first, 5), 2);
-    stint_close(limiter);
-}
 
 /* A part of this window's length, not of the longest's. */
 TEST_OF(test_jitter_of_months, 5000, STINT_FULL_REFUSE, "1/month jitter=100%") {
@@ -548,63 +484,6 @@ TEST(test_policies) {
         assert_int_equal(stint_policy_get(limiter, changed, &got), 0);
         assert_memory_equal(&got, &before, sizeof got);
     }
-    stint_close(limiter);
-}
-
-/* What a change must leave as it is, and that all else may change. */
-TEST(test_changes) {
-    static const struct {
-        const char *from, *to;
-        const char *word; /* of the reason; NULL: it may */
-    } cases[] = {
-        {"3/month", "3/year", "calendar"},
-        {"3/month", "3/month start=2024-01-01T00:00:00+01:00", "offset"},
-        {"3/month", "3/month start=2024-01-02", "start"},
-        {"3/month", "3/31d", ""},
-        {"3/month", "3/31d start=first", ""},
-        {"3/31d", "3/31d start=first", "FIRST"},
-        {"9/minute", "9/minute stripes=2", "stripes"},
-        {"9/minute", "9/minute smooth", "SMOOTH"},
-        {"9/minute", "9/minute start=per-key", "START_PER_KEY"},
-        {"9/minute smooth", "9/minute", "SMOOTH"},
-        {"9/minute smooth", "9/minute stripes=2", ""},
-        {"9/minute smooth", "9/minute smooth start=per-key", "START_PER_KEY"},
-        {"9/minute start=per-key", "9/minute", "START_PER_KEY"},
-        {"9/minute start=per-key", "9/minute start=per-key smooth", "SMOOTH"},
-        {"9/minute stripes=4", "9/minute stripes=8", "stripes"},
-        {"9/minute stripes=4", "9/minute", "stripes"},
-        {"9/minute stripes=4", "9/minute smooth", ""},
-        {"9/minute in-flight", "9/minute", "STINT_IN_FLIGHT"},
-        {"9/minute in-flight", "9/minute smooth", ""},
-        {"9/minute count-refused", "9/minute capacity=20", ""},
-        {"9/minute", "20/minute capacity=30 reserve=40 near=50% jitter=60% shadow", NULL},
-        {"3/month", "7/month shadow jitter=5% capacity=6", NULL},
-        {"9/minute in-flight", "9/minute in-flight shadow", NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-        struct stint_policy from = parsed(cases[i].from), to = parsed(cases[i].to), got = from;
-        strcpy(from.name, "p");
-        strcpy(to.name, "p");
-        const uint32_t id = add_made(limiter, &from);
-        const int error = stint_policy_change(limiter, id, &to);
-        if (error != (cases[i].word == NULL ? 0 : -EINVAL) ||
-            (error != 0 && strstr(stint_reason(), cases[i].word) == NULL))
-            fail_msg("%s to %s: %d, \"%s\"", cases[i].from, cases[i].to, error, stint_reason());
-        assert_int_equal(stint_policy_get(limiter, id, &got), 0);
-        assert_memory_equal(&got, error == 0 ? &to : &from, sizeof got);
-        assert_int_equal(policy_added(limiter, &to), error == 0 ? (int)id : -EEXIST);
-        stint_close(limiter);
-    }
-    /* Refusals that were counted would become debts, also by way of a policy that counts them no
-     * more. */
-    struct stint_limiter *limiter = open_limiter(100, STINT_FULL_REFUSE);
-    const uint32_t counting = add_text(limiter, "9/minute count-refused name=p");
-    struct stint_policy policy = parsed("9/minute name=p");
-    change_made(limiter, counting, &policy);
-    policy.capacity = 20;
-    assert_int_equal(stint_policy_change(limiter, counting, &policy), -EINVAL);
-    assert_reason("counted refusals");
     stint_close(limiter);
 }
 

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 The stint authors */
 #include "fixture.h"
 
+#include <unistd.h>
+
 static uint64_t own_time = T0;
 uint64_t *test_time_at = &own_time;
 
@@ -151,10 +153,34 @@ stint_key number_key(const struct stint_limiter *limiter, uint64_t number) {
     return stint_key_of(limiter, &number, sizeof number);
 }
 
+static int compare_keys(const void *a, const void *b) {
+    stint_key x = *(const stint_key *)a, y = *(const stint_key *)b;
+    return (x > y) - (x < y);
+}
+
+void assert_all_differ(stint_key *keys, size_t count) {
+    qsort(keys, count, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < count; i++)
+        assert_true(keys[i] != keys[i - 1]);
+}
+
 void *shared_memory(size_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
     return memory;
+}
+
+void *fenced_memory(size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    char *start = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(start != MAP_FAILED);
+    assert_int_equal(mprotect(start + page, whole, PROT_READ | PROT_WRITE), 0);
+    return start + page + (whole - size);
+}
+
+void fenced_free(void *memory, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    assert_int_equal(munmap((char *)memory - (whole - size) - page, whole + 2 * page), 0);
 }
 
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,

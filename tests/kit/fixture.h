@@ -99,8 +99,15 @@ struct stint_policy make_policy(const char *name, uint32_t limit, uint64_t windo
 
 stint_key number_key(const struct stint_limiter *limiter, uint64_t number);
 
+/* No two of them are one. It sorts them. */
+void assert_all_differ(stint_key *keys, size_t count);
+
 /* Zeroed, and shared with the children of this process. */
 void *shared_memory(size_t size);
+
+/* The same, between two pages that nobody may touch: it ends where the second begins. */
+void *fenced_memory(size_t size);
+void fenced_free(void *memory, size_t size);
 
 /* Asks at the clock's time. */
 struct stint_verdict ask(struct stint_limiter *limiter, uint32_t id, stint_key key, uint32_t cost,
