@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a policy may be, and which flags go together. */
+ * What a policy may be, and what goes with what. */
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
 
@@ -10,37 +10,35 @@
 /* The size that struct stint_policy began with. */
 #define POLICY_LEAST SIZE_THROUGH(struct stint_policy, calendar)
 
-/* What a reason names of a policy. */
-enum policy_word {
-    /* What it may have besides its rate. STINT_SHADOW, near_limit and jitter go with all. */
-    WORD_CAPACITY_BELOW,
-    WORD_CAPACITY_ABOVE,
-    WORD_MAX_RESERVED,
-    WORD_STRIPES,
-    WORD_COUNT_REFUSED,
-    WORD_SMOOTH,
-    WORD_START,
-    WORD_PER_KEY,
-    WORD_FIRST,
-    WORD_CALENDAR,
-    WORD_IN_FLIGHT,
-    WORD_BAN, /* before what it needs, so that it is named */
-    WORD_OVERRIDES,
-    FEATURES,
-    /* Numbers. */
-    WORD_LIMIT = FEATURES,
-    WORD_CAPACITY,
-    WORD_OFFSET,
-    WORD_BAN_AFTER,
-    POLICY_WORDS
+/* What a policy's text says: the two parts of its rate, then the options, in the order in which
+ * they are written. */
+enum option {
+    OPTION_LIMIT,
+    OPTION_WINDOW,
+    OPTION_NAME,
+    OPTION_PER_KEY,
+    OPTION_FIRST,
+    OPTION_START,
+    OPTION_CAPACITY,
+    OPTION_RESERVE,
+    OPTION_STRIPES,
+    OPTION_NEAR,
+    OPTION_JITTER,
+    OPTION_SMOOTH,
+    OPTION_IN_FLIGHT,
+    OPTION_SHADOW,
+    OPTION_COUNT_REFUSED,
+    OPTION_BAN,
+    OPTION_OVERRIDES,
+    OPTION_AFTER,
+    OPTIONS
 };
 
-/* Whether a policy is one: 0, or -EINVAL with a reason. */
-int stint_policy_check(const struct stint_policy *policy);
-
-/* The same of a policy that was read from a text, whose numbers are in their ranges: the reason is
- * in the words of the notation. `wrong` receives what it names; both may be the same. */
-int stint_policy_check_text(const struct stint_policy *policy, enum policy_word wrong[2]);
+/* Checks a policy. Returns 0, or -EINVAL with a reason.
+ *   wrong  NULL; or the policy was read from a text, in which all numbers are in their ranges. Then
+ *          the reason is in the words of the text, and `wrong` receives the two options that it is
+ *          about, which may be the same */
+int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */
 int stint_policy_given(const struct stint_policy *given, struct stint_policy *policy);

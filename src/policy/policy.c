@@ -566,7 +566,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     rule_pack(&right, right_words);
     words[RULE_TRAITS] = policy_traits(policy);
     right_words[RULE_TRAITS] = policy_gone(policy) ? 0 : traits_of(limiter, id, &right);
-    return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
+    return stint_policy_check(&read, NULL) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
 }
 
 /* Whether this version knows all that a policy has. */
