@@ -122,30 +122,23 @@ int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     return found;
 }
 
-uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
+uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but) {
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);
 
     while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
         names->taken++;
-    return names->taken;
-}
-
-uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id) {
-    uint32_t found = stint_names_free_id(limiter);
-
-    if (found == id)
-        found++;
-    while (found < limiter_policy_count(limiter) && limiter_policy(limiter, found) != NULL)
-        found++;
-    return found;
+    uint32_t id = names->taken;
+    while (id == but || (id < count && limiter_policy(limiter, id) != NULL))
+        id++;
+    return id;
 }
 
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {
     const uint32_t count = limiter_policy_count(limiter);
     uint32_t free_ids = limiter->max_policies - count;
 
-    for (uint32_t id = stint_names_free_id(limiter); id < count; id++)
+    for (uint32_t id = stint_names_free_id(limiter, POLICY_NONE); id < count; id++)
         free_ids += limiter_policy(limiter, id) == NULL;
     return free_ids;
 }

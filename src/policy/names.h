@@ -12,12 +12,9 @@ void stint_names_free(struct names *names);
 /* The id of the policy with that name that decides, or -1. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name);
 
-/* An id for another policy: a free one below policy_count, or policy_count, which may be
- * max_policies. Under the table's lock. */
-uint32_t stint_names_free_id(const struct stint_limiter *limiter);
-
-/* An id for another policy that is not this id. */
-uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id);
+/* An id for another policy, but not the id `but`: a free one below policy_count; or the first from
+ * there on, which may be max_policies. Under the table's lock. */
+uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but);
 
 /* How many such ids there are. */
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter);

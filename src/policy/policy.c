@@ -31,21 +31,15 @@ static tick_t longest_of(const struct stint_policy *policy) {
                                  : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
-static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id) {
-    return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
-}
-
 /* The traits of a rule of a policy. */
 static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
                           const struct rule *rule) {
-    const bool carries = rule_carries(rule);
-    const uint32_t calendar = calendar_trait(limiter, id);
-    const bool plain = !carries && calendar == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
-                       rule->stripes == 1 && rule->flags == 0;
-    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
-           (carries ? TRAIT_CARRIES : 0) | calendar | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
-           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
-           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
+    const uint64_t traits =
+        rule->flags | TRAIT_EXISTS | (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES |
+        (rule_carries(rule) ? TRAIT_CARRIES : 0) | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+        (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+        (limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0);
+    return (uint64_t)rule->capacity << 32 | traits | (traits == TRAIT_EXISTS ? TRAIT_PLAIN : 0);
 }
 
 /* Raises what bulk checks of a full table are compared with (M12), and notes whether refusals were
@@ -61,77 +55,59 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
 }
 
-/* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
-static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M12 */
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_window, window); /* M12 */
-}
-
-/* Lets the hot way decide, if the rule is plain: each key has one slot with one count, all windows
- * are the policy's and of one length, nothing is carried over, and the verdict says no more. */
-static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    struct policy *policy = &limiter->policies[id];
-    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
-               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
-               rule->near_limit == 0;
+/* Lets the hot way decide by a rule of these traits, or closes it. It is for rules by which each
+ * key has one slot with one count, all windows are the policy's and of one length, nothing is
+ * carried over, and the verdict says no more. */
+static void policy_heat(struct policy *policy, uint64_t traits) {
+    const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
+                          TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
+    const bool hot = (traits & (cold | TRAIT_EXISTS)) == TRAIT_EXISTS;
     /* A capacity without a window: only for keys that have no override (take.c, window_ruled). */
-    const bool all = (rule->flags & STINT_OVERRIDES) == 0;
-    hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
+    const bool all = (traits & STINT_OVERRIDES) == 0;
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_capacity, hot ? traits >> 32 : 0); /* M12 */
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_window, hot && all ? policy->window : 0); /* M12 */
 }
 
-/* Writes a rule. The store of the version makes a new policy known, or changes one that exists, at
- * once. Until then the hot way is closed to it: if this process dies here, the policy is slower,
- * but still decides by one whole rule. */
-static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
+/* Writes a rule, its traits and its ban. The store of the version makes a new policy known, or
+ * changes one that exists, at once. Until then the hot way is closed to it: if this process dies
+ * here, the policy is slower, but still decides by one whole rule. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
+                       uint64_t traits, uint64_t ban) {
+    struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
-    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+    const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+    uint64_t words[RULE_WORDS];
 
-    hot_write(policy, 0, 0);
+    rule_pack(rule, words);
+    words[RULE_TRAITS] = traits;
+    policy_raise(limiter, id, rule);
+    policy_heat(policy, 0);
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&limiter->records[id].bans[version % 2], ban); /* M14 */
     for (uint32_t i = 0; i < RULE_WORDS; i++) {
         INSTANT(INSTANT_SET_UP);
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
     }
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(&policy->version, version); /* M12 */
-}
-
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    uint64_t words[RULE_WORDS];
-
-    rule_pack(rule, words);
-    policy_raise(limiter, id, rule);
-    words[RULE_TRAITS] = traits_of(limiter, id, rule);
-    words_write(&limiter->policies[id], words);
-    policy_heat(limiter, id, rule);
-}
-
-/* The ban that goes with the next rule. */
-static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
-    /* Under the lock: M14 is for readers. */
-    const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
-
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_release(&limiter->records[id].bans[next % 2], ban); /* M14 */
+    policy_heat(policy, traits);
 }
 
 /* No decision is made by a policy from now on: its next rule has no traits. A request by its id is
  * led to the one that its record names, or refused. A thread that has read the rule before goes on
  * by it, in slots that are nobody's any more. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
-    struct policy *policy = &limiter->policies[id];
+    const struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
     /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
     const tick_t until = tick_of(limiter_now(limiter)) + policy->length + ALLOWANCE_TICKS;
-    uint64_t words[RULE_WORDS];
 
-    rule_pack(&rule, words);
-    words[RULE_TRAITS] = 0;
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
-    ban_write(limiter, id, limiter_ban(limiter, id));
-    words_write(policy, words);
+    rule_write(limiter, id, &rule, 0, limiter_ban(limiter, id));
 }
 
 /* Makes an id free. No slot and no other policy names its policy. */
@@ -230,22 +206,21 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy) {
-    const struct policy *old = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const struct rule rule = rule_of(policy), old_rule = policy_rule(old);
+    const struct stint_policy old = stint_policy_read(limiter, id);
+    const struct rule rule = rule_of(policy), old_rule = rule_of(&old);
 
-    if (policy->calendar != record->calendar || policy->offset != record->offset)
+    if (policy->calendar != old.calendar || policy->offset != old.offset)
         return "policy.calendar and policy.offset cannot change" REPLACE_IT;
-    if (longest_of(policy) != old->length)
+    if (policy->window != old.window)
         return "policy.window cannot change" REPLACE_IT;
-    if (policy->start / (int64_t)STINT_TICK_NS != old->start)
+    if (policy->start != old.start)
         return "policy.start cannot change" REPLACE_IT;
     if (rule.stripes != old_rule.stripes)
         return "policy.stripes cannot change" REPLACE_IT;
     if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
         return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
                "change" REPLACE_IT;
-    if (record->refusals_count != 0 && rule_carries(&rule))
+    if (limiter->records[id].refusals_count != 0 && rule_carries(&rule))
         return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
                "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
     return NULL;
@@ -260,38 +235,50 @@ int stint_policies_begin(struct stint_limiter *limiter) {
     return error;
 }
 
+/* Writes the windows of a new policy, whose record is there. */
+static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
+                          uint32_t flags) {
+    struct policy *policy = &limiter->policies[id];
+
+    policy->length = length;
+    policy->start = start / (int64_t)STINT_TICK_NS;
+    policy->window = tick_ns(length);
+    INSTANT(INSTANT_SET_UP);
+    policy->reciprocal = reciprocal_of(policy->window);
+    policy->fade = count_fade(flags, policy->window);
+    INSTANT(INSTANT_SET_UP);
+    policy->current_end = stint_limiter_hint_first(limiter, policy);
+    limiter_raise_latest_begin(limiter, hint_begin(policy, policy->current_end));
+}
+
+/* Whether a policy has what windows_write writes for this length. */
+static bool windows_whole(const struct policy *policy, tick_t length, uint32_t flags) {
+    const uint64_t window = tick_ns(length);
+
+    return policy->length == length && policy->window == window &&
+           policy->reciprocal == reciprocal_of(window) && policy->fade == count_fade(flags, window);
+}
+
 /* ---- Companions ------------------------------------------------------------------------------ */
 
 /* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
  * of the two name each other. The companion stays with the policy, and goes to the one that
  * replaces it if that has overrides, too.
  *
- * Deaths (companions_mend): a companion that is not named yet is given to its policy; if that is
- * not there, its id becomes free. If the policy is gone, the companion goes, too. */
+ * Deaths (companion_mend): a companion that is not named yet is given to its policy. If that is not
+ * there, its id becomes free. If the policy is gone, the companion goes, too. */
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
 /* Makes the companion of a policy under a free id. It decides nothing: it has no such trait, and
  * nothing was granted by it that could be given back. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
-    struct policy *made = &limiter->policies[id];
     const struct rule none = {.stripes = 1};
-    uint64_t words[RULE_WORDS];
 
     INSTANT(INSTANT_SET_UP);
     limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
-    made->start = 0;
-    made->length = COMPANION_TICKS;
-    made->window = STINT_WINDOW_MAX;
-    made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
-    made->fade = count_fade(0, STINT_WINDOW_MAX);
-    INSTANT(INSTANT_SET_UP);
-    made->current_end = stint_limiter_hint_first(limiter, made);
-    limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
-    policy_raise(limiter, id, &none);
-    rule_pack(&none, words);
-    words[RULE_TRAITS] = TRAIT_COMPANION;
-    words_write(made, words);
+    windows_write(limiter, id, COMPANION_TICKS, 0, 0);
+    rule_write(limiter, id, &none, TRAIT_COMPANION, 0);
 }
 
 /* Gives a policy its companion: the one that it has or takes over (`has`, its id plus one), or a
@@ -299,7 +286,7 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t has) {
     if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
-        const uint32_t made = stint_names_free_id_but(limiter, id);
+        const uint32_t made = stint_names_free_id(limiter, id);
         companion_make(limiter, made, id);
         has = made + 1;
         INSTANT(INSTANT_SET_UP);
@@ -339,10 +326,7 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, ui
                 companion_leads(limiter, other, id));
     }
     return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
-           policy->length == COMPANION_TICKS && policy->start == 0 &&
-           policy->window == STINT_WINDOW_MAX &&
-           policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
-           policy->fade == policy->window &&
+           policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
@@ -368,13 +352,13 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
-/* Writes a rule and its ban. */
-static void rule_write_all(struct stint_limiter *limiter, uint32_t id,
-                           const struct stint_policy *policy) {
+/* Writes the rule of a policy that is new, or changes. */
+static void policy_write(struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *policy) {
     const struct rule rule = rule_of(policy);
 
-    ban_write(limiter, id, policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
-    rule_write(limiter, id, &rule);
+    rule_write(limiter, id, &rule, traits_of(limiter, id, &rule),
+               policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
 }
 
 bool stint_policy_needs_companion(const struct stint_limiter *limiter,
@@ -383,13 +367,19 @@ bool stint_policy_needs_companion(const struct stint_limiter *limiter,
            (old == POLICY_NONE || limiter->records[old].companion == 0);
 }
 
-/* Adds a policy; `has`: the companion that it is to have, its id plus one. */
-static void create(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t id,
-                   uint32_t has) {
+/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
+ * its end the old one decides, and its name finds it. Both have the same companion, so no override
+ * is missed. */
+void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
+                         uint32_t id, uint32_t old) {
     const uint32_t count = limiter_policy_count(limiter);
-    struct policy *added = &limiter->policies[id];
+    const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
     struct policy_record *record = &limiter->records[id];
 
+    if (old != POLICY_NONE) {
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
+    }
     INSTANT(INSTANT_SET_UP);
     *record = (struct policy_record){0}; /* a process that died here may have left something */
     INSTANT(INSTANT_SET_UP);
@@ -398,49 +388,26 @@ static void create(struct stint_limiter *limiter, const struct stint_policy *pol
     INSTANT(INSTANT_SET_UP);
     record->calendar = policy->calendar;
     record->offset = policy->offset;
-    added->length = longest_of(policy);
-    added->start = policy->start / (int64_t)STINT_TICK_NS;
-    added->window = tick_ns(added->length);
-    INSTANT(INSTANT_SET_UP);
-    added->reciprocal = reciprocal_of(added->window);
-    added->fade = count_fade(policy->flags, added->window);
-    added->current_end = stint_limiter_hint_first(limiter, added);
-    limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
-    companion_give(limiter, id, policy, has);
-    rule_write_all(limiter, id, policy);
+    windows_write(limiter, id, longest_of(policy), policy->start, policy->flags);
+    companion_give(limiter, id, policy, /* POLICY_NONE + 1 is 0 */
+                   (policy->flags & STINT_OVERRIDES) != 0 ? companion + 1 : 0);
+    policy_write(limiter, id, policy);
     INSTANT(INSTANT_SET_UP);
     if (id != count)
         stint_names_refilled(limiter, id);
     else /* a companion that was made for it has the next id */
         atomic_store_release(&limiter->header->policy_count, /* M12 */
                              record->companion == id + 2 ? id + 2 : id + 1);
-}
-
-void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id) {
-    create(limiter, policy, id, 0);
+    if (old != POLICY_NONE)
+        policy_end(limiter, old);
+    if (companion != POLICY_NONE)
+        companion_mend(limiter, companion);
 }
 
 void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
                           const struct stint_policy *policy) {
     companion_give(limiter, id, policy, limiter->records[id].companion);
-    rule_write_all(limiter, id, policy);
-}
-
-/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
- * its end the old one decides, and its name finds it. Both have the same companion, so no override
- * is missed. */
-void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
-                          const struct stint_policy *policy, uint32_t id) {
-    const uint32_t companion = limiter_companion(limiter, old);
-    const bool stays = (policy->flags & STINT_OVERRIDES) != 0 && companion != POLICY_NONE;
-
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
-    create(limiter, policy, id, stays ? companion + 1 : 0);
-    policy_end(limiter, old);
-    if (companion != POLICY_NONE)
-        companion_mend(limiter, companion);
+    policy_write(limiter, id, policy);
 }
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
@@ -451,37 +418,57 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
         policy_end(limiter, companion);
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t *added_id) {
+static int add(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
     char name[STINT_NAME_SIZE];
 
     stint_policy_name_of(policy, name);
     int old = stint_names_find(limiter, name);
-    if (old >= 0) {
-        const char *what = stint_policy_difference(limiter, (uint32_t)old, policy);
-        if (what != NULL)
-            return stint_failed_with(EEXIST,
-                                     "a policy named %s exists with another %s: if that is to be "
-                                     "changed, stint_policy_change or stint_policies_apply does it",
-                                     name, what);
-        *added_id = (uint32_t)old;
+    *id = old >= 0 ? (uint32_t)old : stint_names_free_id(limiter, POLICY_NONE);
+    const char *what = old >= 0 ? stint_policy_difference(limiter, *id, policy) : NULL;
+    if (what != NULL)
+        return stint_failed_with(EEXIST,
+                                 "a policy named %s exists with another %s: if that is to be "
+                                 "changed, stint_policy_change or stint_policies_apply does it",
+                                 name, what);
+    if (old >= 0)
         return 0;
-    }
-    uint32_t id = stint_names_free_id(limiter);
-    if (id == limiter->max_policies)
+    if (*id == limiter->max_policies)
         return stint_failed(ENOSPC, NO_ROOM);
     if (stint_policy_needs_companion(limiter, policy, POLICY_NONE) &&
         stint_names_free_ids(limiter) == 1)
         return stint_failed(ENOSPC, NO_COMPANION);
-    stint_policy_create(limiter, policy, id);
-    *added_id = id;
+    stint_policy_create(limiter, policy, *id, POLICY_NONE);
     return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *given,
-                     uint32_t *id) {
+static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
+                        uint32_t *id) {
+    *id = stint_limiter_policy_now(limiter, *id);
+    if (*id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
+    const char *stays = stint_policy_stays(limiter, *id, policy);
+    if (stays != NULL)
+        return stint_failed(EINVAL, stays);
+    if (stint_policy_needs_companion(limiter, policy, *id) && stint_names_free_ids(limiter) == 0)
+        return stint_failed(ENOSPC, NO_COMPANION);
+    return 0;
+}
+
+static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
+    int error = change_check(limiter, policy, id);
+
+    if (error == 0)
+        stint_policy_rewrite(limiter, *id, policy);
+    return error;
+}
+
+/* Makes one of these under the lock, with a caller's policy. */
+static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
+                     int (*make)(struct stint_limiter *limiter, const struct stint_policy *policy,
+                                 uint32_t *id)) {
     struct stint_policy policy;
-    uint32_t ignored;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
@@ -490,53 +477,29 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *g
         error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    error = add_locked(limiter, &policy, id == NULL ? &ignored : id);
+    error = make(limiter, &policy, id);
     stint_limiter_unlock(limiter);
     return error;
 }
 
-static int change_locked(struct stint_limiter *limiter, uint32_t id,
-                         const struct stint_policy *policy, bool only_check) {
-    id = stint_limiter_policy_now(limiter, id);
-    if (id == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
-    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
-        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    const char *stays = stint_policy_stays(limiter, id, policy);
-    if (stays != NULL)
-        return stint_failed(EINVAL, stays);
-    if (stint_policy_needs_companion(limiter, policy, id) && stint_names_free_ids(limiter) == 0)
-        return stint_failed(ENOSPC, NO_COMPANION);
-    if (!only_check)
-        stint_policy_rewrite(limiter, id, policy);
-    return 0;
-}
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t added;
+    int error = with_lock(limiter, policy, &added, add);
 
-/* Changes a policy, or only says whether that may be. */
-static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *given,
-                  bool only_check) {
-    struct stint_policy policy;
-
-    if (limiter == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_given(given, &policy);
-    if (error == 0)
-        error = stint_policies_begin(limiter);
-    if (error != 0)
-        return error;
-    error = change_locked(limiter, id, &policy, only_check);
-    stint_limiter_unlock(limiter);
+    if (error == 0 && id != NULL)
+        *id = added;
     return error;
 }
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
-    return change(limiter, id, policy, false);
+    return with_lock(limiter, policy, &id, change);
 }
 
 int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                               const struct stint_policy *policy) {
-    return change(limiter, id, policy, true);
+    return with_lock(limiter, policy, &id, change_check);
 }
 
 /* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
@@ -544,29 +507,21 @@ int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
 static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    /* Read once: a reader looks at what others write. */
-    const tick_t length = policy_length(policy);
-    const uint64_t window = tick_ns(length);
 
     if (record->name[0] == '\0' || memchr(record->name, '\0', sizeof(record->name)) == NULL ||
-        policy->length != length || policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
-        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS || policy->window != window ||
-        policy->reciprocal != reciprocal_of(window))
+        policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
-    if (longest_of(&read) != length || policy->fade != count_fade(read.flags, window))
-        return false;
+    const struct rule rule = policy_rule(policy), right = rule_of(&read);
+    const tick_t length = longest_of(&read);
     /* A hint must be the end of a window (I7): else stripes would never agree on one. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
-    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % length != 0)
-        return false;
-    struct rule rule = policy_rule(policy), right = rule_of(&read);
-    uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
-    rule_pack(&rule, words);
-    rule_pack(&right, right_words);
-    words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] = policy_gone(policy) ? 0 : traits_of(limiter, id, &right);
-    return stint_policy_check(&read, NULL) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
+    return windows_whole(policy, length, read.flags) &&
+           (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
+           rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
+           policy_traits(policy) == (policy_gone(policy) ? 0 : traits_of(limiter, id, &right)) &&
+           stint_policy_check(&read, NULL) == 0;
 }
 
 /* Whether this version knows all that a policy has. */
@@ -611,15 +566,12 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy_record *record = &limiter->records[id];
 
     if (policy_gone(policy)) {
-        hot_write(policy, 0, 0);
+        policy_heat(policy, 0);
         return;
     }
     const struct rule rule = policy_rule(policy);
     policy_raise(limiter, id, &rule);
-    /* M12 */
-    atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
-                         traits_of(limiter, id, &rule));
-    policy_heat(limiter, id, &rule);
+    policy_heat(policy, policy_traits(policy));
     if (record->alias == 0)
         return;
     /* It was to be replaced. If the other one is there, it is. */
@@ -638,8 +590,7 @@ void stint_policies_repair(struct stint_limiter *limiter) {
         /* Under the lock, as its writer (M12). */
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) == (id >= count))
             continue;
-        memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
-        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+        id_free(limiter, id);
     }
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))

@@ -46,17 +46,14 @@ bool stint_policy_needs_companion(const struct stint_limiter *limiter,
 /* Each under the lock, with a policy that was checked, and with a free id for a companion that it
  * needs. */
 
-/* Adds one, under an id of stint_names_free_id. */
+/* Adds one under an id of stint_names_free_id, in the place of an old one (POLICY_NONE: of none),
+ * whose id leads to it from then on. */
 void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id);
+                         uint32_t id, uint32_t old);
 
 /* Changes one. */
 void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
                           const struct stint_policy *policy);
-
-/* Puts one under such an id in the place of an old one, whose id leads to it from then on. */
-void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
-                          const struct stint_policy *policy, uint32_t id);
 
 /* Takes one away. */
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);

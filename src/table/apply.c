@@ -256,15 +256,12 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 static void change_make(struct stint_limiter *limiter, struct change *change) {
     switch (change->kind) {
     case STINT_POLICY_ADDED:
-        change->id = stint_names_free_id(limiter);
-        stint_policy_create(limiter, &change->policy, change->id);
+    case STINT_POLICY_REPLACED:
+        change->id = stint_names_free_id(limiter, POLICY_NONE);
+        stint_policy_create(limiter, &change->policy, change->id, change->old);
         break;
     case STINT_POLICY_CHANGED:
         stint_policy_rewrite(limiter, change->id, &change->policy);
-        break;
-    case STINT_POLICY_REPLACED:
-        change->id = stint_names_free_id(limiter);
-        stint_policy_replace(limiter, change->old, &change->policy, change->id);
         break;
     case STINT_POLICY_REMOVED:
         stint_policy_end(limiter, change->id);
