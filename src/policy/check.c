@@ -8,110 +8,100 @@
 #include "base/judge.h"
 #include "policy/check.h"
 
-/* What a reason names of a policy. */
-enum word {
-    /* What it may have besides its rate. STINT_SHADOW, near_limit and jitter go with all. */
-    WORD_CAPACITY_BELOW,
-    WORD_CAPACITY_ABOVE,
-    WORD_MAX_RESERVED,
-    WORD_STRIPES,
-    WORD_COUNT_REFUSED,
-    WORD_SMOOTH,
-    WORD_START,
-    WORD_PER_KEY,
-    WORD_FIRST,
-    WORD_CALENDAR,
-    WORD_IN_FLIGHT,
-    WORD_BAN, /* before what it needs, so that the reason names it */
-    WORD_OVERRIDES,
-    FEATURES,
-    /* Numbers. */
-    WORD_LIMIT = FEATURES,
-    WORD_CAPACITY,
-    WORD_OFFSET,
-    WORD_BAN_AFTER,
+/* What reasons call it in a program, and in a text. */
+static const char *const names[][2] = {
+    [OPTION_LIMIT] = {"policy.limit", "the limit"},
+    [OPTION_WINDOW] = {"policy.calendar", "a month or a year"},
+    [OPTION_PER_KEY] = {"STINT_START_PER_KEY", "start=per-key"},
+    [OPTION_FIRST] = {"STINT_START_FIRST", "start=first"},
+    [OPTION_START] = {"policy.start", "start="},
+    [OPTION_CAPACITY] = {"policy.capacity", "capacity="},
+    [OPTION_RESERVE] = {"policy.max_reserved", "reserve="},
+    [OPTION_STRIPES] = {"policy.stripes", "stripes="},
+    [OPTION_SMOOTH] = {"STINT_SMOOTH", "smooth"},
+    [OPTION_IN_FLIGHT] = {"STINT_IN_FLIGHT", "in-flight"},
+    [OPTION_COUNT_REFUSED] = {"STINT_COUNT_REFUSED", "count-refused"},
+    [OPTION_BAN] = {"policy.ban", "ban="},
+    [OPTION_OVERRIDES] = {"STINT_OVERRIDES", "overrides"},
+    [OPTION_AFTER] = {"policy.ban_after", "after="},
+    [OPTION_BELOW] = {"policy.capacity below the limit", "capacity= below the limit"},
+    [OPTION_ABOVE] = {"policy.capacity above the limit", "capacity= above the limit"},
+    [OPTION_OFFSET] = {"policy.offset", "the offset of start="},
 };
 
-/* How it is named in a program and in a text, and which option of a text says it. */
+#define BIT(option) (UINT32_C(1) << (option))
+#define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
+
+/* What goes with what: the table of stint.h, above struct stint_policy. Each pair stands once. The
+ * first that a policy has is told, so a ban stands before what it needs. STINT_SHADOW, near_limit
+ * and jitter go with all. */
 static const struct {
-    const char *names[2];
     enum option option;
-} words[] = {
-    [WORD_CAPACITY_BELOW] = {{"policy.capacity below the limit", "capacity= below the limit"},
-                             OPTION_CAPACITY},
-    [WORD_CAPACITY_ABOVE] = {{"policy.capacity above the limit", "capacity= above the limit"},
-                             OPTION_CAPACITY},
-    [WORD_MAX_RESERVED] = {{"policy.max_reserved", "reserve="}, OPTION_RESERVE},
-    [WORD_STRIPES] = {{"policy.stripes", "stripes="}, OPTION_STRIPES},
-    [WORD_COUNT_REFUSED] = {{"STINT_COUNT_REFUSED", "count-refused"}, OPTION_COUNT_REFUSED},
-    [WORD_SMOOTH] = {{"STINT_SMOOTH", "smooth"}, OPTION_SMOOTH},
-    [WORD_START] = {{"policy.start", "start="}, OPTION_START},
-    [WORD_PER_KEY] = {{"STINT_START_PER_KEY", "start=per-key"}, OPTION_START},
-    [WORD_FIRST] = {{"STINT_START_FIRST", "start=first"}, OPTION_START},
-    [WORD_CALENDAR] = {{"policy.calendar", "a month or a year"}, OPTION_WINDOW},
-    [WORD_IN_FLIGHT] = {{"STINT_IN_FLIGHT", "in-flight"}, OPTION_IN_FLIGHT},
-    [WORD_BAN] = {{"policy.ban", "ban="}, OPTION_BAN},
-    [WORD_OVERRIDES] = {{"STINT_OVERRIDES", "overrides"}, OPTION_OVERRIDES},
-    [WORD_LIMIT] = {{"policy.limit", "the limit"}, OPTION_LIMIT},
-    [WORD_CAPACITY] = {{"policy.capacity", "capacity="}, OPTION_CAPACITY},
-    [WORD_OFFSET] = {{"policy.offset", "the offset of start="}, OPTION_START},
-    [WORD_BAN_AFTER] = {{"policy.ban_after", "after="}, OPTION_AFTER},
+    uint32_t without;
+} features[] = {
+    {OPTION_BELOW, BIT(OPTION_SMOOTH)},
+    {OPTION_ABOVE, 0},
+    {OPTION_RESERVE, 0},
+    {OPTION_STRIPES, CARRY},
+    {OPTION_COUNT_REFUSED, CARRY | BIT(OPTION_STRIPES)},
+    {OPTION_SMOOTH, CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED)},
+    {OPTION_START, 0},
+    {OPTION_PER_KEY, BIT(OPTION_STRIPES) | BIT(OPTION_START)},
+    {OPTION_FIRST,
+     CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY)},
+    {OPTION_WINDOW,
+     CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_SMOOTH) | BIT(OPTION_PER_KEY) | BIT(OPTION_FIRST)},
+    {OPTION_IN_FLIGHT, CARRY | BIT(OPTION_BELOW) | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED) |
+                           BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY) |
+                           BIT(OPTION_FIRST) | BIT(OPTION_WINDOW)},
+    {OPTION_BAN, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
+    {OPTION_OVERRIDES, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
 };
+#define FEATURES (sizeof(features) / sizeof(features[0]))
 
-#define BIT(feature) (UINT32_C(1) << (feature))
-#define CARRY        (BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED))
+/* The option by which a text says it. */
+static enum option said_by(enum option option) {
+    const bool start =
+        option == OPTION_PER_KEY || option == OPTION_FIRST || option == OPTION_OFFSET;
+    return start ? OPTION_START : option >= OPTIONS ? OPTION_CAPACITY : option;
+}
 
-/* What a feature does not go with: the table of stint.h, above struct stint_policy. Each pair
- * stands once. */
-static const uint32_t without[FEATURES] = {
-    [WORD_CAPACITY_BELOW] = BIT(WORD_SMOOTH),
-    [WORD_STRIPES] = CARRY,
-    [WORD_COUNT_REFUSED] = CARRY | BIT(WORD_STRIPES),
-    [WORD_SMOOTH] = CARRY | BIT(WORD_STRIPES) | BIT(WORD_COUNT_REFUSED),
-    [WORD_PER_KEY] = BIT(WORD_STRIPES) | BIT(WORD_START),
-    [WORD_FIRST] =
-        CARRY | BIT(WORD_STRIPES) | BIT(WORD_SMOOTH) | BIT(WORD_START) | BIT(WORD_PER_KEY),
-    [WORD_CALENDAR] =
-        CARRY | BIT(WORD_STRIPES) | BIT(WORD_SMOOTH) | BIT(WORD_PER_KEY) | BIT(WORD_FIRST),
-    [WORD_IN_FLIGHT] = BIT(WORD_IN_FLIGHT) - 1, /* none of those above */
-    [WORD_BAN] = BIT(WORD_STRIPES) | BIT(WORD_IN_FLIGHT),
-    [WORD_OVERRIDES] = BIT(WORD_STRIPES) | BIT(WORD_IN_FLIGHT),
-};
-
-/* Refuses a policy for one or two words, which may be the same. */
-static int refuse(enum option wrong[2], enum word one, enum word other, const char *format) {
+/* Refuses a policy for one or two options, which may be the same. */
+static int refuse(enum option wrong[2], enum option one, enum option other, const char *format) {
     const bool text = wrong != NULL;
 
     if (text) {
-        wrong[0] = words[one].option;
-        wrong[1] = words[other].option;
+        wrong[0] = said_by(one);
+        wrong[1] = said_by(other);
     }
-    return stint_failed_with(EINVAL, format, words[one].names[text], words[other].names[text]);
+    return stint_failed_with(EINVAL, format, names[one][text], names[other][text]);
 }
 
 static int check_features(const struct stint_policy *policy, enum option wrong[2]) {
     const uint32_t flags = policy->flags;
-    const bool has[FEATURES] = {
-        [WORD_CAPACITY_BELOW] =
+    const bool has[] = {
+        [OPTION_BELOW] =
             policy->capacity != 0 &&
-            policy->capacity<policy->limit, [WORD_CAPACITY_ABOVE] = policy->capacity> policy->limit,
-        [WORD_MAX_RESERVED] = policy->max_reserved != 0,
-        [WORD_STRIPES] = policy->stripes > 1,
-        [WORD_COUNT_REFUSED] = (flags & STINT_COUNT_REFUSED) != 0,
-        [WORD_SMOOTH] = (flags & STINT_SMOOTH) != 0,
-        [WORD_START] = policy->start != 0,
-        [WORD_PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
-        [WORD_FIRST] = (flags & STINT_START_FIRST) != 0,
-        [WORD_CALENDAR] = policy->calendar != 0,
-        [WORD_IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
-        [WORD_BAN] = policy->ban != 0,
-        [WORD_OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
+            policy->capacity<policy->limit, [OPTION_ABOVE] = policy->capacity> policy->limit,
+        [OPTION_RESERVE] = policy->max_reserved != 0,
+        [OPTION_STRIPES] = policy->stripes > 1,
+        [OPTION_COUNT_REFUSED] = (flags & STINT_COUNT_REFUSED) != 0,
+        [OPTION_SMOOTH] = (flags & STINT_SMOOTH) != 0,
+        [OPTION_START] = policy->start != 0,
+        [OPTION_PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
+        [OPTION_FIRST] = (flags & STINT_START_FIRST) != 0,
+        [OPTION_WINDOW] = policy->calendar != 0,
+        [OPTION_IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
+        [OPTION_BAN] = policy->ban != 0,
+        [OPTION_OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
     };
 
-    for (enum word i = 0; i < FEATURES; i++)
-        for (enum word j = 0; j < FEATURES; j++)
-            if (has[i] && has[j] && (without[i] & BIT(j)) != 0)
-                return refuse(wrong, i, j, "%s does not go with %s");
+    for (size_t i = 0; i < FEATURES; i++)
+        for (size_t j = 0; j < FEATURES; j++) {
+            const enum option one = features[i].option, other = features[j].option;
+            if (has[one] && has[other] && (features[i].without & BIT(other)) != 0)
+                return refuse(wrong, one, other, "%s does not go with %s");
+        }
     return 0;
 }
 
@@ -120,22 +110,23 @@ static int check_together(const struct stint_policy *policy, enum option wrong[2
     const uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return refuse(wrong, policy->capacity == 0 ? WORD_LIMIT : WORD_CAPACITY, WORD_MAX_RESERVED,
+        return refuse(wrong, policy->capacity == 0 ? OPTION_LIMIT : OPTION_CAPACITY, OPTION_RESERVE,
                       "%s and %s must be at most 2^28 together");
     int error = check_features(policy, wrong);
     if (error != 0)
         return error;
     if ((policy->flags & TWO_COUNTS) != 0 && policy->limit > SMOOTH_MAX)
-        return refuse(wrong, WORD_LIMIT, WORD_LIMIT,
+        return refuse(wrong, OPTION_LIMIT, OPTION_LIMIT,
                       (policy->flags & STINT_SMOOTH) != 0
                           ? "%s of a smooth policy must be at most 16,383"
                           : "%s of an in-flight policy must be at most 16,383");
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return refuse(wrong, WORD_STRIPES, WORD_STRIPES, "%s must be a power of two, at most 64");
+        return refuse(wrong, OPTION_STRIPES, OPTION_STRIPES,
+                      "%s must be a power of two, at most 64");
     if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return refuse(wrong, WORD_STRIPES, WORD_STRIPES,
+        return refuse(wrong, OPTION_STRIPES, OPTION_STRIPES,
                       "%s must be at most the limit and the capacity");
     return 0;
 }
@@ -164,10 +155,10 @@ static int check_window(const struct stint_policy *policy, enum option wrong[2])
         return stint_failed(EINVAL, "policy.window must be 0 with policy.calendar, which says how "
                                     "long windows are");
     if (policy->offset < -OFFSET_WEST_MAX || policy->offset > OFFSET_EAST_MAX)
-        return refuse(wrong, WORD_OFFSET, WORD_OFFSET,
+        return refuse(wrong, OPTION_OFFSET, OPTION_OFFSET,
                       "%s must be -720 to 840 minutes (-12:00 to +14:00)");
     if (month_into(policy->start / (int64_t)STINT_TICK_NS) >= CALENDAR_DAY_MAX * TICKS_IN_DAY)
-        return refuse(wrong, WORD_START, WORD_START,
+        return refuse(wrong, OPTION_START, OPTION_START,
                       "%s must be on one of the days 1 to 28, which every month has");
     return 0;
 }
@@ -188,7 +179,7 @@ static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
     if (policy->ban == 0)
         return policy->ban_after == 0
                    ? 0
-                   : refuse(wrong, WORD_BAN_AFTER, WORD_BAN, "%s needs %s, the time");
+                   : refuse(wrong, OPTION_AFTER, OPTION_BAN, "%s needs %s, the time");
     if ((policy->flags & STINT_OVERRIDES) == 0)
         return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
     int error = check_time(policy->ban, "ban");
@@ -197,7 +188,7 @@ static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
     if (policy->ban_after > STINT_BAN_AFTER_MAX)
         return stint_failed(EINVAL, "policy.ban_after must be at most 65,535 windows");
     if (!ban_can_come(policy))
-        return refuse(wrong, WORD_BAN, WORD_BAN_AFTER,
+        return refuse(wrong, OPTION_BAN, OPTION_AFTER,
                       "%s must be longer than the windows between the first refusal and the last, "
                       "%s less 2: no key would be banned");
     return 0;

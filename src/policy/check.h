@@ -31,7 +31,11 @@ enum option {
     OPTION_BAN,
     OPTION_OVERRIDES,
     OPTION_AFTER,
-    OPTIONS
+    OPTIONS,
+    /* What a reason names apart. */
+    OPTION_BELOW = OPTIONS, /* capacity below the limit */
+    OPTION_ABOVE,
+    OPTION_OFFSET, /* of the start */
 };
 
 /* Checks a policy. Returns 0, or -EINVAL with a reason.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/calendar.h"
 #include "base/judge.h"
 #include "base/message.h"
 #include "base/text.h"
@@ -20,14 +21,6 @@ enum kind {
     KIND_PERCENT,
     KIND_TIME, /* a number and a unit, without a space */
     KIND_FLAG, /* no value */
-};
-
-/* What is expected where a value has no digit. */
-static const char *const expected[] = {
-    [KIND_TOKENS] = "expected a number of tokens",
-    [KIND_NUMBER] = "expected a number",
-    [KIND_PERCENT] = "expected a percentage such as 80%",
-    [KIND_TIME] = "expected a time such as 10m",
 };
 
 #define FIELD(name) offsetof(struct stint_policy, name)
@@ -159,24 +152,25 @@ static uint64_t read_digits(struct reader *reader) {
     return number;
 }
 
-/* K: thousand, M: million, nothing: 1. A small m would be taken for minutes. */
-static uint64_t read_scale(struct reader *reader) {
-    uint64_t scale = *reader->at == 'K' || *reader->at == 'k' ? 1000
-                     : *reader->at == 'M'                     ? 1000000
-                                                              : 1;
-    reader->at += scale != 1;
-    return scale;
-}
-
 /* Reads a number of any kind. */
 static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
     const enum kind kind = options[option].kind;
     const char *start = reader->at;
     if (!is_digit(*start))
-        return refuse(reader, start, expected[kind]);
-    uint64_t number = read_digits(reader) * (kind == KIND_PERCENT ? 1 : read_scale(reader));
-    if (kind == KIND_PERCENT && !read_char(reader, '%', "expected %"))
-        return false;
+        return refuse(reader, start,
+                      kind == KIND_TOKENS    ? "expected a number of tokens"
+                      : kind == KIND_PERCENT ? "expected a percentage such as 80%"
+                                             : "expected a number");
+    uint64_t number = read_digits(reader);
+    if (kind == KIND_PERCENT) {
+        if (!read_char(reader, '%', "expected %"))
+            return false;
+    } else if (skip_word(reader, "k")) {
+        number *= 1000;
+    } else if (*reader->at == 'M') { /* a small m would be taken for minutes */
+        number *= 1000000;
+        reader->at++;
+    }
     if (number == 0 || number > options[option].most)
         return refuse(reader, start, options[option].range);
     *(uint32_t *)field_of(policy, option) = (uint32_t)number;
@@ -214,7 +208,7 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
     const bool numbered = is_digit(*start);
 
     if (!window && !numbered)
-        return refuse(reader, start, expected[KIND_TIME]);
+        return refuse(reader, start, "expected a time such as 10m");
     const uint64_t number = numbered ? read_digits(reader) : 1;
     if (window)
         skip_spaces(reader);
@@ -464,20 +458,17 @@ int stint_rate_format(const struct stint_policy *policy, char *buffer, size_t si
 }
 
 static void add_start(struct text *text, const struct stint_policy *policy) {
-    int64_t ns = policy->start % (int64_t)SECOND;
-    time_t seconds = policy->start / (int64_t)SECOND;
-    if (ns < 0) {
-        ns += (int64_t)SECOND;
-        seconds--;
-    }
+    const int64_t ticks = policy->start / (int64_t)STINT_TICK_NS;
+    const time_t seconds = floor_div(ticks, TICKS_IN_SECOND);
+    const int rest = (int)(ticks - seconds * TICKS_IN_SECOND);
     struct tm time;
     char piece[64];
 
     (void)gmtime_r(&seconds, &time);
     (void)strftime(piece, sizeof(piece), "%Y-%m-%dT%H:%M:%S", &time);
     add_text(text, piece);
-    if (ns != 0) {
-        (void)snprintf(piece, sizeof(piece), ".%02d", (int)(ns / (int64_t)STINT_TICK_NS));
+    if (rest != 0) {
+        (void)snprintf(piece, sizeof(piece), ".%02d", rest);
         add_text(text, piece);
     }
     const int32_t offset = policy->offset, minutes = offset < 0 ? -offset : offset;

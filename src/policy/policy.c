@@ -344,7 +344,7 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
         id_free(limiter, id);
     else if (has == id + 1)
         atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
-    else if (now != POLICY_NONE && has == 0 && now == of)
+    else if (has == 0 && now == of)
         atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
     else
         policy_end(limiter, id);
@@ -361,10 +361,20 @@ static void policy_write(struct stint_limiter *limiter, uint32_t id,
                policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
 }
 
-bool stint_policy_needs_companion(const struct stint_limiter *limiter,
-                                  const struct stint_policy *policy, uint32_t old) {
-    return (policy->flags & STINT_OVERRIDES) != 0 &&
-           (old == POLICY_NONE || limiter->records[old].companion == 0);
+int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t old, bool another, uint32_t *room) {
+    const bool companion = (policy->flags & STINT_OVERRIDES) != 0 &&
+                           (old == POLICY_NONE || limiter->records[old].companion == 0);
+
+    if (another && *room == 0)
+        return stint_failed(ENOSPC, "options.max_policies policies have been added (the ids of "
+                                    "removed and replaced ones are free again when a process opens "
+                                    "the table's file and nobody else has it open)");
+    if ((uint32_t)another + companion > *room)
+        return stint_failed(ENOSPC, "STINT_OVERRIDES takes a second one of options.max_policies, "
+                                    "and there is none left");
+    *room -= (uint32_t)another + companion;
+    return 0;
 }
 
 /* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
@@ -423,20 +433,21 @@ static int add(struct stint_limiter *limiter, const struct stint_policy *policy,
 
     stint_policy_name_of(policy, name);
     int old = stint_names_find(limiter, name);
-    *id = old >= 0 ? (uint32_t)old : stint_names_free_id(limiter, POLICY_NONE);
-    const char *what = old >= 0 ? stint_policy_difference(limiter, *id, policy) : NULL;
-    if (what != NULL)
+    if (old >= 0) {
+        *id = (uint32_t)old;
+        const char *what = stint_policy_difference(limiter, *id, policy);
+        if (what == NULL)
+            return 0;
         return stint_failed_with(EEXIST,
                                  "a policy named %s exists with another %s: if that is to be "
                                  "changed, stint_policy_change or stint_policies_apply does it",
                                  name, what);
-    if (old >= 0)
-        return 0;
-    if (*id == limiter->max_policies)
-        return stint_failed(ENOSPC, NO_ROOM);
-    if (stint_policy_needs_companion(limiter, policy, POLICY_NONE) &&
-        stint_names_free_ids(limiter) == 1)
-        return stint_failed(ENOSPC, NO_COMPANION);
+    }
+    uint32_t room = stint_names_free_ids(limiter);
+    int error = stint_policy_room(limiter, policy, POLICY_NONE, true, &room);
+    if (error != 0)
+        return error;
+    *id = stint_names_free_id(limiter, POLICY_NONE);
     stint_policy_create(limiter, policy, *id, POLICY_NONE);
     return 0;
 }
@@ -451,9 +462,8 @@ static int change_check(struct stint_limiter *limiter, const struct stint_policy
     const char *stays = stint_policy_stays(limiter, *id, policy);
     if (stays != NULL)
         return stint_failed(EINVAL, stays);
-    if (stint_policy_needs_companion(limiter, policy, *id) && stint_names_free_ids(limiter) == 0)
-        return stint_failed(ENOSPC, NO_COMPANION);
-    return 0;
+    uint32_t room = stint_names_free_ids(limiter);
+    return stint_policy_room(limiter, policy, *id, false, &room);
 }
 
 static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
@@ -520,7 +530,7 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
            rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
-           policy_traits(policy) == (policy_gone(policy) ? 0 : traits_of(limiter, id, &right)) &&
+           (policy_gone(policy) || policy_traits(policy) == traits_of(limiter, id, &right)) &&
            stint_policy_check(&read, NULL) == 0;
 }
 
@@ -564,19 +574,16 @@ int stint_policies_check(const struct stint_limiter *limiter) {
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];
-
-    if (policy_gone(policy)) {
-        policy_heat(policy, 0);
-        return;
-    }
     const struct rule rule = policy_rule(policy);
+
     policy_raise(limiter, id, &rule);
     policy_heat(policy, policy_traits(policy));
-    if (record->alias == 0)
+    if (policy_gone(policy) || record->alias == 0)
         return;
     /* It was to be replaced. If the other one is there, it is. */
-    const struct policy *other = limiter_policy(limiter, record->alias - 1);
-    if (record->alias - 1 != id && other != NULL && !policy_gone(other))
+    const uint32_t other = record->alias - 1;
+    if (other != id && other < limiter->max_policies &&
+        policy_traits(&limiter->policies[other]) != 0)
         policy_end(limiter, id);
     else
         atomic_store_relaxed_32(&record->alias, 0); /* M12 */
@@ -588,9 +595,8 @@ void stint_policies_repair(struct stint_limiter *limiter) {
     /* First what was not yet a policy, and what free ids have kept. */
     for (uint32_t id = 0; id < limiter->max_policies; id++) {
         /* Under the lock, as its writer (M12). */
-        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) == (id >= count))
-            continue;
-        id_free(limiter, id);
+        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
+            id_free(limiter, id);
     }
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))

@@ -38,10 +38,11 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy);
 
-/* Whether a policy that is added, or comes in the place of an old one (POLICY_NONE: of none), takes
- * another id for its companion (override.h). */
-bool stint_policy_needs_companion(const struct stint_limiter *limiter,
-                                  const struct stint_policy *policy, uint32_t old);
+/* Takes from `room`, the number of free ids, those that a policy needs: `another` one for itself,
+ * and one for a companion (override.h) if it takes over none of an old one (POLICY_NONE: of none).
+ * Returns 0, or -ENOSPC with a reason. */
+int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t old, bool another, uint32_t *room);
 
 /* Each under the lock, with a policy that was checked, and with a free id for a companion that it
  * needs. */
@@ -57,14 +58,6 @@ void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
 
 /* Takes one away. */
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id);
-
-#define NO_ROOM                                                                                    \
-    "options.max_policies policies have been added (the ids of removed and replaced ones are "     \
-    "free "                                                                                        \
-    "again when a process opens the table's file and nobody else has it open)"
-
-#define NO_COMPANION                                                                               \
-    "STINT_OVERRIDES takes a second one of options.max_policies, and there is none left"
 
 /* A policy that exists, as clients are told of it. One that was given no name has its present rate
  * for a name. */

@@ -38,6 +38,8 @@ struct changes {
 
 /* ---- 1  The text ----------------------------------------------------------------------------- */
 
+#define BLANKS " \t\r"
+
 static bool is_blank(char letter) {
     return letter == ' ' || letter == '\t' || letter == '\r';
 }
@@ -59,27 +61,6 @@ static void comment_cut(char *line) {
         line[length - 1] = '\0';
 }
 
-/* A reader of a copy of the text, which it cuts into lines. */
-struct lines {
-    char *next; /* NULL: there are no more */
-    unsigned number;
-};
-
-/* The next line that holds a policy, or NULL. */
-static char *line_next(struct lines *lines) {
-    while (lines->next != NULL) {
-        char *line = lines->next, *end = strchr(line, '\n');
-        lines->next = end == NULL ? NULL : end + 1;
-        if (end != NULL)
-            *end = '\0';
-        lines->number++;
-        comment_cut(line);
-        if (line[strspn(line, " \t\r")] != '\0')
-            return line;
-    }
-    return NULL;
-}
-
 /* Puts the line before the reason of the last call. */
 static int failed_in_line(int error, unsigned line) {
     char reason[256];
@@ -97,22 +78,19 @@ static int by_name(const void *one, const void *other) {
 /* Whether no two lines are of one name. */
 static int names_check(const struct changes *changes, const char **wrong) {
     const struct change *twice = NULL, *first = NULL;
+    const struct change **sorted = malloc((changes->lines + 1) * sizeof(struct change *));
 
-    if (changes->lines < 2)
-        return 0;
-    const struct change **sorted = malloc(changes->lines * sizeof(struct change *));
     if (sorted == NULL)
         return stint_failed(ENOMEM, "no memory to look at the text");
     for (size_t i = 0; i < changes->lines; i++)
         sorted[i] = &changes->all[i];
     qsort(sorted, changes->lines, sizeof(struct change *), by_name);
-    for (size_t i = 1; i < changes->lines; i++) {
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0 ||
-            (twice != NULL && twice->line < sorted[i]->line))
-            continue;
-        first = sorted[i - 1];
-        twice = sorted[i];
-    }
+    for (size_t i = 1; i < changes->lines; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0 &&
+            (twice == NULL || sorted[i]->line < twice->line)) {
+            first = sorted[i - 1];
+            twice = sorted[i];
+        }
     free(sorted);
     if (twice == NULL)
         return 0;
@@ -125,47 +103,52 @@ static int names_check(const struct changes *changes, const char **wrong) {
 
 /* Parses each line. `copy` is `text`, and is changed. `changes->all` has room for all of them. */
 static int lines_parse(struct changes *changes, const char *text, char *copy, const char **wrong) {
-    struct lines lines = {.next = copy};
+    unsigned number = 0;
 
-    for (char *line; (line = line_next(&lines)) != NULL;) {
+    for (char *line = copy, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        number++;
+        comment_cut(line);
+        const char *letter = line + strspn(line, BLANKS);
+        if (*letter == '\0')
+            continue;
         struct change *change = &changes->all[changes->lines++];
-        const char *letter = line;
-        *change = (struct change){.at = text + (line - copy), .line = lines.number};
-        change->policy.size = change->was.size = sizeof(change->policy);
+        *change = (struct change){.at = text + (line - copy), .line = number};
+        change->policy.size = sizeof(change->policy);
         int error = stint_policy_parse(line, &change->policy, &letter);
         if (error != 0) {
             *wrong = text + (letter - copy);
-            return failed_in_line(error, lines.number);
+            return failed_in_line(error, number);
         }
         stint_policy_name_of(&change->policy, change->name);
     }
     return names_check(changes, wrong);
 }
 
-static size_t lines_count(char *copy) {
-    struct lines lines = {.next = copy};
+/* How many lines hold a policy. */
+static size_t lines_count(const char *text) {
     size_t count = 0;
 
-    while (line_next(&lines) != NULL)
-        count++;
+    for (; *text != '\0'; text += strcspn(text, "\n")) {
+        text += strspn(text, BLANKS "\n");
+        count += *text != '\0' && *text != '#';
+    }
     return count;
 }
 
 /* Reads the text into changes, with room for as many removals as there can be policies. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
-    const size_t size = strlen(text) + 1;
-    char *copy = malloc(size);
-    int error;
+    char *copy = strdup(text);
 
     if (copy == NULL)
         return stint_failed(ENOMEM, "no memory for a copy of the text");
-    memcpy(copy, text, size);
-    const size_t count = lines_count(copy) + more;
-    changes->all = calloc(count + 1, sizeof(*changes->all));
-    memcpy(copy, text, size);
-    error = changes->all == NULL ? stint_failed(ENOMEM, "no memory for the policies of the text")
-                                 : lines_parse(changes, text, copy, wrong);
+    changes->all = calloc(lines_count(text) + more + 1, sizeof(*changes->all));
+    int error = changes->all == NULL
+                    ? stint_failed(ENOMEM, "no memory for the policies of the text")
+                    : lines_parse(changes, text, copy, wrong);
     free(copy);
     changes->count = changes->lines;
     /* A file that was cut to nothing takes no policy away. */
@@ -176,19 +159,15 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */
 
-static uint64_t decided(const struct stint_limiter *limiter, uint32_t id) {
-    return stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
-           stint_limiter_counted(limiter, id, COUNT_REFUSED) +
-           stint_limiter_counted(limiter, id, COUNT_SHADOWED);
-}
-
 /* What there is, in the notation of a text. */
 static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
     change->old = id;
     change->was = stint_policy_read(limiter, id);
     if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
-    change->decided = decided(limiter, id);
+    change->decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
+                      stint_limiter_counted(limiter, id, COUNT_REFUSED) +
+                      stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
 static void change_plan(const struct stint_limiter *limiter, struct change *change) {
@@ -238,15 +217,12 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
         change_plan(limiter, change);
-        const bool another = change->id == POLICY_NONE;
-        const uint32_t ids =
-            another + stint_policy_needs_companion(limiter, &change->policy, change->old);
-        if (ids > room) {
+        int error = stint_policy_room(limiter, &change->policy, change->old,
+                                      change->id == POLICY_NONE, &room);
+        if (error != 0) {
             *wrong = change->at;
-            return failed_in_line(
-                stint_failed(ENOSPC, another && room == 0 ? NO_ROOM : NO_COMPANION), change->line);
+            return failed_in_line(error, change->line);
         }
-        room -= ids;
     }
     return prune ? removals_plan(limiter, changes) : 0;
 }
