@@ -229,8 +229,11 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
 
 #define A_TIME "a time such as 2024-01-01T05:00:00Z"
 
-/* Reads exactly `digits` digits, a number in [low, high]. */
-static bool read_field(struct reader *reader, int digits, int low, int high, int *value) {
+/* Reads what stands before a field (0: nothing), and its digits: a number in [low, high]. */
+static bool read_field(struct reader *reader, char before, int digits, int low, int high,
+                       int *value) {
+    if (before != '\0' && !read_char(reader, before, "expected " A_TIME))
+        return false;
     const char *start = reader->at;
     int number = 0;
     for (int i = 0; i < digits; i++, reader->at++) {
@@ -244,10 +247,6 @@ static bool read_field(struct reader *reader, int digits, int low, int high, int
     return true;
 }
 
-static bool read_between(struct reader *reader, char c) {
-    return read_char(reader, c, "expected " A_TIME);
-}
-
 /* Reads Z, or hours and minutes east of UTC. */
 static bool read_offset(struct reader *reader, int *minutes) {
     const char sign = *reader->at;
@@ -257,18 +256,10 @@ static bool read_offset(struct reader *reader, int *minutes) {
         return true;
     if (sign != '+' && sign != '-')
         return refuse(reader, reader->at, "expected Z or an offset such as +01:00");
-    reader->at++;
-    if (!read_field(reader, 2, 0, 23, &hour) || !read_between(reader, ':') ||
-        !read_field(reader, 2, 0, 59, &minute))
+    if (!read_field(reader, sign, 2, 0, 23, &hour) || !read_field(reader, ':', 2, 0, 59, &minute))
         return false;
     *minutes = (sign == '+' ? 1 : -1) * (hour * 60 + minute);
     return true;
-}
-
-static int days_of_month(int year, int month) {
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    return days[month - 1] + (month == 2 && leap);
 }
 
 /* The years that int64_t nanoseconds reach into. */
@@ -279,20 +270,21 @@ static int days_of_month(int year, int month) {
  * refused. Of a calendar policy the start is by the clock of its offset. */
 static bool read_start(struct reader *reader, struct stint_policy *policy) {
     const char *text = reader->at;
-    struct tm time = {0};
-    int64_t ticks = 0; /* of the second */
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, offset = 0;
+    tick_t ticks = 0; /* of the second */
     bool whole_ticks = true;
-    int offset = 0;
 
-    if (!read_field(reader, 4, YEAR_FIRST, YEAR_LAST, &time.tm_year) ||
-        !read_between(reader, '-') || !read_field(reader, 2, 1, 12, &time.tm_mon) ||
-        !read_between(reader, '-') ||
-        !read_field(reader, 2, 1, days_of_month(time.tm_year, time.tm_mon), &time.tm_mday))
+    if (!read_field(reader, '\0', 4, YEAR_FIRST, YEAR_LAST, &year) ||
+        !read_field(reader, '-', 2, 1, 12, &month))
         return false;
-    if (skip_word(reader, "t")) {
-        if (!read_field(reader, 2, 0, 23, &time.tm_hour) || !read_between(reader, ':') ||
-            !read_field(reader, 2, 0, 59, &time.tm_min) || !read_between(reader, ':') ||
-            !read_field(reader, 2, 0, 59, &time.tm_sec))
+    const int64_t months = 12 * year + month - 3; /* as calendar.h counts */
+    const int days = (int)(month_day(months + 1) - month_day(months));
+    if (!read_field(reader, '-', 2, 1, days, &day))
+        return false;
+    if (lower(*reader->at) == 't') {
+        if (!read_field(reader, 't', 2, 0, 23, &hour) ||
+            !read_field(reader, ':', 2, 0, 59, &minute) ||
+            !read_field(reader, ':', 2, 0, 59, &second))
             return false;
         if (skip_word(reader, ".")) {
             if (!is_digit(*reader->at))
@@ -308,17 +300,13 @@ static bool read_start(struct reader *reader, struct stint_policy *policy) {
     }
     if (!whole_ticks)
         return refuse(reader, text, "the start must be a multiple of 10 ms");
-    time.tm_year -= 1900;
-    time.tm_mon--;
-    int64_t seconds = timegm(&time);
     if (policy->calendar != 0)
         policy->offset = offset;
     else
-        seconds -= offset * 60;
-    /* Seconds before the epoch have their fraction after them. So the product alone may overflow
-     * where the sum does not. */
-    if (__builtin_mul_overflow(seconds * TICKS_IN_SECOND + ticks, (int64_t)STINT_TICK_NS,
-                               &policy->start))
+        minute -= offset;
+    ticks += (month_day(months) + day - 1) * TICKS_IN_DAY + (hour * 60 + minute) * TICKS_IN_MINUTE +
+             second * TICKS_IN_SECOND;
+    if (__builtin_mul_overflow(ticks, (int64_t)STINT_TICK_NS, &policy->start))
         return refuse(reader, text, "the start must be in the years 1678 to 2261");
     return true;
 }
