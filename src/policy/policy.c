@@ -297,35 +297,35 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
     atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
 }
 
-/* Whether a companion is there, and is this policy's or about to be. If not, companion_mend would
- * end it, and its id would become another policy's. */
-static bool companion_leads(const struct stint_limiter *limiter, uint32_t companion, uint32_t id) {
-    /* M12: as in companion_whole. */
-    const uint32_t of =
-        (uint32_t)atomic_load_relaxed_32(&limiter->records[companion].companion) - 1;
+/* Whether the companion of a policy is there, and is this policy's or about to be. If not,
+ * companion_mend would end it, and its id would become another policy's. */
+static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *records = limiter->records;
+    /* A reader may see all of this being written (M12; open.c, table_look). */
+    const uint32_t companion = (uint32_t)atomic_load_relaxed_32(&records[id].companion) - 1;
 
-    return policy_traits(&limiter->policies[companion]) != 0 &&
-           (stint_limiter_policy_now(limiter, of) == id ||
-            (of < limiter->max_policies &&
-             (uint32_t)atomic_load_relaxed_32(&limiter->records[of].alias) == id + 1)); /* M12 */
+    if (companion == POLICY_NONE)
+        return (policy_traits(policy) & STINT_OVERRIDES) == 0;
+    if (policy_gone(policy)) /* its companion's id may be another's by now */
+        return true;
+    if (companion >= count || !is_companion(limiter, companion) ||
+        policy_traits(&limiter->policies[companion]) == 0)
+        return false;
+    /* M12 */
+    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
+    return stint_limiter_policy_now(limiter, of) == id ||
+           (of < limiter->max_policies &&
+            (uint32_t)atomic_load_relaxed_32(&records[of].alias) == id + 1); /* M12 */
 }
 
-/* Whether what a table says of companions is what is written here. */
-static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+/* Whether a companion is one that companion_make makes. */
+static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    const bool is_one = is_companion(limiter, id);
-    /* A reader may see them being written (M12; open.c, table_look). */
-    const uint32_t other = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1;
+    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1; /* M12 */
 
-    if (!is_one) {
-        if (other == UINT32_MAX)
-            return (policy_traits(policy) & STINT_OVERRIDES) == 0;
-        return policy_gone(policy) || /* its companion's id may be another's by now */
-               (other < count && is_companion(limiter, other) &&
-                companion_leads(limiter, other, id));
-    }
-    return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
+    return of < limiter->max_policies && of != id && record->name[0] == '\0' &&
            policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
@@ -562,8 +562,10 @@ int stint_policies_check(const struct stint_limiter *limiter) {
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
         const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if (!companion_whole(limiter, id, count) || alias > limiter->max_policies ||
-            !(is_companion(limiter, id) || policy_whole(limiter, id)))
+        if (alias > limiter->max_policies ||
+            !(is_companion(limiter, id)
+                  ? companion_whole(limiter, id)
+                  : companion_leads(limiter, id, count) && policy_whole(limiter, id)))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }

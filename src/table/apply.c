@@ -171,20 +171,17 @@ static void was_read(const struct stint_limiter *limiter, struct change *change,
 }
 
 static void change_plan(const struct stint_limiter *limiter, struct change *change) {
-    int found = stint_names_find(limiter, change->name);
+    const int found = stint_names_find(limiter, change->name);
 
-    change->id = change->old = POLICY_NONE;
-    if (found < 0) {
-        change->kind = STINT_POLICY_ADDED;
-        return;
-    }
-    was_read(limiter, change, (uint32_t)found);
-    if (stint_policy_stays(limiter, change->old, &change->policy) != NULL) {
-        change->kind = STINT_POLICY_REPLACED;
-        return;
-    }
-    change->id = change->old;
-    change->kind = stint_policy_difference(limiter, change->old, &change->policy) != NULL
+    change->old = POLICY_NONE;
+    if (found >= 0)
+        was_read(limiter, change, (uint32_t)found);
+    const bool another =
+        found < 0 || stint_policy_stays(limiter, change->old, &change->policy) != NULL;
+    change->id = another ? POLICY_NONE : change->old;
+    change->kind = found < 0 ? STINT_POLICY_ADDED
+                   : another ? STINT_POLICY_REPLACED
+                   : stint_policy_difference(limiter, change->old, &change->policy) != NULL
                        ? STINT_POLICY_CHANGED
                        : STINT_POLICY_UNCHANGED;
 }
@@ -230,20 +227,13 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 /* ---- 3  Doing it ----------------------------------------------------------------------------- */
 
 static void change_make(struct stint_limiter *limiter, struct change *change) {
-    switch (change->kind) {
-    case STINT_POLICY_ADDED:
-    case STINT_POLICY_REPLACED:
+    if (change->id == POLICY_NONE) {
         change->id = stint_names_free_id(limiter, POLICY_NONE);
         stint_policy_create(limiter, &change->policy, change->id, change->old);
-        break;
-    case STINT_POLICY_CHANGED:
+    } else if (change->kind == STINT_POLICY_CHANGED) {
         stint_policy_rewrite(limiter, change->id, &change->policy);
-        break;
-    case STINT_POLICY_REMOVED:
+    } else if (change->kind == STINT_POLICY_REMOVED) {
         stint_policy_end(limiter, change->id);
-        break;
-    case STINT_POLICY_UNCHANGED:
-        break;
     }
 }
 
