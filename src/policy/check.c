@@ -8,26 +8,55 @@
 #include "base/judge.h"
 #include "policy/check.h"
 
-/* What reasons call it in a program, and in a text. */
-static const char *const names[][2] = {
-    [OPTION_LIMIT] = {"policy.limit", "the limit"},
-    [OPTION_WINDOW] = {"policy.calendar", "a month or a year"},
-    [OPTION_PER_KEY] = {"STINT_START_PER_KEY", "start=per-key"},
-    [OPTION_FIRST] = {"STINT_START_FIRST", "start=first"},
-    [OPTION_START] = {"policy.start", "start="},
-    [OPTION_CAPACITY] = {"policy.capacity", "capacity="},
-    [OPTION_RESERVE] = {"policy.max_reserved", "reserve="},
-    [OPTION_STRIPES] = {"policy.stripes", "stripes="},
-    [OPTION_SMOOTH] = {"STINT_SMOOTH", "smooth"},
-    [OPTION_IN_FLIGHT] = {"STINT_IN_FLIGHT", "in-flight"},
-    [OPTION_COUNT_REFUSED] = {"STINT_COUNT_REFUSED", "count-refused"},
-    [OPTION_BAN] = {"policy.ban", "ban="},
-    [OPTION_OVERRIDES] = {"STINT_OVERRIDES", "overrides"},
-    [OPTION_AFTER] = {"policy.ban_after", "after="},
-    [OPTION_BELOW] = {"policy.capacity below the limit", "capacity= below the limit"},
-    [OPTION_ABOVE] = {"policy.capacity above the limit", "capacity= above the limit"},
-    [OPTION_OFFSET] = {"policy.offset", "the offset of start="},
+#define PERCENTAGE "the percentage must be 1% to 100%"
+
+#define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
+#define FIELD(field, word)       VALUE("policy." #field, word, field)
+#define FLAG(flag, word)                                                                           \
+    { {#flag, word}, 0, KIND_FLAG, flag, 0, NULL, NULL }
+
+const struct policy_option stint_policy_options[] = {
+    [OPTION_LIMIT] = {FIELD(limit, "the limit"), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                      "the number of tokens must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_WINDOW] = {VALUE("policy.calendar", "a month or a year", window), KIND_TIME, 0, 0,
+                       "the window must be 10 ms to 366 days",
+                       "the window must be a multiple of 10 ms"},
+    [OPTION_NAME] = {FIELD(name, "name="), KIND_NAME, 0, 0, NULL, NULL},
+    [OPTION_PER_KEY] = FLAG(STINT_START_PER_KEY, "start=per-key"),
+    [OPTION_FIRST] = FLAG(STINT_START_FIRST, "start=first"),
+    [OPTION_START] = {FIELD(start, "start="), KIND_START, 0, 0, NULL, NULL},
+    [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                         "the capacity must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                        "the reserve must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_STRIPES] = {FIELD(stripes, "stripes="), KIND_NUMBER, 0, STRIPES_OF_KEY_MAX,
+                        "the stripes must be 1 to 64", NULL},
+    [OPTION_NEAR] = {FIELD(near_limit, "near="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
+    [OPTION_JITTER] = {FIELD(jitter, "jitter="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
+    [OPTION_SMOOTH] = FLAG(STINT_SMOOTH, "smooth"),
+    [OPTION_IN_FLIGHT] = FLAG(STINT_IN_FLIGHT, "in-flight"),
+    [OPTION_SHADOW] = FLAG(STINT_SHADOW, "shadow"),
+    [OPTION_COUNT_REFUSED] = FLAG(STINT_COUNT_REFUSED, "count-refused"),
+    [OPTION_BAN] = {FIELD(ban, "ban="), KIND_TIME, STINT_OVERRIDES, 0,
+                    "the ban must be 10 ms to 366 days", "the ban must be a multiple of 10 ms"},
+    [OPTION_OVERRIDES] = FLAG(STINT_OVERRIDES, "overrides"),
+    [OPTION_AFTER] = {FIELD(ban_after, "after="), KIND_NUMBER, 0, STINT_BAN_AFTER_MAX,
+                      "the windows must be 1 to 65,535", NULL},
+    [OPTION_BELOW] = {.names = {"policy.capacity below the limit", "capacity= below the limit"}},
+    [OPTION_ABOVE] = {.names = {"policy.capacity above the limit", "capacity= above the limit"}},
+    [OPTION_OFFSET] = {.names = {"policy.offset", "the offset of start="}},
 };
+
+uint64_t stint_policy_value(const struct stint_policy *policy, enum option option) {
+    const struct policy_option *its = &stint_policy_options[option];
+    const void *field = (const char *)policy + its->field;
+
+    return its->kind == KIND_FLAG    ? policy->flags & its->flag
+           : its->kind == KIND_NAME  ? policy->name[0] != '\0'
+           : its->kind == KIND_START ? policy->start != 0 || policy->offset != 0
+           : its->kind == KIND_TIME  ? *(const uint64_t *)field
+                                     : *(const uint32_t *)field;
+}
 
 #define BIT(option) (UINT32_C(1) << (option))
 #define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
@@ -74,32 +103,32 @@ static int refuse(enum option wrong[2], enum option one, enum option other, cons
         wrong[0] = said_by(one);
         wrong[1] = said_by(other);
     }
-    return stint_failed_with(EINVAL, format, names[one][text], names[other][text]);
+    return stint_failed_with(EINVAL, format, stint_policy_options[one].names[text],
+                             stint_policy_options[other].names[text]);
+}
+
+static bool has(const struct stint_policy *policy, enum option option) {
+    switch (option) {
+    case OPTION_BELOW:
+        return policy->capacity != 0 && policy->capacity < policy->limit;
+    case OPTION_ABOVE:
+        return policy->capacity > policy->limit;
+    case OPTION_STRIPES:
+        return policy->stripes > 1;
+    case OPTION_START:
+        return policy->start != 0;
+    case OPTION_WINDOW:
+        return policy->calendar != 0;
+    default:
+        return stint_policy_value(policy, option) != 0;
+    }
 }
 
 static int check_features(const struct stint_policy *policy, enum option wrong[2]) {
-    const uint32_t flags = policy->flags;
-    const bool has[] = {
-        [OPTION_BELOW] =
-            policy->capacity != 0 &&
-            policy->capacity<policy->limit, [OPTION_ABOVE] = policy->capacity> policy->limit,
-        [OPTION_RESERVE] = policy->max_reserved != 0,
-        [OPTION_STRIPES] = policy->stripes > 1,
-        [OPTION_COUNT_REFUSED] = (flags & STINT_COUNT_REFUSED) != 0,
-        [OPTION_SMOOTH] = (flags & STINT_SMOOTH) != 0,
-        [OPTION_START] = policy->start != 0,
-        [OPTION_PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
-        [OPTION_FIRST] = (flags & STINT_START_FIRST) != 0,
-        [OPTION_WINDOW] = policy->calendar != 0,
-        [OPTION_IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
-        [OPTION_BAN] = policy->ban != 0,
-        [OPTION_OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
-    };
-
     for (size_t i = 0; i < FEATURES; i++)
         for (size_t j = 0; j < FEATURES; j++) {
             const enum option one = features[i].option, other = features[j].option;
-            if (has[one] && has[other] && (features[i].without & BIT(other)) != 0)
+            if ((features[i].without & BIT(other)) != 0 && has(policy, one) && has(policy, other))
                 return refuse(wrong, one, other, "%s does not go with %s");
         }
     return 0;

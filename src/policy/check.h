@@ -3,6 +3,9 @@
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include <stint.h>
 
 #include "base/message.h"
@@ -37,6 +40,31 @@ enum option {
     OPTION_ABOVE,
     OPTION_OFFSET, /* of the start */
 };
+
+/* Of the value of an option. */
+enum kind {
+    KIND_NAME,
+    KIND_START,
+    KIND_NUMBER,
+    KIND_PERCENT,
+    KIND_TIME,
+    KIND_FLAG, /* no value */
+};
+
+struct policy_option {
+    const char *names[2]; /* in a program, and in a text, where it begins with this */
+    size_t field;         /* of its value, in struct stint_policy */
+    enum kind kind;
+    uint32_t flag;       /* enum stint_policy_flags: what it sets */
+    uint64_t most;       /* of a number, which begins at 1 */
+    const char *range;   /* why a number or a time of a text is refused */
+    const char *no_tick; /* why a time that is no multiple of a tick is refused */
+};
+
+extern const struct policy_option stint_policy_options[];
+
+/* The value of an option; of one that is no number, whether the policy has it. 0: it has not. */
+uint64_t stint_policy_value(const struct stint_policy *policy, enum option option);
 
 /* Checks a policy. Returns 0, or -EINVAL with a reason.
  *   wrong  NULL; or the policy was read from a text, in which all numbers are in their ranges. Then

@@ -12,63 +12,6 @@
 #include "policy/check.h"
 #include "policy/notation.h"
 
-enum kind {
-    KIND_TOKENS, /* of the rate */
-    KIND_WINDOW, /* of the rate: a number, or none for 1, and a unit */
-    KIND_NAME,
-    KIND_START,
-    KIND_NUMBER,
-    KIND_PERCENT,
-    KIND_TIME, /* a number and a unit, without a space */
-    KIND_FLAG, /* no value */
-};
-
-#define FIELD(name) offsetof(struct stint_policy, name)
-
-static const struct {
-    const char *word;
-    enum kind kind;
-    uint32_t flag;       /* enum stint_policy_flags: what it sets */
-    size_t field;        /* of a number or a time, in struct stint_policy */
-    uint64_t most;       /* of a number, which begins at 1 */
-    const char *range;   /* why a number or a time is refused */
-    const char *no_tick; /* why a time is refused that is no multiple of a tick */
-} options[OPTIONS] = {
-    [OPTION_LIMIT] = {"", KIND_TOKENS, 0, FIELD(limit), STINT_LIMIT_MAX,
-                      "the number of tokens must be 1 to 2^28 (268,435,456)", NULL},
-    [OPTION_WINDOW] = {"", KIND_WINDOW, 0, FIELD(window), 0, "the window must be 10 ms to 366 days",
-                       "the window must be a multiple of 10 ms"},
-    [OPTION_NAME] = {.word = "name=", .kind = KIND_NAME},
-    [OPTION_PER_KEY] = {.word = "start=per-key", .kind = KIND_FLAG, .flag = STINT_START_PER_KEY},
-    [OPTION_FIRST] = {.word = "start=first", .kind = KIND_FLAG, .flag = STINT_START_FIRST},
-    [OPTION_START] = {.word = "start=", .kind = KIND_START},
-    [OPTION_CAPACITY] = {"capacity=", KIND_NUMBER, 0, FIELD(capacity), STINT_LIMIT_MAX,
-                         "the capacity must be 1 to 2^28 (268,435,456)", NULL},
-    [OPTION_RESERVE] = {"reserve=", KIND_NUMBER, 0, FIELD(max_reserved), STINT_LIMIT_MAX,
-                        "the reserve must be 1 to 2^28 (268,435,456)", NULL},
-    [OPTION_STRIPES] = {"stripes=", KIND_NUMBER, 0, FIELD(stripes), STRIPES_OF_KEY_MAX,
-                        "the stripes must be 1 to 64", NULL},
-    [OPTION_NEAR] = {"near=", KIND_PERCENT, 0, FIELD(near_limit), 100,
-                     "the percentage must be 1% to 100%", NULL},
-    [OPTION_JITTER] = {"jitter=", KIND_PERCENT, 0, FIELD(jitter), 100,
-                       "the percentage must be 1% to 100%", NULL},
-    [OPTION_SMOOTH] = {.word = "smooth", .kind = KIND_FLAG, .flag = STINT_SMOOTH},
-    [OPTION_IN_FLIGHT] = {.word = "in-flight", .kind = KIND_FLAG, .flag = STINT_IN_FLIGHT},
-    [OPTION_SHADOW] = {.word = "shadow", .kind = KIND_FLAG, .flag = STINT_SHADOW},
-    [OPTION_COUNT_REFUSED] = {.word = "count-refused",
-                              .kind = KIND_FLAG,
-                              .flag = STINT_COUNT_REFUSED},
-    [OPTION_BAN] = {"ban=", KIND_TIME, STINT_OVERRIDES, FIELD(ban), 0,
-                    "the ban must be 10 ms to 366 days", "the ban must be a multiple of 10 ms"},
-    [OPTION_OVERRIDES] = {.word = "overrides", .kind = KIND_FLAG, .flag = STINT_OVERRIDES},
-    [OPTION_AFTER] = {"after=", KIND_NUMBER, 0, FIELD(ban_after), STINT_BAN_AFTER_MAX,
-                      "the windows must be 1 to 65,535", NULL},
-};
-
-static void *field_of(struct stint_policy *policy, enum option option) {
-    return (char *)policy + options[option].field;
-}
-
 #define SECOND UINT64_C(1000000000)
 
 /* The longest first. Of its spellings a window is written with the first, a ban with the second. */
@@ -154,11 +97,12 @@ static uint64_t read_digits(struct reader *reader) {
 
 /* Reads a number of any kind. */
 static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
-    const enum kind kind = options[option].kind;
+    const struct policy_option *its = &stint_policy_options[option];
+    const enum kind kind = its->kind;
     const char *start = reader->at;
     if (!is_digit(*start))
         return refuse(reader, start,
-                      kind == KIND_TOKENS    ? "expected a number of tokens"
+                      option == OPTION_LIMIT ? "expected a number of tokens"
                       : kind == KIND_PERCENT ? "expected a percentage such as 80%"
                                              : "expected a number");
     uint64_t number = read_digits(reader);
@@ -171,9 +115,10 @@ static bool read_number(struct reader *reader, enum option option, struct stint_
         number *= 1000000;
         reader->at++;
     }
-    if (number == 0 || number > options[option].most)
-        return refuse(reader, start, options[option].range);
-    *(uint32_t *)field_of(policy, option) = (uint32_t)number;
+    if (number == 0 || number > its->most)
+        return refuse(reader, start, its->range);
+    void *field = (char *)policy + its->field;
+    *(uint32_t *)field = (uint32_t)number;
     return true;
 }
 
@@ -203,7 +148,8 @@ static const struct unit *read_unit(struct reader *reader) {
 
 /* Reads [N] UNIT as a window, or NUNIT as another time. */
 static bool read_time(struct reader *reader, enum option option, struct stint_policy *policy) {
-    const bool window = options[option].kind == KIND_WINDOW;
+    const struct policy_option *its = &stint_policy_options[option];
+    const bool window = option == OPTION_WINDOW;
     const char *start = reader->at;
     const bool numbered = is_digit(*start);
 
@@ -220,10 +166,11 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
         return !numbered || refuse(reader, start, "a month or a year has no number before it");
     }
     if (number == 0 || number > STINT_WINDOW_MAX / unit->ns || number * unit->ns < STINT_WINDOW_MIN)
-        return refuse(reader, start, options[option].range);
+        return refuse(reader, start, its->range);
     if (number * unit->ns % STINT_TICK_NS != 0)
-        return refuse(reader, start, options[option].no_tick);
-    *(uint64_t *)field_of(policy, option) = number * unit->ns;
+        return refuse(reader, start, its->no_tick);
+    void *field = (char *)policy + its->field;
+    *(uint64_t *)field = number * unit->ns;
     return true;
 }
 
@@ -339,13 +286,12 @@ static bool read_name(struct reader *reader, char name[STINT_NAME_SIZE]) {
 }
 
 static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
-    policy->flags |= options[option].flag;
-    switch (options[option].kind) {
+    policy->flags |= stint_policy_options[option].flag;
+    switch (stint_policy_options[option].kind) {
     case KIND_NAME:
         return read_name(reader, policy->name);
     case KIND_START:
         return read_start(reader, policy);
-    case KIND_WINDOW:
     case KIND_TIME:
         return read_time(reader, option, policy);
     case KIND_FLAG:
@@ -359,7 +305,7 @@ static bool read_option(struct reader *reader, struct stint_policy *policy) {
     const char *start = reader->at;
     enum option option = OPTION_NAME;
 
-    while (option < OPTIONS && !skip_word(reader, options[option].word))
+    while (option < OPTIONS && !skip_word(reader, stint_policy_options[option].names[1]))
         option++;
     if (option == OPTIONS)
         return refuse(reader, start,
@@ -469,17 +415,14 @@ static void add_start(struct text *text, const struct stint_policy *policy) {
 }
 
 /* Adds an option, if the policy has it. */
-static void add_option(struct text *text, enum option option, struct stint_policy *policy) {
-    const enum kind kind = options[option].kind;
-    const uint64_t value = kind == KIND_NAME    ? policy->name[0] != '\0'
-                           : kind == KIND_START ? policy->start != 0 || policy->offset != 0
-                           : kind == KIND_FLAG  ? policy->flags & options[option].flag
-                           : kind == KIND_TIME  ? *(uint64_t *)field_of(policy, option)
-                                                : *(uint32_t *)field_of(policy, option);
+static void add_option(struct text *text, enum option option, const struct stint_policy *policy) {
+    const enum kind kind = stint_policy_options[option].kind;
+    const uint64_t value = stint_policy_value(policy, option);
+
     if (value == 0)
         return;
     add_letter(text, ' ');
-    add_text(text, options[option].word);
+    add_text(text, stint_policy_options[option].names[1]);
     switch (kind) {
     case KIND_NAME:
         add_quoted(text, policy->name);
