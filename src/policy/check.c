@@ -61,9 +61,8 @@ uint64_t stint_policy_value(const struct stint_policy *policy, enum option optio
 #define BIT(option) (UINT32_C(1) << (option))
 #define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
 
-/* What goes with what: the table of stint.h, above struct stint_policy. Each pair stands once. The
- * first that a policy has is told, so a ban stands before what it needs. STINT_SHADOW, near_limit
- * and jitter go with all. */
+/* What does not go together: the table of stint.h, above struct stint_policy, each pair once. The
+ * first pair that a policy has is told, so a ban stands before what it needs. */
 static const struct {
     enum option option;
     uint32_t without;
@@ -95,7 +94,7 @@ static enum option said_by(enum option option) {
     return start ? OPTION_START : option >= OPTIONS ? OPTION_CAPACITY : option;
 }
 
-/* Refuses a policy for one or two options, which may be the same. */
+/* Refuses a policy for two options, which may be the same. */
 static int refuse(enum option wrong[2], enum option one, enum option other, const char *format) {
     const bool text = wrong != NULL;
 
@@ -108,20 +107,12 @@ static int refuse(enum option wrong[2], enum option one, enum option other, cons
 }
 
 static bool has(const struct stint_policy *policy, enum option option) {
-    switch (option) {
-    case OPTION_BELOW:
-        return policy->capacity != 0 && policy->capacity < policy->limit;
-    case OPTION_ABOVE:
-        return policy->capacity > policy->limit;
-    case OPTION_STRIPES:
-        return policy->stripes > 1;
-    case OPTION_START:
-        return policy->start != 0;
-    case OPTION_WINDOW:
-        return policy->calendar != 0;
-    default:
-        return stint_policy_value(policy, option) != 0;
-    }
+    return option == OPTION_BELOW     ? policy->capacity != 0 && policy->capacity < policy->limit
+           : option == OPTION_ABOVE   ? policy->capacity > policy->limit
+           : option == OPTION_STRIPES ? policy->stripes > 1
+           : option == OPTION_START   ? policy->start != 0
+           : option == OPTION_WINDOW  ? policy->calendar != 0
+                                      : stint_policy_value(policy, option) != 0;
 }
 
 static int check_features(const struct stint_policy *policy, enum option wrong[2]) {
@@ -134,7 +125,6 @@ static int check_features(const struct stint_policy *policy, enum option wrong[2
     return 0;
 }
 
-/* Checks what goes with what. */
 static int check_together(const struct stint_policy *policy, enum option wrong[2]) {
     const uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
 
@@ -160,7 +150,6 @@ static int check_together(const struct stint_policy *policy, enum option wrong[2
     return 0;
 }
 
-/* Checks a time of a policy. */
 static int check_time(uint64_t ns, const char *name) {
     if (ns < STINT_WINDOW_MIN || ns > STINT_WINDOW_MAX)
         return stint_failed_with(EINVAL, "policy.%s must be 10 ms to 366 days", name);
@@ -169,7 +158,6 @@ static int check_time(uint64_t ns, const char *name) {
     return 0;
 }
 
-/* Checks the window: its length, or the calendar. */
 static int check_window(const struct stint_policy *policy, enum option wrong[2]) {
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
         return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");

@@ -13,7 +13,7 @@
 /* The size that struct stint_policy began with. */
 #define POLICY_LEAST SIZE_THROUGH(struct stint_policy, calendar)
 
-/* What a policy's text says: the two parts of its rate, then the options, in the order in which
+/* What a text says of a policy: the two parts of its rate, then the options, in the order in which
  * they are written. */
 enum option {
     OPTION_LIMIT,
@@ -35,8 +35,8 @@ enum option {
     OPTION_OVERRIDES,
     OPTION_AFTER,
     OPTIONS,
-    /* What a reason names apart. */
-    OPTION_BELOW = OPTIONS, /* capacity below the limit */
+    /* What reasons name besides. */
+    OPTION_BELOW = OPTIONS, /* a capacity below the limit */
     OPTION_ABOVE,
     OPTION_OFFSET, /* of the start */
 };
@@ -52,7 +52,7 @@ enum kind {
 };
 
 struct policy_option {
-    const char *names[2]; /* in a program, and in a text, where it begins with this */
+    const char *names[2]; /* in a program, and in a text: how the option begins */
     size_t field;         /* of its value, in struct stint_policy */
     enum kind kind;
     uint32_t flag;       /* enum stint_policy_flags: what it sets */
@@ -63,13 +63,12 @@ struct policy_option {
 
 extern const struct policy_option stint_policy_options[];
 
-/* The value of an option; of one that is no number, whether the policy has it. 0: it has not. */
+/* The value of an option in a policy; not 0 if the policy has the option. */
 uint64_t stint_policy_value(const struct stint_policy *policy, enum option option);
 
 /* Checks a policy. Returns 0, or -EINVAL with a reason.
- *   wrong  NULL; or the policy was read from a text, in which all numbers are in their ranges. Then
- *          the reason is in the words of the text, and `wrong` receives the two options that it is
- *          about, which may be the same */
+ *   wrong  NULL; or the policy was read from a text, each number in its range: receives the two
+ *          options that the reason names, as a text does. They may be the same */
 int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */

@@ -14,11 +14,11 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* The longest first. Of its spellings a window is written with the first, a ban with the second. */
+/* The longest first. A window is written with the first spelling, another time with the second. */
 static const struct unit {
     const char *spellings[6]; /* up to a NULL */
     uint64_t ns;
-    uint32_t calendar; /* such a unit has no number, and divides no time */
+    uint32_t calendar; /* not 0: the unit has no number, and divides no time */
 } units[] = {
     {{"week", "w", "weeks"}, 604800 * SECOND, 0},
     {{"day", "d", "days"}, 86400 * SECOND, 0},
@@ -38,7 +38,7 @@ struct reader {
     size_t places[OPTIONS]; /* where in the text an option begins; 0: it has none */
 };
 
-/* ASCII only: the locale has no say in what a configuration means. */
+/* ASCII only: what a configuration means does not depend on the locale. */
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
@@ -61,7 +61,7 @@ static void skip_spaces(struct reader *reader) {
         reader->at++;
 }
 
-/* Steps over `word` (lower case) if the text has it here, in any case. */
+/* Steps over a word of lower case, if the text has it here in any case. */
 static bool skip_word(struct reader *reader, const char *word) {
     size_t length = strlen(word);
     for (size_t i = 0; i < length; i++)
@@ -83,19 +83,17 @@ static bool read_end(struct reader *reader) {
            refuse(reader, reader->at, "expected a space or the end");
 }
 
-/* Reads digits. Numbers past 2^40 become 2^40: all that may stand in the notation are far below. */
+/* Reads digits. A number past 2^40, which is out of every range, becomes 2^40. */
 static uint64_t read_digits(struct reader *reader) {
     const uint64_t most = UINT64_C(1) << 40;
     uint64_t number = 0;
     for (; is_digit(*reader->at); reader->at++) {
         number = number * 10 + (uint64_t)(*reader->at - '0');
-        if (number > most)
-            number = most;
+        number = number < most ? number : most;
     }
     return number;
 }
 
-/* Reads a number of any kind. */
 static bool read_number(struct reader *reader, enum option option, struct stint_policy *policy) {
     const struct policy_option *its = &stint_policy_options[option];
     const enum kind kind = its->kind;
@@ -133,7 +131,6 @@ static bool read_per(struct reader *reader) {
     return true;
 }
 
-/* Reads a spelling of a unit, and no more letters. */
 static const struct unit *read_unit(struct reader *reader) {
     const char *start = reader->at;
 
@@ -176,7 +173,7 @@ static bool read_time(struct reader *reader, enum option option, struct stint_po
 
 #define A_TIME "a time such as 2024-01-01T05:00:00Z"
 
-/* Reads what stands before a field (0: nothing), and its digits: a number in [low, high]. */
+/* Reads a letter (0: none), then so many digits: a number in [low, high]. */
 static bool read_field(struct reader *reader, char before, int digits, int low, int high,
                        int *value) {
     if (before != '\0' && !read_char(reader, before, "expected " A_TIME))
@@ -213,8 +210,8 @@ static bool read_offset(struct reader *reader, int *minutes) {
 #define YEAR_FIRST 1677
 #define YEAR_LAST  2262
 
-/* Reads an instant by RFC 3339: full-date, or date-time. Leap seconds have no Unix time and are
- * refused. Of a calendar policy the start is by the clock of its offset. */
+/* Reads a full-date or a date-time of RFC 3339. Leap seconds have no Unix time, and are refused.
+ * The start of a calendar policy is by the clock of its offset. */
 static bool read_start(struct reader *reader, struct stint_policy *policy) {
     const char *text = reader->at;
     int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, offset = 0;
@@ -258,7 +255,7 @@ static bool read_start(struct reader *reader, struct stint_policy *policy) {
     return true;
 }
 
-/* Plain up to the next space, or quoted with \" and \\ as a structured-field string (RFC 9651). */
+/* Reads a name: up to the next space, or a structured-field string (RFC 9651). */
 static bool read_name(struct reader *reader, char name[STINT_NAME_SIZE]) {
     const char *start = reader->at;
     bool quoted = *start == '"';
@@ -286,19 +283,14 @@ static bool read_name(struct reader *reader, char name[STINT_NAME_SIZE]) {
 }
 
 static bool read_value(struct reader *reader, enum option option, struct stint_policy *policy) {
+    const enum kind kind = stint_policy_options[option].kind;
+
     policy->flags |= stint_policy_options[option].flag;
-    switch (stint_policy_options[option].kind) {
-    case KIND_NAME:
-        return read_name(reader, policy->name);
-    case KIND_START:
-        return read_start(reader, policy);
-    case KIND_TIME:
-        return read_time(reader, option, policy);
-    case KIND_FLAG:
-        return true;
-    default:
-        return read_number(reader, option, policy);
-    }
+    return kind == KIND_NAME    ? read_name(reader, policy->name)
+           : kind == KIND_START ? read_start(reader, policy)
+           : kind == KIND_TIME  ? read_time(reader, option, policy)
+           : kind == KIND_FLAG  ? true
+                                : read_number(reader, option, policy);
 }
 
 static bool read_option(struct reader *reader, struct stint_policy *policy) {
@@ -336,7 +328,7 @@ static bool read_policy(struct reader *reader, struct stint_policy *policy) {
     return true;
 }
 
-/* Reads a policy into a struct of a caller's size. */
+/* Reads a policy that a struct of this size has room for. */
 static int parse(struct reader *reader, struct stint_policy *policy, size_t size) {
     enum option wrong[2];
 
@@ -414,7 +406,6 @@ static void add_start(struct text *text, const struct stint_policy *policy) {
     add_text(text, piece);
 }
 
-/* Adds an option, if the policy has it. */
 static void add_option(struct text *text, enum option option, const struct stint_policy *policy) {
     const enum kind kind = stint_policy_options[option].kind;
     const uint64_t value = stint_policy_value(policy, option);
@@ -423,20 +414,14 @@ static void add_option(struct text *text, enum option option, const struct stint
         return;
     add_letter(text, ' ');
     add_text(text, stint_policy_options[option].names[1]);
-    switch (kind) {
-    case KIND_NAME:
+    if (kind == KIND_NAME) {
         add_quoted(text, policy->name);
-        break;
-    case KIND_START:
+    } else if (kind == KIND_START) {
         add_start(text, policy);
-        break;
-    case KIND_FLAG:
-        break;
-    case KIND_TIME:
+    } else if (kind == KIND_TIME) {
         add_number(text, value / unit_of(value)->ns);
         add_text(text, unit_of(value)->spellings[1]);
-        break;
-    default:
+    } else if (kind != KIND_FLAG) {
         add_number(text, value);
         add_text(text, kind == KIND_PERCENT ? "%" : "");
     }

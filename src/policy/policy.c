@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
- * which no decision takes. Decisions read a rule, or its traits, by the policy's version
- * (limiter.h); the hot way reads what policy_heat makes of it. */
+ * Policies: added, changed, replaced, removed, found, read. Set-up takes the table's lock, which no
+ * decision takes. A decision reads a rule, or its traits, by the policy's version (limiter.h). The
+ * hot way reads what policy_heat makes of them. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,7 +31,6 @@ static tick_t longest_of(const struct stint_policy *policy) {
                                  : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
-/* The traits of a rule of a policy. */
 static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
                           const struct rule *rule) {
     const uint64_t traits =
@@ -42,12 +41,11 @@ static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
     return (uint64_t)rule->capacity << 32 | traits | (traits == TRAIT_EXISTS ? TRAIT_PLAIN : 0);
 }
 
-/* Raises what bulk checks of a full table are compared with (M12), and notes whether refusals were
- * ever counted, or are by this rule. */
+/* Raises what bulk checks of a full table go by, and notes whether a rule ever counted refusals. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
 
-    /* M12: all of these before the rule is stored. */
+    /* M12: all three before the rule is stored. */
     atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
     /* M12 */
@@ -55,7 +53,7 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
 }
 
-/* Lets the hot way decide by a rule of these traits, or closes it. It is for rules by which each
+/* Opens or closes the hot way to a policy whose rule has these traits. It is for rules by which a
  * key has one slot with one count, all windows are the policy's and of one length, nothing is
  * carried over, and the verdict says no more. */
 static void policy_heat(struct policy *policy, uint64_t traits) {
@@ -72,8 +70,8 @@ static void policy_heat(struct policy *policy, uint64_t traits) {
 }
 
 /* Writes a rule, its traits and its ban. The store of the version makes a new policy known, or
- * changes one that exists, at once. Until then the hot way is closed to it: if this process dies
- * here, the policy is slower, but still decides by one whole rule. */
+ * changes one that exists, at once. Until then the hot way is closed. If this process dies here,
+ * the policy is slower, but decides by one whole rule. */
 static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
                        uint64_t traits, uint64_t ban) {
     struct policy *policy = &limiter->policies[id];
@@ -96,8 +94,8 @@ static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct 
     policy_heat(policy, traits);
 }
 
-/* No decision is made by a policy from now on: its next rule has no traits. A request by its id is
- * led to the one that its record names, or refused. A thread that has read the rule before goes on
+/* Ends a policy: its next rule has no traits, so no decision is made by it. A request by its id is
+ * led to the policy that its record names, or refused. A thread that read the rule before goes on
  * by it, in slots that are nobody's any more. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
@@ -110,7 +108,7 @@ static void policy_end(struct stint_limiter *limiter, uint32_t id) {
     rule_write(limiter, id, &rule, 0, limiter_ban(limiter, id));
 }
 
-/* Makes an id free. No slot and no other policy names its policy. */
+/* Makes an id free, which no slot and no other policy names. */
 static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
 
@@ -135,8 +133,7 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    /* Others trust it, and the table may have been written over: nonsense is no calendar, and no
-     * length. */
+    /* The caller trusts it, and the table may have been written over. */
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
@@ -163,7 +160,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .ban_after = ban & STINT_BAN_AFTER_MAX,
         .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
     };
-    memcpy(read.name, record->name, sizeof(read.name) - 1); /* it ends, whatever is there */
+    memcpy(read.name, record->name, sizeof(read.name) - 1); /* a NUL follows, whatever is there */
     return read;
 }
 
@@ -172,13 +169,11 @@ struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint3
     if (now == POLICY_NONE) /* it was there a moment ago */
         now = id;
     struct stint_policy policy = stint_policy_read(limiter, now);
-
     if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
 }
 
-/* The number of windows with a refusal that ban a key. */
 static uint32_t ban_after(const struct stint_policy *policy) {
     return policy->ban_after == 0 ? 1 : policy->ban_after;
 }
@@ -235,7 +230,7 @@ int stint_policies_begin(struct stint_limiter *limiter) {
     return error;
 }
 
-/* Writes the windows of a new policy, whose record is there. */
+/* Writes the windows of a new policy, whose record is written. */
 static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
                           uint32_t flags) {
     struct policy *policy = &limiter->policies[id];
@@ -262,16 +257,12 @@ static bool windows_whole(const struct policy *policy, tick_t length, uint32_t f
 /* ---- Companions ------------------------------------------------------------------------------ */
 
 /* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
- * of the two name each other. The companion stays with the policy, and goes to the one that
- * replaces it if that has overrides, too.
- *
- * Deaths (companion_mend): a companion that is not named yet is given to its policy. If that is not
- * there, its id becomes free. If the policy is gone, the companion goes, too. */
+ * of the two name each other. A policy that is replaced leaves its companion to the one in its
+ * place, if that has overrides. */
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
-/* Makes the companion of a policy under a free id. It decides nothing: it has no such trait, and
- * nothing was granted by it that could be given back. */
+/* Makes the companion of a policy under a free id. Its traits let nothing be decided by it. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
     const struct rule none = {.stripes = 1};
 
@@ -281,8 +272,8 @@ static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t 
     rule_write(limiter, id, &none, TRAIT_COMPANION, 0);
 }
 
-/* Gives a policy its companion: the one that it has or takes over (`has`, its id plus one), or a
- * new one if it needs one. */
+/* Gives a policy its companion: the one that it has or takes over (`has`: its id + 1; 0: none), or
+ * a new one if it needs one. */
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t has) {
     if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
@@ -330,8 +321,8 @@ static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
-/* Finishes or takes back what was left half done with a companion. Its policies were mended
- * before. */
+/* Finishes or takes back what a death left half done with a companion: gives it to its policy, or
+ * lets it go with that. If that never was, makes its id free. All policies were mended before. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t of = limiter->records[id].companion - 1;
     const uint32_t now = stint_limiter_policy_now(limiter, of);
@@ -340,7 +331,7 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
         return;
     const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
 
-    if (limiter_policy(limiter, of) == NULL) /* its policy never was: it has no slot */
+    if (limiter_policy(limiter, of) == NULL) /* the companion has no slot */
         id_free(limiter, id);
     else if (has == id + 1)
         atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
@@ -352,7 +343,6 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
-/* Writes the rule of a policy that is new, or changes. */
 static void policy_write(struct stint_limiter *limiter, uint32_t id,
                          const struct stint_policy *policy) {
     const struct rule rule = rule_of(policy);
@@ -377,9 +367,8 @@ int stint_policy_room(const struct stint_limiter *limiter, const struct stint_po
     return 0;
 }
 
-/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
- * its end the old one decides, and its name finds it. Both have the same companion, so no override
- * is missed. */
+/* A death leaves the old policy, or the new one for both ids (policy_mend). Until the old one ends,
+ * it decides, and is found by the name. Both have the same companion, so no override is missed. */
 void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
                          uint32_t id, uint32_t old) {
     const uint32_t count = limiter_policy_count(limiter);
@@ -391,7 +380,7 @@ void stint_policy_create(struct stint_limiter *limiter, const struct stint_polic
         atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
     }
     INSTANT(INSTANT_SET_UP);
-    *record = (struct policy_record){0}; /* a process that died here may have left something */
+    *record = (struct policy_record){0}; /* a process that died here may have written some of it */
     INSTANT(INSTANT_SET_UP);
     stint_policy_name_of(policy, record->name);
     record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
@@ -405,7 +394,7 @@ void stint_policy_create(struct stint_limiter *limiter, const struct stint_polic
     INSTANT(INSTANT_SET_UP);
     if (id != count)
         stint_names_refilled(limiter, id);
-    else /* a companion that was made for it has the next id */
+    else /* a companion that was made for this policy has the next id */
         atomic_store_release(&limiter->header->policy_count, /* M12 */
                              record->companion == id + 2 ? id + 2 : id + 1);
     if (old != POLICY_NONE)
@@ -474,7 +463,7 @@ static int change(struct stint_limiter *limiter, const struct stint_policy *poli
     return error;
 }
 
-/* Makes one of these under the lock, with a caller's policy. */
+/* Calls one of these with a caller's policy, under the lock. */
 static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
                      int (*make)(struct stint_limiter *limiter, const struct stint_policy *policy,
                                  uint32_t *id)) {
@@ -512,20 +501,20 @@ int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
     return with_lock(limiter, policy, &id, change_check);
 }
 
-/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
- * made. */
-static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
+/* Whether a policy is one that stint_policy_add can have made. */
+static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
 
-    if (record->name[0] == '\0' || memchr(record->name, '\0', sizeof(record->name)) == NULL ||
+    if (!companion_leads(limiter, id, count) || record->name[0] == '\0' ||
+        memchr(record->name, '\0', sizeof(record->name)) == NULL ||
         policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
         policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
     const struct rule rule = policy_rule(policy), right = rule_of(&read);
     const tick_t length = longest_of(&read);
-    /* A hint must be the end of a window (I7): else stripes would never agree on one. */
+    /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
     return windows_whole(policy, length, read.flags) &&
            (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
@@ -534,20 +523,19 @@ static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
            stint_policy_check(&read, NULL) == 0;
 }
 
-/* Whether this version knows all that a policy has. */
-static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy_record *record = &limiter->records[id];
-    uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
-                       (record->calendar > STINT_CALENDAR_YEAR);
-    const uint32_t *words = (const void *)record;
+/* Whether this version knows all that a record has. */
+static bool policy_known(const struct policy_record *record) {
+    static const struct policy_record none;
+    const size_t from = offsetof(struct policy_record, reserved);
 
-    for (size_t i = offsetof(struct policy_record, reserved) / 4; i < sizeof(*record) / 4; i++)
-        unknown |= words[i];
-    return unknown == 0;
+    return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
+           record->calendar <= STINT_CALENDAR_YEAR &&
+           memcmp((const char *)record + from, (const char *)&none + from, sizeof(none) - from) ==
+               0;
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
-    /* stint_policies_repair removes what is beyond the count. Readers do not, and decide by it. */
+    /* stint_policies_repair removes what is beyond the count. A reader decides by it. */
     uint32_t count =
         limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
 
@@ -557,22 +545,21 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         if (limiter_policy(limiter, id) == NULL) /* free */
             continue;
-        if (!policy_known(limiter, id))
+        if (!policy_known(&limiter->records[id]))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
         const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
         if (alias > limiter->max_policies ||
-            !(is_companion(limiter, id)
-                  ? companion_whole(limiter, id)
-                  : companion_leads(limiter, id, count) && policy_whole(limiter, id)))
+            !(is_companion(limiter, id) ? companion_whole(limiter, id)
+                                        : policy_whole(limiter, id, count)))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }
     return 0;
 }
 
-/* Finishes or takes back what was left half done with a policy. */
+/* Finishes or takes back what a death left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];
@@ -582,7 +569,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     policy_heat(policy, policy_traits(policy));
     if (policy_gone(policy) || record->alias == 0)
         return;
-    /* It was to be replaced. If the other one is there, it is. */
+    /* It was to be replaced. If the other policy decides, it is. */
     const uint32_t other = record->alias - 1;
     if (other != id && other < limiter->max_policies &&
         policy_traits(&limiter->policies[other]) != 0)
@@ -594,7 +581,7 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
 void stint_policies_repair(struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
-    /* First what was not yet a policy, and what free ids have kept. */
+    /* First what is not yet a policy, and what is left under free ids. */
     for (uint32_t id = 0; id < limiter->max_policies; id++) {
         /* Under the lock, as its writer (M12). */
         if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))

@@ -44,8 +44,7 @@ static bool is_blank(char letter) {
     return letter == ' ' || letter == '\t' || letter == '\r';
 }
 
-/* Ends a line where its comment begins: at a # that stands first or after a blank, and in no
- * quotes. */
+/* Ends a line before its comment: at a # that stands first or after a blank, and in no quotes. */
 static void comment_cut(char *line) {
     bool quoted = false;
 
@@ -61,11 +60,12 @@ static void comment_cut(char *line) {
         line[length - 1] = '\0';
 }
 
-/* Puts the line before the reason of the last call. */
-static int failed_in_line(int error, unsigned line) {
+/* Puts the line before the reason of the last call, which is about a character of the text. */
+static int failed_in_line(int error, unsigned line, const char *at, const char **wrong) {
     char reason[256];
 
     (void)snprintf(reason, sizeof(reason), "%s", stint_reason());
+    *wrong = at;
     return stint_failed_with(-error, "line %u: %s", line, reason);
 }
 
@@ -101,7 +101,7 @@ static int names_check(const struct changes *changes, const char **wrong) {
                              twice->line, first->line, twice->name);
 }
 
-/* Parses each line. `copy` is `text`, and is changed. `changes->all` has room for all of them. */
+/* Parses each line. `copy` is that of `text`, and is cut into lines. `changes->all` has room. */
 static int lines_parse(struct changes *changes, const char *text, char *copy, const char **wrong) {
     unsigned number = 0;
 
@@ -118,16 +118,13 @@ static int lines_parse(struct changes *changes, const char *text, char *copy, co
         *change = (struct change){.at = text + (line - copy), .line = number};
         change->policy.size = sizeof(change->policy);
         int error = stint_policy_parse(line, &change->policy, &letter);
-        if (error != 0) {
-            *wrong = text + (letter - copy);
-            return failed_in_line(error, number);
-        }
+        if (error != 0)
+            return failed_in_line(error, number, text + (letter - copy), wrong);
         stint_policy_name_of(&change->policy, change->name);
     }
     return names_check(changes, wrong);
 }
 
-/* How many lines hold a policy. */
 static size_t lines_count(const char *text) {
     size_t count = 0;
 
@@ -138,7 +135,7 @@ static size_t lines_count(const char *text) {
     return count;
 }
 
-/* Reads the text into changes, with room for as many removals as there can be policies. */
+/* Reads the text into changes, with room for so many more. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
     char *copy = strdup(text);
@@ -159,7 +156,7 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */
 
-/* What there is, in the notation of a text. */
+/* Notes what there is under an id, as a text would say it. */
 static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
     change->old = id;
     change->was = stint_policy_read(limiter, id);
@@ -216,10 +213,8 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
         change_plan(limiter, change);
         int error = stint_policy_room(limiter, &change->policy, change->old,
                                       change->id == POLICY_NONE, &room);
-        if (error != 0) {
-            *wrong = change->at;
-            return failed_in_line(error, change->line);
-        }
+        if (error != 0)
+            return failed_in_line(error, change->line, change->at, wrong);
     }
     return prune ? removals_plan(limiter, changes) : 0;
 }
@@ -237,7 +232,7 @@ static void change_make(struct stint_limiter *limiter, struct change *change) {
     }
 }
 
-/* Plans what is to be done, and does it unless that is only asked. */
+/* Plans the changes, and makes them if this is no dry run. */
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
     int error = stint_policies_begin(limiter);
@@ -253,29 +248,29 @@ static int changes_make(struct stint_limiter *limiter, struct changes *changes, 
 
 /* ---- 4  Telling of it ------------------------------------------------------------------------ */
 
-/* More than the longest policy in the text notation: a name of 63 letters, each escaped, and all
- * options. */
+/* More than the longest policy in a text: a name of 63 letters, each escaped, and all options. */
 #define TEXT_SIZE 512
 
 static void change_tell(const struct change *change,
                         void (*told)(void *context, const struct stint_change *change),
                         void *context) {
-    char text[TEXT_SIZE] = "", was[TEXT_SIZE] = "";
-    const bool gets = change->kind != STINT_POLICY_REMOVED, had = change->old != POLICY_NONE;
-
-    if (gets)
-        (void)stint_policy_format(&change->policy, text, sizeof(text));
-    if (had)
-        (void)stint_policy_format(&change->was, was, sizeof(was));
-    const struct stint_change tells = {
+    char text[TEXT_SIZE], was[TEXT_SIZE];
+    struct stint_change tells = {
         .size = sizeof(tells),
         .kind = change->kind,
         .id = change->id,
         .name = change->name,
-        .text = gets ? text : NULL,
-        .was = had ? was : NULL,
         .decided = change->decided,
     };
+
+    if (change->kind != STINT_POLICY_REMOVED) {
+        (void)stint_policy_format(&change->policy, text, sizeof(text));
+        tells.text = text;
+    }
+    if (change->old != POLICY_NONE) {
+        (void)stint_policy_format(&change->was, was, sizeof(was));
+        tells.was = was;
+    }
     told(context, &tells);
 }
 
