@@ -8,148 +8,179 @@
 #include "base/judge.h"
 #include "policy/check.h"
 
-#define BIT(feature) (UINT32_C(1) << (feature))
+#define PERCENTAGE "the percentage must be 1% to 100%"
 
-/* What a feature does not go with: the table of stint.h, above struct stint_policy. Each pair
- * stands once. */
-static const uint32_t without[FEATURES] = {
-    [WORD_CAPACITY_BELOW] = BIT(WORD_SMOOTH),
-    [WORD_STRIPES] = BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED),
-    [WORD_COUNT_REFUSED] = BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED) | BIT(WORD_STRIPES),
-    [WORD_SMOOTH] = BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED) | BIT(WORD_STRIPES) |
-                    BIT(WORD_COUNT_REFUSED),
-    [WORD_PER_KEY] = BIT(WORD_STRIPES) | BIT(WORD_START),
-    [WORD_FIRST] = BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED) | BIT(WORD_STRIPES) |
-                   BIT(WORD_SMOOTH) | BIT(WORD_START) | BIT(WORD_PER_KEY),
-    [WORD_CALENDAR] = BIT(WORD_CAPACITY_ABOVE) | BIT(WORD_MAX_RESERVED) | BIT(WORD_STRIPES) |
-                      BIT(WORD_SMOOTH) | BIT(WORD_PER_KEY) | BIT(WORD_FIRST),
-    [WORD_IN_FLIGHT] = BIT(WORD_IN_FLIGHT) - 1, /* none of those above */
-    [WORD_BAN] = BIT(WORD_STRIPES) | BIT(WORD_IN_FLIGHT),
-    [WORD_OVERRIDES] = BIT(WORD_STRIPES) | BIT(WORD_IN_FLIGHT),
+#define VALUE(name, word, field) {name, word}, offsetof(struct stint_policy, field)
+#define FIELD(field, word)       VALUE("policy." #field, word, field)
+#define FLAG(flag, word)                                                                           \
+    { {#flag, word}, 0, KIND_FLAG, flag, 0, NULL, NULL }
+
+const struct policy_option stint_policy_options[] = {
+    [OPTION_LIMIT] = {FIELD(limit, "the limit"), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                      "the number of tokens must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_WINDOW] = {VALUE("policy.calendar", "a month or a year", window), KIND_TIME, 0, 0,
+                       "the window must be 10 ms to 366 days",
+                       "the window must be a multiple of 10 ms"},
+    [OPTION_NAME] = {FIELD(name, "name="), KIND_NAME, 0, 0, NULL, NULL},
+    [OPTION_PER_KEY] = FLAG(STINT_START_PER_KEY, "start=per-key"),
+    [OPTION_FIRST] = FLAG(STINT_START_FIRST, "start=first"),
+    [OPTION_START] = {FIELD(start, "start="), KIND_START, 0, 0, NULL, NULL},
+    [OPTION_CAPACITY] = {FIELD(capacity, "capacity="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                         "the capacity must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_RESERVE] = {FIELD(max_reserved, "reserve="), KIND_NUMBER, 0, STINT_LIMIT_MAX,
+                        "the reserve must be 1 to 2^28 (268,435,456)", NULL},
+    [OPTION_STRIPES] = {FIELD(stripes, "stripes="), KIND_NUMBER, 0, STRIPES_OF_KEY_MAX,
+                        "the stripes must be 1 to 64", NULL},
+    [OPTION_NEAR] = {FIELD(near_limit, "near="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
+    [OPTION_JITTER] = {FIELD(jitter, "jitter="), KIND_PERCENT, 0, 100, PERCENTAGE, NULL},
+    [OPTION_SMOOTH] = FLAG(STINT_SMOOTH, "smooth"),
+    [OPTION_IN_FLIGHT] = FLAG(STINT_IN_FLIGHT, "in-flight"),
+    [OPTION_SHADOW] = FLAG(STINT_SHADOW, "shadow"),
+    [OPTION_COUNT_REFUSED] = FLAG(STINT_COUNT_REFUSED, "count-refused"),
+    [OPTION_BAN] = {FIELD(ban, "ban="), KIND_TIME, STINT_OVERRIDES, 0,
+                    "the ban must be 10 ms to 366 days", "the ban must be a multiple of 10 ms"},
+    [OPTION_OVERRIDES] = FLAG(STINT_OVERRIDES, "overrides"),
+    [OPTION_AFTER] = {FIELD(ban_after, "after="), KIND_NUMBER, 0, STINT_BAN_AFTER_MAX,
+                      "the windows must be 1 to 65,535", NULL},
+    [OPTION_BELOW] = {.names = {"policy.capacity below the limit", "capacity= below the limit"}},
+    [OPTION_ABOVE] = {.names = {"policy.capacity above the limit", "capacity= above the limit"}},
+    [OPTION_OFFSET] = {.names = {"policy.offset", "the offset of start="}},
 };
 
-/* The name of a feature in a program, and in a text. */
-static const char *const words[POLICY_WORDS][2] = {
-    [WORD_CAPACITY_BELOW] = {"policy.capacity below the limit", "capacity= below the limit"},
-    [WORD_CAPACITY_ABOVE] = {"policy.capacity above the limit", "capacity= above the limit"},
-    [WORD_MAX_RESERVED] = {"policy.max_reserved", "reserve="},
-    [WORD_STRIPES] = {"policy.stripes", "stripes="},
-    [WORD_COUNT_REFUSED] = {"STINT_COUNT_REFUSED", "count-refused"},
-    [WORD_SMOOTH] = {"STINT_SMOOTH", "smooth"},
-    [WORD_START] = {"policy.start", "start="},
-    [WORD_PER_KEY] = {"STINT_START_PER_KEY", "start=per-key"},
-    [WORD_FIRST] = {"STINT_START_FIRST", "start=first"},
-    [WORD_CALENDAR] = {"policy.calendar", "a month or a year"},
-    [WORD_IN_FLIGHT] = {"STINT_IN_FLIGHT", "in-flight"},
-    [WORD_BAN] = {"policy.ban", "ban="},
-    [WORD_OVERRIDES] = {"STINT_OVERRIDES", "overrides"},
-    [WORD_LIMIT] = {"policy.limit", "the limit"},
-    [WORD_CAPACITY] = {"policy.capacity", "capacity="},
-    [WORD_OFFSET] = {"policy.offset", "the offset of start="},
-    [WORD_BAN_AFTER] = {"policy.ban_after", "after="},
-};
+uint64_t stint_policy_value(const struct stint_policy *policy, enum option option) {
+    const struct policy_option *its = &stint_policy_options[option];
+    const void *field = (const char *)policy + its->field;
 
-/* A policy that is checked. */
-struct checked {
-    const struct stint_policy *policy;
-    bool text;                 /* it was read from one */
-    enum policy_word wrong[2]; /* of the reason, in this order */
-};
-
-static int refuse(struct checked *checked, enum policy_word one, enum policy_word other,
-                  const char *format) {
-    checked->wrong[0] = one;
-    checked->wrong[1] = other;
-    return stint_failed_with(EINVAL, format, words[one][checked->text],
-                             words[other][checked->text]);
+    return its->kind == KIND_FLAG    ? policy->flags & its->flag
+           : its->kind == KIND_NAME  ? policy->name[0] != '\0'
+           : its->kind == KIND_START ? policy->start != 0 || policy->offset != 0
+           : its->kind == KIND_TIME  ? *(const uint64_t *)field
+                                     : *(const uint32_t *)field;
 }
 
-static uint32_t features_of(const struct stint_policy *policy) {
-    const uint32_t flags = policy->flags;
-    const bool given = policy->capacity != 0;
-    const bool has[FEATURES] = {
-        [WORD_CAPACITY_BELOW] = given && policy->capacity < policy->limit,
-        [WORD_CAPACITY_ABOVE] = given && policy->capacity > policy->limit,
-        [WORD_MAX_RESERVED] = policy->max_reserved != 0,
-        [WORD_STRIPES] = policy->stripes > 1,
-        [WORD_COUNT_REFUSED] = (flags & STINT_COUNT_REFUSED) != 0,
-        [WORD_SMOOTH] = (flags & STINT_SMOOTH) != 0,
-        [WORD_START] = policy->start != 0,
-        [WORD_PER_KEY] = (flags & STINT_START_PER_KEY) != 0,
-        [WORD_FIRST] = (flags & STINT_START_FIRST) != 0,
-        [WORD_CALENDAR] = policy->calendar != 0,
-        [WORD_IN_FLIGHT] = (flags & STINT_IN_FLIGHT) != 0,
-        [WORD_BAN] = policy->ban != 0,
-        [WORD_OVERRIDES] = (flags & STINT_OVERRIDES) != 0,
-    };
-    uint32_t bits = 0;
+#define BIT(option) (UINT32_C(1) << (option))
+#define CARRY       (BIT(OPTION_ABOVE) | BIT(OPTION_RESERVE))
 
-    for (int i = 0; i < FEATURES; i++)
-        bits |= has[i] ? BIT(i) : 0;
-    return bits;
+/* What does not go together: the table of stint.h, above struct stint_policy, each pair once. The
+ * first pair that a policy has is told, so a ban stands before what it needs. */
+static const struct {
+    enum option option;
+    uint32_t without;
+} features[] = {
+    {OPTION_BELOW, BIT(OPTION_SMOOTH)},
+    {OPTION_ABOVE, 0},
+    {OPTION_RESERVE, 0},
+    {OPTION_STRIPES, CARRY},
+    {OPTION_COUNT_REFUSED, CARRY | BIT(OPTION_STRIPES)},
+    {OPTION_SMOOTH, CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED)},
+    {OPTION_START, 0},
+    {OPTION_PER_KEY, BIT(OPTION_STRIPES) | BIT(OPTION_START)},
+    {OPTION_FIRST,
+     CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY)},
+    {OPTION_WINDOW,
+     CARRY | BIT(OPTION_STRIPES) | BIT(OPTION_SMOOTH) | BIT(OPTION_PER_KEY) | BIT(OPTION_FIRST)},
+    {OPTION_IN_FLIGHT, CARRY | BIT(OPTION_BELOW) | BIT(OPTION_STRIPES) | BIT(OPTION_COUNT_REFUSED) |
+                           BIT(OPTION_SMOOTH) | BIT(OPTION_START) | BIT(OPTION_PER_KEY) |
+                           BIT(OPTION_FIRST) | BIT(OPTION_WINDOW)},
+    {OPTION_BAN, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
+    {OPTION_OVERRIDES, BIT(OPTION_STRIPES) | BIT(OPTION_IN_FLIGHT)},
+};
+#define FEATURES (sizeof(features) / sizeof(features[0]))
+
+/* The option by which a text says it. */
+static enum option said_by(enum option option) {
+    const bool start =
+        option == OPTION_PER_KEY || option == OPTION_FIRST || option == OPTION_OFFSET;
+    return start ? OPTION_START : option >= OPTIONS ? OPTION_CAPACITY : option;
 }
 
-/* Checks what goes with what. */
-static int check_together(struct checked *checked) {
-    const struct stint_policy *policy = checked->policy;
+/* Refuses a policy for two options, which may be the same. */
+static int refuse(enum option wrong[2], enum option one, enum option other, const char *format) {
+    const bool text = wrong != NULL;
+
+    if (text) {
+        wrong[0] = said_by(one);
+        wrong[1] = said_by(other);
+    }
+    return stint_failed_with(EINVAL, format, stint_policy_options[one].names[text],
+                             stint_policy_options[other].names[text]);
+}
+
+static bool has(const struct stint_policy *policy, enum option option) {
+    return option == OPTION_BELOW     ? policy->capacity != 0 && policy->capacity < policy->limit
+           : option == OPTION_ABOVE   ? policy->capacity > policy->limit
+           : option == OPTION_STRIPES ? policy->stripes > 1
+           : option == OPTION_START   ? policy->start != 0
+           : option == OPTION_WINDOW  ? policy->calendar != 0
+                                      : stint_policy_value(policy, option) != 0;
+}
+
+static int check_features(const struct stint_policy *policy, enum option wrong[2]) {
+    for (size_t i = 0; i < FEATURES; i++)
+        for (size_t j = 0; j < FEATURES; j++) {
+            const enum option one = features[i].option, other = features[j].option;
+            if ((features[i].without & BIT(other)) != 0 && has(policy, one) && has(policy, other))
+                return refuse(wrong, one, other, "%s does not go with %s");
+        }
+    return 0;
+}
+
+static int check_together(const struct stint_policy *policy, enum option wrong[2]) {
     const uint64_t capacity = policy->capacity == 0 ? policy->limit : policy->capacity;
-    const uint32_t has = features_of(policy);
 
     if (capacity + policy->max_reserved > STINT_LIMIT_MAX)
-        return refuse(checked, policy->capacity == 0 ? WORD_LIMIT : WORD_CAPACITY,
-                      WORD_MAX_RESERVED, "%s and %s must be at most 2^28 together");
-    for (enum policy_word i = 0; i < FEATURES; i++)
-        for (enum policy_word j = 0; j < FEATURES; j++)
-            if ((has & BIT(i)) != 0 && (has & without[i] & BIT(j)) != 0)
-                return refuse(checked, i, j, "%s does not go with %s");
-    if ((policy->flags & STINT_SMOOTH) != 0 && policy->limit > SMOOTH_MAX)
-        return refuse(checked, WORD_LIMIT, WORD_LIMIT,
-                      "%s of a smooth policy must be at most 16,383");
-    if ((policy->flags & STINT_IN_FLIGHT) != 0 && policy->limit > SMOOTH_MAX)
-        return refuse(checked, WORD_LIMIT, WORD_LIMIT,
-                      "%s of an in-flight policy must be at most 16,383");
+        return refuse(wrong, policy->capacity == 0 ? OPTION_LIMIT : OPTION_CAPACITY, OPTION_RESERVE,
+                      "%s and %s must be at most 2^28 together");
+    int error = check_features(policy, wrong);
+    if (error != 0)
+        return error;
+    if ((policy->flags & TWO_COUNTS) != 0 && policy->limit > SMOOTH_MAX)
+        return refuse(wrong, OPTION_LIMIT, OPTION_LIMIT,
+                      (policy->flags & STINT_SMOOTH) != 0
+                          ? "%s of a smooth policy must be at most 16,383"
+                          : "%s of an in-flight policy must be at most 16,383");
     if (policy->stripes <= 1)
         return 0;
     if (policy->stripes > STRIPES_OF_KEY_MAX || (policy->stripes & (policy->stripes - 1)) != 0)
-        return refuse(checked, WORD_STRIPES, WORD_STRIPES, "%s must be a power of two, at most 64");
+        return refuse(wrong, OPTION_STRIPES, OPTION_STRIPES,
+                      "%s must be a power of two, at most 64");
     if (policy->stripes > policy->limit || policy->stripes > capacity)
-        return refuse(checked, WORD_STRIPES, WORD_STRIPES,
+        return refuse(wrong, OPTION_STRIPES, OPTION_STRIPES,
                       "%s must be at most the limit and the capacity");
     return 0;
 }
 
-/* Checks the window: its length, or the calendar. */
-static int check_window(struct checked *checked) {
-    const struct stint_policy *policy = checked->policy;
+static int check_time(uint64_t ns, const char *name) {
+    if (ns < STINT_WINDOW_MIN || ns > STINT_WINDOW_MAX)
+        return stint_failed_with(EINVAL, "policy.%s must be 10 ms to 366 days", name);
+    if (ns % STINT_TICK_NS != 0)
+        return stint_failed_with(EINVAL, "policy.%s must be a multiple of 10 ms", name);
+    return 0;
+}
 
+static int check_window(const struct stint_policy *policy, enum option wrong[2]) {
     if (policy->start % (int64_t)STINT_TICK_NS != 0)
         return stint_failed(EINVAL, "policy.start must be a multiple of 10 ms");
     if (policy->calendar > STINT_CALENDAR_YEAR)
         return stint_failed(EINVAL, "policy.calendar must be 0, STINT_CALENDAR_MONTH or "
                                     "STINT_CALENDAR_YEAR");
-    if (policy->calendar != 0) {
-        if (policy->window != 0)
-            return stint_failed(EINVAL,
-                                "policy.window must be 0 with policy.calendar, which says how long "
-                                "windows are");
-        if (policy->offset < -OFFSET_WEST_MAX || policy->offset > OFFSET_EAST_MAX)
-            return refuse(checked, WORD_OFFSET, WORD_OFFSET,
-                          "%s must be -720 to 840 minutes (-12:00 to +14:00)");
-        if (month_into(policy->start / (int64_t)STINT_TICK_NS) >= CALENDAR_DAY_MAX * TICKS_IN_DAY)
-            return refuse(checked, WORD_START, WORD_START,
-                          "%s must be on one of the days 1 to 28, which every month has");
-        return 0;
-    }
-    if (policy->offset != 0)
-        return stint_failed(EINVAL, "policy.offset must be 0 without policy.calendar");
-    if (policy->window < STINT_WINDOW_MIN || policy->window > STINT_WINDOW_MAX)
-        return stint_failed(EINVAL, "policy.window must be 10 ms to 366 days");
-    if (policy->window % STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.window must be a multiple of 10 ms");
+    if (policy->calendar == 0)
+        return policy->offset != 0
+                   ? stint_failed(EINVAL, "policy.offset must be 0 without policy.calendar")
+                   : check_time(policy->window, "window");
+    if (policy->window != 0)
+        return stint_failed(EINVAL, "policy.window must be 0 with policy.calendar, which says how "
+                                    "long windows are");
+    if (policy->offset < -OFFSET_WEST_MAX || policy->offset > OFFSET_EAST_MAX)
+        return refuse(wrong, OPTION_OFFSET, OPTION_OFFSET,
+                      "%s must be -720 to 840 minutes (-12:00 to +14:00)");
+    if (month_into(policy->start / (int64_t)STINT_TICK_NS) >= CALENDAR_DAY_MAX * TICKS_IN_DAY)
+        return refuse(wrong, OPTION_START, OPTION_START,
+                      "%s must be on one of the days 1 to 28, which every month has");
     return 0;
 }
 
-/* Whether a key can be refused first in `ban_after` windows within `ban` of the first time
+/* Whether a key can be refused first in `ban_after` windows within `ban` of the first refusal
  * (override_set.c): at the end of a window, in each window between, and at the begin of the
  * last. */
 static bool ban_can_come(const struct stint_policy *policy) {
@@ -161,31 +192,26 @@ static bool ban_can_come(const struct stint_policy *policy) {
 }
 
 /* Checks a ban. The window is right. */
-static int check_ban(struct checked *checked) {
-    const struct stint_policy *policy = checked->policy;
-
+static int check_ban(const struct stint_policy *policy, enum option wrong[2]) {
     if (policy->ban == 0)
         return policy->ban_after == 0
                    ? 0
-                   : refuse(checked, WORD_BAN_AFTER, WORD_BAN, "%s needs %s, the time");
+                   : refuse(wrong, OPTION_AFTER, OPTION_BAN, "%s needs %s, the time");
     if ((policy->flags & STINT_OVERRIDES) == 0)
         return stint_failed(EINVAL, "policy.ban needs STINT_OVERRIDES in policy.flags");
-    if (policy->ban < STINT_WINDOW_MIN || policy->ban > STINT_WINDOW_MAX)
-        return stint_failed(EINVAL, "policy.ban must be 10 ms to 366 days");
-    if (policy->ban % STINT_TICK_NS != 0)
-        return stint_failed(EINVAL, "policy.ban must be a multiple of 10 ms");
+    int error = check_time(policy->ban, "ban");
+    if (error != 0)
+        return error;
     if (policy->ban_after > STINT_BAN_AFTER_MAX)
         return stint_failed(EINVAL, "policy.ban_after must be at most 65,535 windows");
     if (!ban_can_come(policy))
-        return refuse(checked, WORD_BAN, WORD_BAN_AFTER,
+        return refuse(wrong, OPTION_BAN, OPTION_AFTER,
                       "%s must be longer than the windows between the first refusal and the last, "
                       "%s less 2: no key would be banned");
     return 0;
 }
 
-static int check(struct checked *checked) {
-    const struct stint_policy *policy = checked->policy;
-
+int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]) {
     if (memchr(policy->name, '\0', sizeof(policy->name)) == NULL)
         return stint_failed(EINVAL,
                             "policy.name has no terminating NUL: it may have 63 characters");
@@ -194,7 +220,7 @@ static int check(struct checked *checked) {
             return stint_failed(EINVAL, "policy.name has a character that is not printable ASCII");
     if (policy->limit == 0 || policy->limit > STINT_LIMIT_MAX)
         return stint_failed(EINVAL, "policy.limit must be 1 to 2^28 (268,435,456) tokens");
-    int error = check_window(checked);
+    int error = check_window(policy, wrong);
     if (error != 0)
         return error;
     if ((policy->flags &
@@ -205,27 +231,13 @@ static int check(struct checked *checked) {
         return stint_failed(EINVAL, "policy.near_limit must be at most 100 percent");
     if (policy->jitter > 100)
         return stint_failed(EINVAL, "policy.jitter must be at most 100 percent");
-    error = check_ban(checked);
-    return error != 0 ? error : check_together(checked);
-}
-
-int stint_policy_check(const struct stint_policy *policy) {
-    struct checked checked = {.policy = policy};
-
-    return check(&checked);
-}
-
-int stint_policy_check_text(const struct stint_policy *policy, enum policy_word wrong[2]) {
-    struct checked checked = {.policy = policy, .text = true};
-    int error = check(&checked);
-
-    memcpy(wrong, checked.wrong, sizeof(checked.wrong));
-    return error;
+    error = check_ban(policy, wrong);
+    return error != 0 ? error : check_together(policy, wrong);
 }
 
 int stint_policy_given(const struct stint_policy *given, struct stint_policy *policy) {
     if (given == NULL)
         return stint_failed(EINVAL, "policy is NULL");
     int error = stint_struct_read(policy, sizeof(*policy), given, POLICY_LEAST, "policy");
-    return error != 0 ? error : stint_policy_check(policy);
+    return error != 0 ? error : stint_policy_check(policy, NULL);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * What a policy may be, and which flags go together. */
+ * What a policy may be, and what goes with what. */
 #ifndef STINT_POLICY_CHECK_H
 #define STINT_POLICY_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #include <stint.h>
 
@@ -10,37 +13,63 @@
 /* The size that struct stint_policy began with. */
 #define POLICY_LEAST SIZE_THROUGH(struct stint_policy, calendar)
 
-/* What a reason names of a policy. */
-enum policy_word {
-    /* What it may have besides its rate. STINT_SHADOW, near_limit and jitter go with all. */
-    WORD_CAPACITY_BELOW,
-    WORD_CAPACITY_ABOVE,
-    WORD_MAX_RESERVED,
-    WORD_STRIPES,
-    WORD_COUNT_REFUSED,
-    WORD_SMOOTH,
-    WORD_START,
-    WORD_PER_KEY,
-    WORD_FIRST,
-    WORD_CALENDAR,
-    WORD_IN_FLIGHT,
-    WORD_BAN, /* before what it needs, so that it is named */
-    WORD_OVERRIDES,
-    FEATURES,
-    /* Numbers. */
-    WORD_LIMIT = FEATURES,
-    WORD_CAPACITY,
-    WORD_OFFSET,
-    WORD_BAN_AFTER,
-    POLICY_WORDS
+/* What a text says of a policy: the two parts of its rate, then the options, in the order in which
+ * they are written. */
+enum option {
+    OPTION_LIMIT,
+    OPTION_WINDOW,
+    OPTION_NAME,
+    OPTION_PER_KEY,
+    OPTION_FIRST,
+    OPTION_START,
+    OPTION_CAPACITY,
+    OPTION_RESERVE,
+    OPTION_STRIPES,
+    OPTION_NEAR,
+    OPTION_JITTER,
+    OPTION_SMOOTH,
+    OPTION_IN_FLIGHT,
+    OPTION_SHADOW,
+    OPTION_COUNT_REFUSED,
+    OPTION_BAN,
+    OPTION_OVERRIDES,
+    OPTION_AFTER,
+    OPTIONS,
+    /* What reasons name besides. */
+    OPTION_BELOW = OPTIONS, /* a capacity below the limit */
+    OPTION_ABOVE,
+    OPTION_OFFSET, /* of the start */
 };
 
-/* Whether a policy is one: 0, or -EINVAL with a reason. */
-int stint_policy_check(const struct stint_policy *policy);
+/* Of the value of an option. */
+enum kind {
+    KIND_NAME,
+    KIND_START,
+    KIND_NUMBER,
+    KIND_PERCENT,
+    KIND_TIME,
+    KIND_FLAG, /* no value */
+};
 
-/* The same of a policy that was read from a text, whose numbers are in their ranges: the reason is
- * in the words of the notation. `wrong` receives what it names; both may be the same. */
-int stint_policy_check_text(const struct stint_policy *policy, enum policy_word wrong[2]);
+struct policy_option {
+    const char *names[2]; /* in a program, and in a text: how the option begins */
+    size_t field;         /* of its value, in struct stint_policy */
+    enum kind kind;
+    uint32_t flag;       /* enum stint_policy_flags: what it sets */
+    uint64_t most;       /* of a number, which begins at 1 */
+    const char *range;   /* why a number or a time of a text is refused */
+    const char *no_tick; /* why a time that is no multiple of a tick is refused */
+};
+
+extern const struct policy_option stint_policy_options[];
+
+/* The value of an option in a policy; not 0 if the policy has the option. */
+uint64_t stint_policy_value(const struct stint_policy *policy, enum option option);
+
+/* Checks a policy. Returns 0, or -EINVAL with a reason.
+ *   wrong  NULL; or the policy was read from a text, each number in its range: receives the two
+ *          options that the reason names, as a text does. They may be the same */
+int stint_policy_check(const struct stint_policy *policy, enum option wrong[2]);
 
 /* Reads a caller's policy, of whatever size, and checks it: 0, or -EINVAL with a reason. */
 int stint_policy_given(const struct stint_policy *given, struct stint_policy *policy);

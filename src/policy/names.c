@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Ids by name, so that many policies are not compared with each other.
+ * Ids by name, in a hash table.
  *
- * A policy's name is written once, before its version, by any process: each search first adds the
+ * A policy's name is written once, before its version, by any process. Each search first adds the
  * policies that came since, in the order of ids. A policy that is gone stays in the index, and is
- * passed over. An opener that is alone makes the ids of such policies free. When one of these is
- * given to another policy, header.refilled tells all handles to begin anew. */
+ * passed over. When its id is given to another policy, header.refilled tells all handles to begin
+ * their index anew. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +33,6 @@ struct names *stint_names_make(uint32_t max_policies) {
     names->forks = names->lock_forks = stint_limiter_process_lock();
     stint_limiter_process_unlock();
     return names;
-}
-
-void stint_names_free(struct names *names) {
-    free(names);
 }
 
 static uint64_t name_hash(const char *name) {
@@ -74,12 +70,11 @@ static void catch_up(const struct stint_limiter *limiter) {
             insert(limiter, names->known);
 }
 
-/* Locks the index. After a fork it begins anew: a thread of the parent may have been in the middle
- * of a change. */
+/* Locks the index. After a fork it begins anew: a thread of the parent may have been in it. */
 static void index_lock(struct names *names) {
     const uint64_t forks = stint_limiter_process_lock();
     if (names->forks != forks)
-        names->refilled = UINT64_MAX; /* it begins anew */
+        names->refilled = UINT64_MAX; /* of no header */
     names->forks = forks;
 }
 
@@ -97,8 +92,8 @@ bool stint_names_inherited(const struct stint_limiter *limiter) {
     return inherited;
 }
 
-/* While a policy is being replaced there are two of its name. The one that names the other as its
- * replacement still decides. */
+/* While a policy is being replaced, two have its name. The one that names the other still
+ * decides. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     struct names *names = limiter->names;
     int found = -1;
@@ -122,30 +117,23 @@ int stint_names_find(const struct stint_limiter *limiter, const char *name) {
     return found;
 }
 
-uint32_t stint_names_free_id(const struct stint_limiter *limiter) {
+uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but) {
     struct names *names = limiter->names;
     const uint32_t count = limiter_policy_count(limiter);
 
     while (names->taken < count && limiter_policy(limiter, names->taken) != NULL)
         names->taken++;
-    return names->taken;
-}
-
-uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id) {
-    uint32_t found = stint_names_free_id(limiter);
-
-    if (found == id)
-        found++;
-    while (found < limiter_policy_count(limiter) && limiter_policy(limiter, found) != NULL)
-        found++;
-    return found;
+    uint32_t id = names->taken;
+    while (id == but || (id < count && limiter_policy(limiter, id) != NULL))
+        id++;
+    return id;
 }
 
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter) {
     const uint32_t count = limiter_policy_count(limiter);
     uint32_t free_ids = limiter->max_policies - count;
 
-    for (uint32_t id = stint_names_free_id(limiter); id < count; id++)
+    for (uint32_t id = stint_names_free_id(limiter, POLICY_NONE); id < count; id++)
         free_ids += limiter_policy(limiter, id) == NULL;
     return free_ids;
 }

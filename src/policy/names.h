@@ -5,21 +5,17 @@
 
 #include "base/limiter.h"
 
-/* NULL: there is no memory. */
+/* Makes an index, which free() takes back. NULL: there is no memory. */
 struct names *stint_names_make(uint32_t max_policies);
-void stint_names_free(struct names *names);
 
 /* The id of the policy with that name that decides, or -1. */
 int stint_names_find(const struct stint_limiter *limiter, const char *name);
 
-/* An id for another policy: a free one below policy_count, or policy_count, which may be
- * max_policies. Under the table's lock. */
-uint32_t stint_names_free_id(const struct stint_limiter *limiter);
+/* An id for another policy, other than `but`: the first that is free; max_policies and above: there
+ * is none. Under the table's lock. */
+uint32_t stint_names_free_id(const struct stint_limiter *limiter, uint32_t but);
 
-/* An id for another policy that is not this id. */
-uint32_t stint_names_free_id_but(const struct stint_limiter *limiter, uint32_t id);
-
-/* How many such ids there are. */
+/* How many ids are free. Under the table's lock. */
 uint32_t stint_names_free_ids(const struct stint_limiter *limiter);
 
 /* Makes all handles of the table begin their index anew. Under the table's lock. */
@@ -29,8 +25,8 @@ void stint_names_forget(const struct stint_limiter *limiter);
  * Under the table's lock. */
 void stint_names_refilled(const struct stint_limiter *limiter, uint32_t id);
 
-/* Whether this process has inherited the table by a fork, in private memory, since it was last
- * asked. Then a thread that is not there may have had the table's lock: this one has it now. */
+/* Whether this process inherited the table by a fork, in private memory, since the last call. Then
+ * a thread of the parent may have had the table's lock. The caller has a new one. */
 bool stint_names_inherited(const struct stint_limiter *limiter);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Policies: add, change, replace, remove, find, get. Set-up functions: they take the table's lock,
- * which no decision takes. Decisions read a rule, or its traits, by the policy's version
- * (limiter.h); the hot way reads what policy_heat makes of it. */
+ * Policies: added, changed, replaced, removed, found, read. Set-up takes the table's lock, which no
+ * decision takes. A decision reads a rule, or its traits, by the policy's version (limiter.h). The
+ * hot way reads what policy_heat makes of them. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,29 +31,21 @@ static tick_t longest_of(const struct stint_policy *policy) {
                                  : (tick_t)(policy->window / STINT_TICK_NS);
 }
 
-static uint32_t calendar_trait(const struct stint_limiter *limiter, uint32_t id) {
-    return limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0;
-}
-
-/* The traits of a rule of a policy. */
 static uint64_t traits_of(const struct stint_limiter *limiter, uint32_t id,
                           const struct rule *rule) {
-    const bool carries = rule_carries(rule);
-    const uint32_t calendar = calendar_trait(limiter, id);
-    const bool plain = !carries && calendar == 0 && rule->near_limit == 0 && rule->jitter == 0 &&
-                       rule->stripes == 1 && rule->flags == 0;
-    return (uint64_t)rule->capacity << 32 | rule->flags | TRAIT_EXISTS | (plain ? TRAIT_PLAIN : 0) |
-           (carries ? TRAIT_CARRIES : 0) | calendar | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
-           (rule->jitter != 0 ? TRAIT_JITTER : 0) |
-           (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES;
+    const uint64_t traits =
+        rule->flags | TRAIT_EXISTS | (uint64_t)__builtin_ctz(rule->stripes) << TRAIT_STRIPES |
+        (rule_carries(rule) ? TRAIT_CARRIES : 0) | (rule->near_limit != 0 ? TRAIT_NEAR : 0) |
+        (rule->jitter != 0 ? TRAIT_JITTER : 0) |
+        (limiter->records[id].calendar != 0 ? TRAIT_CALENDAR : 0);
+    return (uint64_t)rule->capacity << 32 | traits | (traits == TRAIT_EXISTS ? TRAIT_PLAIN : 0);
 }
 
-/* Raises what bulk checks of a full table are compared with (M12), and notes whether refusals were
- * ever counted, or are by this rule. */
+/* Raises what bulk checks of a full table go by, and notes whether a rule ever counted refusals. */
 static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
     struct policy *policy = &limiter->policies[id];
 
-    /* M12: all of these before the rule is stored. */
+    /* M12: all three before the rule is stored. */
     atomic_raise(&limiter->records[id].refusals_count, (rule->flags & STINT_COUNT_REFUSED) != 0);
     atomic_raise(&limiter->header->smooth, (rule->flags & TWO_COUNTS) != 0);
     /* M12 */
@@ -61,80 +53,62 @@ static void policy_raise(struct stint_limiter *limiter, uint32_t id, const struc
                  (uint64_t)(policy->length < BULK_WINDOW_MAX ? policy->length : BULK_WINDOW_MAX));
 }
 
-/* Sets what the hot way reads of a policy. Window 0: the hot way is not for it. */
-static void hot_write(struct policy *policy, uint64_t window, uint64_t capacity) {
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_capacity, capacity); /* M12 */
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed(&policy->hot_window, window); /* M12 */
-}
-
-/* Lets the hot way decide, if the rule is plain: each key has one slot with one count, all windows
- * are the policy's and of one length, nothing is carried over, and the verdict says no more. */
-static void policy_heat(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    struct policy *policy = &limiter->policies[id];
-    bool hot = (rule->flags & (TRAITS_OWN_WINDOW | TWO_COUNTS)) == 0 &&
-               calendar_trait(limiter, id) == 0 && rule->stripes == 1 && !rule_carries(rule) &&
-               rule->near_limit == 0;
+/* Opens or closes the hot way to a policy whose rule has these traits. It is for rules by which a
+ * key has one slot with one count, all windows are the policy's and of one length, nothing is
+ * carried over, and the verdict says no more. */
+static void policy_heat(struct policy *policy, uint64_t traits) {
+    const uint64_t cold = TRAITS_OWN_WINDOW | TWO_COUNTS | UINT64_C(7) << TRAIT_STRIPES |
+                          TRAIT_CARRIES | TRAIT_NEAR | TRAIT_CALENDAR;
+    const bool hot = (traits & (cold | TRAIT_EXISTS)) == TRAIT_EXISTS;
     /* A capacity without a window: only for keys that have no override (take.c, window_ruled). */
-    const bool all = (rule->flags & STINT_OVERRIDES) == 0;
-    hot_write(policy, hot && all ? policy->window : 0, hot ? rule->capacity : 0);
+    const bool all = (traits & STINT_OVERRIDES) == 0;
+
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_capacity, hot ? traits >> 32 : 0); /* M12 */
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_relaxed(&policy->hot_window, hot && all ? policy->window : 0); /* M12 */
 }
 
-/* Writes a rule. The store of the version makes a new policy known, or changes one that exists, at
- * once. Until then the hot way is closed to it: if this process dies here, the policy is slower,
- * but still decides by one whole rule. */
-static void words_write(struct policy *policy, const uint64_t words[RULE_WORDS]) {
+/* Writes a rule, its traits and its ban. The store of the version makes a new policy known, or
+ * changes one that exists, at once. Until then the hot way is closed. If this process dies here,
+ * the policy is slower, but decides by one whole rule. */
+static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule,
+                       uint64_t traits, uint64_t ban) {
+    struct policy *policy = &limiter->policies[id];
     /* Under the lock: M12 and M14 are for readers. */
-    uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+    const uint64_t version = atomic_load_relaxed(&policy->version) + 1;
+    uint64_t words[RULE_WORDS];
 
-    hot_write(policy, 0, 0);
+    rule_pack(rule, words);
+    words[RULE_TRAITS] = traits;
+    policy_raise(limiter, id, rule);
+    policy_heat(policy, 0);
+    INSTANT(INSTANT_SET_UP);
+    atomic_store_release(&limiter->records[id].bans[version % 2], ban); /* M14 */
     for (uint32_t i = 0; i < RULE_WORDS; i++) {
         INSTANT(INSTANT_SET_UP);
         atomic_store_release(&policy->rules[version % 2][i], words[i]); /* M14 */
     }
     INSTANT(INSTANT_SET_UP);
     atomic_store_release(&policy->version, version); /* M12 */
+    policy_heat(policy, traits);
 }
 
-static void rule_write(struct stint_limiter *limiter, uint32_t id, const struct rule *rule) {
-    uint64_t words[RULE_WORDS];
-
-    rule_pack(rule, words);
-    policy_raise(limiter, id, rule);
-    words[RULE_TRAITS] = traits_of(limiter, id, rule);
-    words_write(&limiter->policies[id], words);
-    policy_heat(limiter, id, rule);
-}
-
-/* The ban that goes with the next rule. */
-static void ban_write(struct stint_limiter *limiter, uint32_t id, uint64_t ban) {
-    /* Under the lock: M14 is for readers. */
-    const uint64_t next = atomic_load_relaxed(&limiter->policies[id].version) + 1;
-
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_release(&limiter->records[id].bans[next % 2], ban); /* M14 */
-}
-
-/* No decision is made by a policy from now on: its next rule has no traits. A request by its id is
- * led to the one that its record names, or refused. A thread that has read the rule before goes on
+/* Ends a policy: its next rule has no traits, so no decision is made by it. A request by its id is
+ * led to the policy that its record names, or refused. A thread that read the rule before goes on
  * by it, in slots that are nobody's any more. */
 static void policy_end(struct stint_limiter *limiter, uint32_t id) {
-    struct policy *policy = &limiter->policies[id];
+    const struct policy *policy = &limiter->policies[id];
     const struct rule rule = policy_rule(policy);
     /* No slot that counts is further ahead of the clock (search.c, stint_beyond_clock). */
     const tick_t until = tick_of(limiter_now(limiter)) + policy->length + ALLOWANCE_TICKS;
-    uint64_t words[RULE_WORDS];
 
-    rule_pack(&rule, words);
-    words[RULE_TRAITS] = 0;
     INSTANT(INSTANT_SET_UP);
     atomic_store_relaxed(&limiter->records[id].until, (uint64_t)until); /* M12 */
-    ban_write(limiter, id, limiter_ban(limiter, id));
-    words_write(policy, words);
+    rule_write(limiter, id, &rule, 0, limiter_ban(limiter, id));
 }
 
-/* Makes an id free. No slot and no other policy names its policy. */
+/* Makes an id free, which no slot and no other policy names. */
 static void id_free(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
 
@@ -159,8 +133,7 @@ void stint_policy_name_of(const struct stint_policy *policy, char name[STINT_NAM
 struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    /* Others trust it, and the table may have been written over: nonsense is no calendar, and no
-     * length. */
+    /* The caller trusts it, and the table may have been written over. */
     const uint32_t said = (uint32_t)atomic_load_relaxed_32(&record->calendar); /* M15 */
     const uint32_t calendar = GUARD(READ_CALENDAR, said > STINT_CALENDAR_YEAR) ? 0 : said;
     struct rule rule;
@@ -187,7 +160,7 @@ struct stint_policy stint_policy_read(const struct stint_limiter *limiter, uint3
         .ban_after = ban & STINT_BAN_AFTER_MAX,
         .ban = tick_ns((tick_t)(ban >> BAN_TICKS)),
     };
-    memcpy(read.name, record->name, sizeof(read.name) - 1); /* it ends, whatever is there */
+    memcpy(read.name, record->name, sizeof(read.name) - 1); /* a NUL follows, whatever is there */
     return read;
 }
 
@@ -196,13 +169,11 @@ struct stint_policy stint_policy_told(const struct stint_limiter *limiter, uint3
     if (now == POLICY_NONE) /* it was there a moment ago */
         now = id;
     struct stint_policy policy = stint_policy_read(limiter, now);
-
     if ((limiter->records[now].flags & RECORD_UNNAMED) != 0)
         (void)stint_rate_format(&policy, policy.name, sizeof(policy.name));
     return policy;
 }
 
-/* The number of windows with a refusal that ban a key. */
 static uint32_t ban_after(const struct stint_policy *policy) {
     return policy->ban_after == 0 ? 1 : policy->ban_after;
 }
@@ -230,22 +201,21 @@ const char *stint_policy_difference(const struct stint_limiter *limiter, uint32_
 
 const char *stint_policy_stays(const struct stint_limiter *limiter, uint32_t id,
                                const struct stint_policy *policy) {
-    const struct policy *old = &limiter->policies[id];
-    const struct policy_record *record = &limiter->records[id];
-    const struct rule rule = rule_of(policy), old_rule = policy_rule(old);
+    const struct stint_policy old = stint_policy_read(limiter, id);
+    const struct rule rule = rule_of(policy), old_rule = rule_of(&old);
 
-    if (policy->calendar != record->calendar || policy->offset != record->offset)
+    if (policy->calendar != old.calendar || policy->offset != old.offset)
         return "policy.calendar and policy.offset cannot change" REPLACE_IT;
-    if (longest_of(policy) != old->length)
+    if (policy->window != old.window)
         return "policy.window cannot change" REPLACE_IT;
-    if (policy->start / (int64_t)STINT_TICK_NS != old->start)
+    if (policy->start != old.start)
         return "policy.start cannot change" REPLACE_IT;
     if (rule.stripes != old_rule.stripes)
         return "policy.stripes cannot change" REPLACE_IT;
     if (((rule.flags ^ old_rule.flags) & (TRAITS_OWN_WINDOW | TWO_COUNTS)) != 0)
         return "STINT_START_PER_KEY, STINT_START_FIRST, STINT_SMOOTH and STINT_IN_FLIGHT cannot "
                "change" REPLACE_IT;
-    if (record->refusals_count != 0 && rule_carries(&rule))
+    if (limiter->records[id].refusals_count != 0 && rule_carries(&rule))
         return "policy.capacity above the limit, and max_reserved, cannot come to a policy that "
                "has ever counted refusals, which would be carried over as debts" REPLACE_IT;
     return NULL;
@@ -260,46 +230,54 @@ int stint_policies_begin(struct stint_limiter *limiter) {
     return error;
 }
 
+/* Writes the windows of a new policy, whose record is written. */
+static void windows_write(struct stint_limiter *limiter, uint32_t id, tick_t length, int64_t start,
+                          uint32_t flags) {
+    struct policy *policy = &limiter->policies[id];
+
+    policy->length = length;
+    policy->start = start / (int64_t)STINT_TICK_NS;
+    policy->window = tick_ns(length);
+    INSTANT(INSTANT_SET_UP);
+    policy->reciprocal = reciprocal_of(policy->window);
+    policy->fade = count_fade(flags, policy->window);
+    INSTANT(INSTANT_SET_UP);
+    policy->current_end = stint_limiter_hint_first(limiter, policy);
+    limiter_raise_latest_begin(limiter, hint_begin(policy, policy->current_end));
+}
+
+/* Whether a policy has what windows_write writes for this length. */
+static bool windows_whole(const struct policy *policy, tick_t length, uint32_t flags) {
+    const uint64_t window = tick_ns(length);
+
+    return policy->length == length && policy->window == window &&
+           policy->reciprocal == reciprocal_of(window) && policy->fade == count_fade(flags, window);
+}
+
 /* ---- Companions ------------------------------------------------------------------------------ */
 
 /* A policy with overrides has a companion (override.h): a hidden policy without a name. The records
- * of the two name each other. The companion stays with the policy, and goes to the one that
- * replaces it if that has overrides, too.
- *
- * Deaths (companions_mend): a companion that is not named yet is given to its policy; if that is
- * not there, its id becomes free. If the policy is gone, the companion goes, too. */
+ * of the two name each other. A policy that is replaced leaves its companion to the one in its
+ * place, if that has overrides. */
 
 #define COMPANION_TICKS ((tick_t)(STINT_WINDOW_MAX / STINT_TICK_NS))
 
-/* Makes the companion of a policy under a free id. It decides nothing: it has no such trait, and
- * nothing was granted by it that could be given back. */
+/* Makes the companion of a policy under a free id. Its traits let nothing be decided by it. */
 static void companion_make(struct stint_limiter *limiter, uint32_t id, uint32_t of) {
-    struct policy *made = &limiter->policies[id];
     const struct rule none = {.stripes = 1};
-    uint64_t words[RULE_WORDS];
 
     INSTANT(INSTANT_SET_UP);
     limiter->records[id] = (struct policy_record){.flags = RECORD_COMPANION, .companion = of + 1};
-    made->start = 0;
-    made->length = COMPANION_TICKS;
-    made->window = STINT_WINDOW_MAX;
-    made->reciprocal = reciprocal_of(STINT_WINDOW_MAX);
-    made->fade = count_fade(0, STINT_WINDOW_MAX);
-    INSTANT(INSTANT_SET_UP);
-    made->current_end = stint_limiter_hint_first(limiter, made);
-    limiter_raise_latest_begin(limiter, hint_begin(made, made->current_end));
-    policy_raise(limiter, id, &none);
-    rule_pack(&none, words);
-    words[RULE_TRAITS] = TRAIT_COMPANION;
-    words_write(made, words);
+    windows_write(limiter, id, COMPANION_TICKS, 0, 0);
+    rule_write(limiter, id, &none, TRAIT_COMPANION, 0);
 }
 
-/* Gives a policy its companion: the one that it has or takes over (`has`, its id plus one), or a
- * new one if it needs one. */
+/* Gives a policy its companion: the one that it has or takes over (`has`: its id + 1; 0: none), or
+ * a new one if it needs one. */
 static void companion_give(struct stint_limiter *limiter, uint32_t id,
                            const struct stint_policy *policy, uint32_t has) {
     if (has == 0 && (policy->flags & STINT_OVERRIDES) != 0) {
-        const uint32_t made = stint_names_free_id_but(limiter, id);
+        const uint32_t made = stint_names_free_id(limiter, id);
         companion_make(limiter, made, id);
         has = made + 1;
         INSTANT(INSTANT_SET_UP);
@@ -310,44 +288,41 @@ static void companion_give(struct stint_limiter *limiter, uint32_t id,
     atomic_store_relaxed_32(&limiter->records[id].companion, has); /* M12: then comes the rule */
 }
 
-/* Whether a companion is there, and is this policy's or about to be. If not, companion_mend would
- * end it, and its id would become another policy's. */
-static bool companion_leads(const struct stint_limiter *limiter, uint32_t companion, uint32_t id) {
-    /* M12: as in companion_whole. */
-    const uint32_t of =
-        (uint32_t)atomic_load_relaxed_32(&limiter->records[companion].companion) - 1;
+/* Whether the companion of a policy is there, and is this policy's or about to be. If not,
+ * companion_mend would end it, and its id would become another policy's. */
+static bool companion_leads(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+    const struct policy *policy = &limiter->policies[id];
+    const struct policy_record *records = limiter->records;
+    /* A reader may see all of this being written (M12; open.c, table_look). */
+    const uint32_t companion = (uint32_t)atomic_load_relaxed_32(&records[id].companion) - 1;
 
-    return policy_traits(&limiter->policies[companion]) != 0 &&
-           (stint_limiter_policy_now(limiter, of) == id ||
-            (of < limiter->max_policies &&
-             (uint32_t)atomic_load_relaxed_32(&limiter->records[of].alias) == id + 1)); /* M12 */
+    if (companion == POLICY_NONE)
+        return (policy_traits(policy) & STINT_OVERRIDES) == 0;
+    if (policy_gone(policy)) /* its companion's id may be another's by now */
+        return true;
+    if (companion >= count || !is_companion(limiter, companion) ||
+        policy_traits(&limiter->policies[companion]) == 0)
+        return false;
+    /* M12 */
+    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&records[companion].companion) - 1;
+    return stint_limiter_policy_now(limiter, of) == id ||
+           (of < limiter->max_policies &&
+            (uint32_t)atomic_load_relaxed_32(&records[of].alias) == id + 1); /* M12 */
 }
 
-/* Whether what a table says of companions is what is written here. */
-static bool companion_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
+/* Whether a companion is one that companion_make makes. */
+static bool companion_whole(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    const bool is_one = is_companion(limiter, id);
-    /* A reader may see them being written (M12; open.c, table_look). */
-    const uint32_t other = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1;
+    const uint32_t of = (uint32_t)atomic_load_relaxed_32(&record->companion) - 1; /* M12 */
 
-    if (!is_one) {
-        if (other == UINT32_MAX)
-            return (policy_traits(policy) & STINT_OVERRIDES) == 0;
-        return policy_gone(policy) || /* its companion's id may be another's by now */
-               (other < count && is_companion(limiter, other) &&
-                companion_leads(limiter, other, id));
-    }
-    return other < limiter->max_policies && other != id && record->name[0] == '\0' &&
-           policy->length == COMPANION_TICKS && policy->start == 0 &&
-           policy->window == STINT_WINDOW_MAX &&
-           policy->reciprocal == reciprocal_of(STINT_WINDOW_MAX) &&
-           policy->fade == policy->window &&
+    return of < limiter->max_policies && of != id && record->name[0] == '\0' &&
+           policy->start == 0 && windows_whole(policy, COMPANION_TICKS, 0) &&
            (policy_gone(policy) || policy_traits(policy) == TRAIT_COMPANION);
 }
 
-/* Finishes or takes back what was left half done with a companion. Its policies were mended
- * before. */
+/* Finishes or takes back what a death left half done with a companion: gives it to its policy, or
+ * lets it go with that. If that never was, makes its id free. All policies were mended before. */
 static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
     const uint32_t of = limiter->records[id].companion - 1;
     const uint32_t now = stint_limiter_policy_now(limiter, of);
@@ -356,11 +331,11 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
         return;
     const uint32_t has = now == POLICY_NONE ? 0 : limiter->records[now].companion;
 
-    if (limiter_policy(limiter, of) == NULL) /* its policy never was: it has no slot */
+    if (limiter_policy(limiter, of) == NULL) /* the companion has no slot */
         id_free(limiter, id);
     else if (has == id + 1)
         atomic_store_relaxed_32(&limiter->records[id].companion, now + 1); /* M12 */
-    else if (now != POLICY_NONE && has == 0 && now == of)
+    else if (has == 0 && now == of)
         atomic_store_relaxed_32(&limiter->records[now].companion, id + 1); /* M12 */
     else
         policy_end(limiter, id);
@@ -368,79 +343,70 @@ static void companion_mend(struct stint_limiter *limiter, uint32_t id) {
 
 /* ---- Add, change, replace, remove ------------------------------------------------------------ */
 
-/* Writes a rule and its ban. */
-static void rule_write_all(struct stint_limiter *limiter, uint32_t id,
-                           const struct stint_policy *policy) {
+static void policy_write(struct stint_limiter *limiter, uint32_t id,
+                         const struct stint_policy *policy) {
     const struct rule rule = rule_of(policy);
 
-    ban_write(limiter, id, policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
-    rule_write(limiter, id, &rule);
+    rule_write(limiter, id, &rule, traits_of(limiter, id, &rule),
+               policy->ban / STINT_TICK_NS << BAN_TICKS | policy->ban_after);
 }
 
-bool stint_policy_needs_companion(const struct stint_limiter *limiter,
-                                  const struct stint_policy *policy, uint32_t old) {
-    return (policy->flags & STINT_OVERRIDES) != 0 &&
-           (old == POLICY_NONE || limiter->records[old].companion == 0);
+int stint_policy_room(const struct stint_limiter *limiter, const struct stint_policy *policy,
+                      uint32_t old, bool another, uint32_t *room) {
+    const bool companion = (policy->flags & STINT_OVERRIDES) != 0 &&
+                           (old == POLICY_NONE || limiter->records[old].companion == 0);
+
+    if (another && *room == 0)
+        return stint_failed(ENOSPC, "options.max_policies policies have been added (the ids of "
+                                    "removed and replaced ones are free again when a process opens "
+                                    "the table's file and nobody else has it open)");
+    if ((uint32_t)another + companion > *room)
+        return stint_failed(ENOSPC, "STINT_OVERRIDES takes a second one of options.max_policies, "
+                                    "and there is none left");
+    *room -= (uint32_t)another + companion;
+    return 0;
 }
 
-/* Adds a policy; `has`: the companion that it is to have, its id plus one. */
-static void create(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t id,
-                   uint32_t has) {
+/* A death leaves the old policy, or the new one for both ids (policy_mend). Until the old one ends,
+ * it decides, and is found by the name. Both have the same companion, so no override is missed. */
+void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
+                         uint32_t id, uint32_t old) {
     const uint32_t count = limiter_policy_count(limiter);
-    struct policy *added = &limiter->policies[id];
+    const uint32_t companion = old == POLICY_NONE ? POLICY_NONE : limiter_companion(limiter, old);
     struct policy_record *record = &limiter->records[id];
 
+    if (old != POLICY_NONE) {
+        INSTANT(INSTANT_SET_UP);
+        atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
+    }
     INSTANT(INSTANT_SET_UP);
-    *record = (struct policy_record){0}; /* a process that died here may have left something */
+    *record = (struct policy_record){0}; /* a process that died here may have written some of it */
     INSTANT(INSTANT_SET_UP);
     stint_policy_name_of(policy, record->name);
     record->flags = policy->name[0] == '\0' ? RECORD_UNNAMED : 0;
     INSTANT(INSTANT_SET_UP);
     record->calendar = policy->calendar;
     record->offset = policy->offset;
-    added->length = longest_of(policy);
-    added->start = policy->start / (int64_t)STINT_TICK_NS;
-    added->window = tick_ns(added->length);
-    INSTANT(INSTANT_SET_UP);
-    added->reciprocal = reciprocal_of(added->window);
-    added->fade = count_fade(policy->flags, added->window);
-    added->current_end = stint_limiter_hint_first(limiter, added);
-    limiter_raise_latest_begin(limiter, hint_begin(added, added->current_end));
-    companion_give(limiter, id, policy, has);
-    rule_write_all(limiter, id, policy);
+    windows_write(limiter, id, longest_of(policy), policy->start, policy->flags);
+    companion_give(limiter, id, policy, /* POLICY_NONE + 1 is 0 */
+                   (policy->flags & STINT_OVERRIDES) != 0 ? companion + 1 : 0);
+    policy_write(limiter, id, policy);
     INSTANT(INSTANT_SET_UP);
     if (id != count)
         stint_names_refilled(limiter, id);
-    else /* a companion that was made for it has the next id */
+    else /* a companion that was made for this policy has the next id */
         atomic_store_release(&limiter->header->policy_count, /* M12 */
                              record->companion == id + 2 ? id + 2 : id + 1);
-}
-
-void stint_policy_create(struct stint_limiter *limiter, const struct stint_policy *policy,
-                         uint32_t id) {
-    create(limiter, policy, id, 0);
+    if (old != POLICY_NONE)
+        policy_end(limiter, old);
+    if (companion != POLICY_NONE)
+        companion_mend(limiter, companion);
 }
 
 void stint_policy_rewrite(struct stint_limiter *limiter, uint32_t id,
                           const struct stint_policy *policy) {
     companion_give(limiter, id, policy, limiter->records[id].companion);
-    rule_write_all(limiter, id, policy);
-}
-
-/* This order lets a death leave the old policy, or the new one for both ids (policy_mend). Until
- * its end the old one decides, and its name finds it. Both have the same companion, so no override
- * is missed. */
-void stint_policy_replace(struct stint_limiter *limiter, uint32_t old,
-                          const struct stint_policy *policy, uint32_t id) {
-    const uint32_t companion = limiter_companion(limiter, old);
-    const bool stays = (policy->flags & STINT_OVERRIDES) != 0 && companion != POLICY_NONE;
-
-    INSTANT(INSTANT_SET_UP);
-    atomic_store_relaxed_32(&limiter->records[old].alias, id + 1); /* M12 */
-    create(limiter, policy, id, stays ? companion + 1 : 0);
-    policy_end(limiter, old);
-    if (companion != POLICY_NONE)
-        companion_mend(limiter, companion);
+    policy_write(limiter, id, policy);
 }
 
 void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
@@ -451,37 +417,57 @@ void stint_policy_end(struct stint_limiter *limiter, uint32_t id) {
         policy_end(limiter, companion);
 }
 
-static int add_locked(struct stint_limiter *limiter, const struct stint_policy *policy,
-                      uint32_t *added_id) {
+static int add(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
     char name[STINT_NAME_SIZE];
 
     stint_policy_name_of(policy, name);
     int old = stint_names_find(limiter, name);
     if (old >= 0) {
-        const char *what = stint_policy_difference(limiter, (uint32_t)old, policy);
-        if (what != NULL)
-            return stint_failed_with(EEXIST,
-                                     "a policy named %s exists with another %s: if that is to be "
-                                     "changed, stint_policy_change or stint_policies_apply does it",
-                                     name, what);
-        *added_id = (uint32_t)old;
-        return 0;
+        *id = (uint32_t)old;
+        const char *what = stint_policy_difference(limiter, *id, policy);
+        if (what == NULL)
+            return 0;
+        return stint_failed_with(EEXIST,
+                                 "a policy named %s exists with another %s: if that is to be "
+                                 "changed, stint_policy_change or stint_policies_apply does it",
+                                 name, what);
     }
-    uint32_t id = stint_names_free_id(limiter);
-    if (id == limiter->max_policies)
-        return stint_failed(ENOSPC, NO_ROOM);
-    if (stint_policy_needs_companion(limiter, policy, POLICY_NONE) &&
-        stint_names_free_ids(limiter) == 1)
-        return stint_failed(ENOSPC, NO_COMPANION);
-    stint_policy_create(limiter, policy, id);
-    *added_id = id;
+    uint32_t room = stint_names_free_ids(limiter);
+    int error = stint_policy_room(limiter, policy, POLICY_NONE, true, &room);
+    if (error != 0)
+        return error;
+    *id = stint_names_free_id(limiter, POLICY_NONE);
+    stint_policy_create(limiter, policy, *id, POLICY_NONE);
     return 0;
 }
 
-int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *given,
-                     uint32_t *id) {
+static int change_check(struct stint_limiter *limiter, const struct stint_policy *policy,
+                        uint32_t *id) {
+    *id = stint_limiter_policy_now(limiter, *id);
+    if (*id == POLICY_NONE)
+        return stint_failed(ENOENT, "there is no policy of that id");
+    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[*id].name) != 0)
+        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
+    const char *stays = stint_policy_stays(limiter, *id, policy);
+    if (stays != NULL)
+        return stint_failed(EINVAL, stays);
+    uint32_t room = stint_names_free_ids(limiter);
+    return stint_policy_room(limiter, policy, *id, false, &room);
+}
+
+static int change(struct stint_limiter *limiter, const struct stint_policy *policy, uint32_t *id) {
+    int error = change_check(limiter, policy, id);
+
+    if (error == 0)
+        stint_policy_rewrite(limiter, *id, policy);
+    return error;
+}
+
+/* Calls one of these with a caller's policy, under the lock. */
+static int with_lock(struct stint_limiter *limiter, const struct stint_policy *given, uint32_t *id,
+                     int (*make)(struct stint_limiter *limiter, const struct stint_policy *policy,
+                                 uint32_t *id)) {
     struct stint_policy policy;
-    uint32_t ignored;
 
     if (limiter == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
@@ -490,99 +476,66 @@ int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *g
         error = stint_policies_begin(limiter);
     if (error != 0)
         return error;
-    error = add_locked(limiter, &policy, id == NULL ? &ignored : id);
+    error = make(limiter, &policy, id);
     stint_limiter_unlock(limiter);
     return error;
 }
 
-static int change_locked(struct stint_limiter *limiter, uint32_t id,
-                         const struct stint_policy *policy, bool only_check) {
-    id = stint_limiter_policy_now(limiter, id);
-    if (id == POLICY_NONE)
-        return stint_failed(ENOENT, "there is no policy of that id");
-    if (policy->name[0] != '\0' && strcmp(policy->name, limiter->records[id].name) != 0)
-        return stint_failed(EINVAL, "policy.name is not the name of the policy of that id");
-    const char *stays = stint_policy_stays(limiter, id, policy);
-    if (stays != NULL)
-        return stint_failed(EINVAL, stays);
-    if (stint_policy_needs_companion(limiter, policy, id) && stint_names_free_ids(limiter) == 0)
-        return stint_failed(ENOSPC, NO_COMPANION);
-    if (!only_check)
-        stint_policy_rewrite(limiter, id, policy);
-    return 0;
-}
+int stint_policy_add(struct stint_limiter *limiter, const struct stint_policy *policy,
+                     uint32_t *id) {
+    uint32_t added;
+    int error = with_lock(limiter, policy, &added, add);
 
-/* Changes a policy, or only says whether that may be. */
-static int change(struct stint_limiter *limiter, uint32_t id, const struct stint_policy *given,
-                  bool only_check) {
-    struct stint_policy policy;
-
-    if (limiter == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_policy_given(given, &policy);
-    if (error == 0)
-        error = stint_policies_begin(limiter);
-    if (error != 0)
-        return error;
-    error = change_locked(limiter, id, &policy, only_check);
-    stint_limiter_unlock(limiter);
+    if (error == 0 && id != NULL)
+        *id = added;
     return error;
 }
 
 int stint_policy_change(struct stint_limiter *limiter, uint32_t id,
                         const struct stint_policy *policy) {
-    return change(limiter, id, policy, false);
+    return with_lock(limiter, policy, &id, change);
 }
 
 int stint_policy_change_check(struct stint_limiter *limiter, uint32_t id,
                               const struct stint_policy *policy) {
-    return change(limiter, id, policy, true);
+    return with_lock(limiter, policy, &id, change_check);
 }
 
-/* Whether a policy of a table that somebody else wrote is one that stint_policy_add can have
- * made. */
-static bool policy_whole(const struct stint_limiter *limiter, uint32_t id) {
+/* Whether a policy is one that stint_policy_add can have made. */
+static bool policy_whole(const struct stint_limiter *limiter, uint32_t id, uint32_t count) {
     const struct policy *policy = &limiter->policies[id];
     const struct policy_record *record = &limiter->records[id];
-    /* Read once: a reader looks at what others write. */
-    const tick_t length = policy_length(policy);
-    const uint64_t window = tick_ns(length);
 
-    if (record->name[0] == '\0' || memchr(record->name, '\0', sizeof(record->name)) == NULL ||
-        policy->length != length || policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
-        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS || policy->window != window ||
-        policy->reciprocal != reciprocal_of(window))
+    if (!companion_leads(limiter, id, count) || record->name[0] == '\0' ||
+        memchr(record->name, '\0', sizeof(record->name)) == NULL ||
+        policy->start > INT64_MAX / (int64_t)STINT_TICK_NS ||
+        policy->start < INT64_MIN / (int64_t)STINT_TICK_NS)
         return false;
     const struct stint_policy read = stint_policy_read(limiter, id);
-    if (longest_of(&read) != length || policy->fade != count_fade(read.flags, window))
-        return false;
-    /* A hint must be the end of a window (I7): else stripes would never agree on one. */
+    const struct rule rule = policy_rule(policy), right = rule_of(&read);
+    const tick_t length = longest_of(&read);
+    /* A hint is the end of a window (I7). By another, stripes would never agree on a window. */
     const uint64_t hint = atomic_load_relaxed(&policy->current_end);
-    if (record->calendar == 0 && (tick_t)(hint - (uint64_t)policy->start) % length != 0)
-        return false;
-    struct rule rule = policy_rule(policy), right = rule_of(&read);
-    uint64_t words[RULE_WORDS], right_words[RULE_WORDS];
-    rule_pack(&rule, words);
-    rule_pack(&right, right_words);
-    words[RULE_TRAITS] = policy_traits(policy);
-    right_words[RULE_TRAITS] = policy_gone(policy) ? 0 : traits_of(limiter, id, &right);
-    return stint_policy_check(&read) == 0 && memcmp(words, right_words, sizeof(words)) == 0;
+    return windows_whole(policy, length, read.flags) &&
+           (record->calendar != 0 || (tick_t)(hint - (uint64_t)policy->start) % length == 0) &&
+           rule.capacity == right.capacity && rule.capacity_given == right.capacity_given &&
+           (policy_gone(policy) || policy_traits(policy) == traits_of(limiter, id, &right)) &&
+           stint_policy_check(&read, NULL) == 0;
 }
 
-/* Whether this version knows all that a policy has. */
-static bool policy_known(const struct stint_limiter *limiter, uint32_t id) {
-    const struct policy_record *record = &limiter->records[id];
-    uint64_t unknown = (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) |
-                       (record->calendar > STINT_CALENDAR_YEAR);
-    const uint32_t *words = (const void *)record;
+/* Whether this version knows all that a record has. */
+static bool policy_known(const struct policy_record *record) {
+    static const struct policy_record none;
+    const size_t from = offsetof(struct policy_record, reserved);
 
-    for (size_t i = offsetof(struct policy_record, reserved) / 4; i < sizeof(*record) / 4; i++)
-        unknown |= words[i];
-    return unknown == 0;
+    return (record->flags & ~(uint32_t)(RECORD_UNNAMED | RECORD_COMPANION)) == 0 &&
+           record->calendar <= STINT_CALENDAR_YEAR &&
+           memcmp((const char *)record + from, (const char *)&none + from, sizeof(none) - from) ==
+               0;
 }
 
 int stint_policies_check(const struct stint_limiter *limiter) {
-    /* stint_policies_repair removes what is beyond the count. Readers do not, and decide by it. */
+    /* stint_policies_repair removes what is beyond the count. A reader decides by it. */
     uint32_t count =
         limiter->memory.read_only ? limiter->max_policies : limiter_policy_count(limiter);
 
@@ -592,39 +545,34 @@ int stint_policies_check(const struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < count; id++) {
         if (limiter_policy(limiter, id) == NULL) /* free */
             continue;
-        if (!policy_known(limiter, id))
+        if (!policy_known(&limiter->records[id]))
             return stint_failed_with(EPROTO, "policy %u of the table has " LATER_TABLE,
                                      (unsigned)id);
         /* A reader may see it being written (M12; open.c, table_look). */
         const uint32_t alias = (uint32_t)atomic_load_relaxed_32(&limiter->records[id].alias);
-        if (!companion_whole(limiter, id, count) || alias > limiter->max_policies ||
-            !(is_companion(limiter, id) || policy_whole(limiter, id)))
+        if (alias > limiter->max_policies ||
+            !(is_companion(limiter, id) ? companion_whole(limiter, id)
+                                        : policy_whole(limiter, id, count)))
             return stint_failed_with(
                 EPROTO, "the table is damaged: policy %u is none that stint makes", (unsigned)id);
     }
     return 0;
 }
 
-/* Finishes or takes back what was left half done with a policy. */
+/* Finishes or takes back what a death left half done with a policy. */
 static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
     struct policy *policy = &limiter->policies[id];
     struct policy_record *record = &limiter->records[id];
-
-    if (policy_gone(policy)) {
-        hot_write(policy, 0, 0);
-        return;
-    }
     const struct rule rule = policy_rule(policy);
+
     policy_raise(limiter, id, &rule);
-    /* M12 */
-    atomic_store_release(&policy->rules[policy->version % 2][RULE_TRAITS],
-                         traits_of(limiter, id, &rule));
-    policy_heat(limiter, id, &rule);
-    if (record->alias == 0)
+    policy_heat(policy, policy_traits(policy));
+    if (policy_gone(policy) || record->alias == 0)
         return;
-    /* It was to be replaced. If the other one is there, it is. */
-    const struct policy *other = limiter_policy(limiter, record->alias - 1);
-    if (record->alias - 1 != id && other != NULL && !policy_gone(other))
+    /* It was to be replaced. If the other policy decides, it is. */
+    const uint32_t other = record->alias - 1;
+    if (other != id && other < limiter->max_policies &&
+        policy_traits(&limiter->policies[other]) != 0)
         policy_end(limiter, id);
     else
         atomic_store_relaxed_32(&record->alias, 0); /* M12 */
@@ -633,13 +581,11 @@ static void policy_mend(struct stint_limiter *limiter, uint32_t id) {
 void stint_policies_repair(struct stint_limiter *limiter) {
     uint32_t count = limiter_policy_count(limiter);
 
-    /* First what was not yet a policy, and what free ids have kept. */
+    /* First what is not yet a policy, and what is left under free ids. */
     for (uint32_t id = 0; id < limiter->max_policies; id++) {
         /* Under the lock, as its writer (M12). */
-        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) == (id >= count))
-            continue;
-        memset(&limiter->policies[id], 0, sizeof(limiter->policies[id]));
-        memset(&limiter->records[id], 0, sizeof(limiter->records[id]));
+        if ((atomic_load_relaxed(&limiter->policies[id].version) == 0) != (id >= count))
+            id_free(limiter, id);
     }
     for (uint32_t id = 0; id < count; id++)
         if (limiter_policy(limiter, id) != NULL && !is_companion(limiter, id))

@@ -38,12 +38,13 @@ struct changes {
 
 /* ---- 1  The text ----------------------------------------------------------------------------- */
 
+#define BLANKS " \t\r"
+
 static bool is_blank(char letter) {
     return letter == ' ' || letter == '\t' || letter == '\r';
 }
 
-/* Ends a line where its comment begins: at a # that stands first or after a blank, and in no
- * quotes. */
+/* Ends a line before its comment: at a # that stands first or after a blank, and in no quotes. */
 static void comment_cut(char *line) {
     bool quoted = false;
 
@@ -59,32 +60,12 @@ static void comment_cut(char *line) {
         line[length - 1] = '\0';
 }
 
-/* A reader of a copy of the text, which it cuts into lines. */
-struct lines {
-    char *next; /* NULL: there are no more */
-    unsigned number;
-};
-
-/* The next line that holds a policy, or NULL. */
-static char *line_next(struct lines *lines) {
-    while (lines->next != NULL) {
-        char *line = lines->next, *end = strchr(line, '\n');
-        lines->next = end == NULL ? NULL : end + 1;
-        if (end != NULL)
-            *end = '\0';
-        lines->number++;
-        comment_cut(line);
-        if (line[strspn(line, " \t\r")] != '\0')
-            return line;
-    }
-    return NULL;
-}
-
-/* Puts the line before the reason of the last call. */
-static int failed_in_line(int error, unsigned line) {
+/* Puts the line before the reason of the last call, which is about a character of the text. */
+static int failed_in_line(int error, unsigned line, const char *at, const char **wrong) {
     char reason[256];
 
     (void)snprintf(reason, sizeof(reason), "%s", stint_reason());
+    *wrong = at;
     return stint_failed_with(-error, "line %u: %s", line, reason);
 }
 
@@ -97,22 +78,19 @@ static int by_name(const void *one, const void *other) {
 /* Whether no two lines are of one name. */
 static int names_check(const struct changes *changes, const char **wrong) {
     const struct change *twice = NULL, *first = NULL;
+    const struct change **sorted = malloc((changes->lines + 1) * sizeof(struct change *));
 
-    if (changes->lines < 2)
-        return 0;
-    const struct change **sorted = malloc(changes->lines * sizeof(struct change *));
     if (sorted == NULL)
         return stint_failed(ENOMEM, "no memory to look at the text");
     for (size_t i = 0; i < changes->lines; i++)
         sorted[i] = &changes->all[i];
     qsort(sorted, changes->lines, sizeof(struct change *), by_name);
-    for (size_t i = 1; i < changes->lines; i++) {
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0 ||
-            (twice != NULL && twice->line < sorted[i]->line))
-            continue;
-        first = sorted[i - 1];
-        twice = sorted[i];
-    }
+    for (size_t i = 1; i < changes->lines; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0 &&
+            (twice == NULL || sorted[i]->line < twice->line)) {
+            first = sorted[i - 1];
+            twice = sorted[i];
+        }
     free(sorted);
     if (twice == NULL)
         return 0;
@@ -123,49 +101,51 @@ static int names_check(const struct changes *changes, const char **wrong) {
                              twice->line, first->line, twice->name);
 }
 
-/* Parses each line. `copy` is `text`, and is changed. `changes->all` has room for all of them. */
+/* Parses each line. `copy` is that of `text`, and is cut into lines. `changes->all` has room. */
 static int lines_parse(struct changes *changes, const char *text, char *copy, const char **wrong) {
-    struct lines lines = {.next = copy};
+    unsigned number = 0;
 
-    for (char *line; (line = line_next(&lines)) != NULL;) {
+    for (char *line = copy, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+        number++;
+        comment_cut(line);
+        const char *letter = line + strspn(line, BLANKS);
+        if (*letter == '\0')
+            continue;
         struct change *change = &changes->all[changes->lines++];
-        const char *letter = line;
-        *change = (struct change){.at = text + (line - copy), .line = lines.number};
-        change->policy.size = change->was.size = sizeof(change->policy);
+        *change = (struct change){.at = text + (line - copy), .line = number};
+        change->policy.size = sizeof(change->policy);
         int error = stint_policy_parse(line, &change->policy, &letter);
-        if (error != 0) {
-            *wrong = text + (letter - copy);
-            return failed_in_line(error, lines.number);
-        }
+        if (error != 0)
+            return failed_in_line(error, number, text + (letter - copy), wrong);
         stint_policy_name_of(&change->policy, change->name);
     }
     return names_check(changes, wrong);
 }
 
-static size_t lines_count(char *copy) {
-    struct lines lines = {.next = copy};
+static size_t lines_count(const char *text) {
     size_t count = 0;
 
-    while (line_next(&lines) != NULL)
-        count++;
+    for (; *text != '\0'; text += strcspn(text, "\n")) {
+        text += strspn(text, BLANKS "\n");
+        count += *text != '\0' && *text != '#';
+    }
     return count;
 }
 
-/* Reads the text into changes, with room for as many removals as there can be policies. */
+/* Reads the text into changes, with room for so many more. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
-    const size_t size = strlen(text) + 1;
-    char *copy = malloc(size);
-    int error;
+    char *copy = strdup(text);
 
     if (copy == NULL)
         return stint_failed(ENOMEM, "no memory for a copy of the text");
-    memcpy(copy, text, size);
-    const size_t count = lines_count(copy) + more;
-    changes->all = calloc(count + 1, sizeof(*changes->all));
-    memcpy(copy, text, size);
-    error = changes->all == NULL ? stint_failed(ENOMEM, "no memory for the policies of the text")
-                                 : lines_parse(changes, text, copy, wrong);
+    changes->all = calloc(lines_count(text) + more + 1, sizeof(*changes->all));
+    int error = changes->all == NULL
+                    ? stint_failed(ENOMEM, "no memory for the policies of the text")
+                    : lines_parse(changes, text, copy, wrong);
     free(copy);
     changes->count = changes->lines;
     /* A file that was cut to nothing takes no policy away. */
@@ -176,36 +156,29 @@ static int lines_read(struct changes *changes, const char *text, uint32_t more,
 
 /* ---- 2  What is to be done ------------------------------------------------------------------- */
 
-static uint64_t decided(const struct stint_limiter *limiter, uint32_t id) {
-    return stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
-           stint_limiter_counted(limiter, id, COUNT_REFUSED) +
-           stint_limiter_counted(limiter, id, COUNT_SHADOWED);
-}
-
-/* What there is, in the notation of a text. */
+/* Notes what there is under an id, as a text would say it. */
 static void was_read(const struct stint_limiter *limiter, struct change *change, uint32_t id) {
     change->old = id;
     change->was = stint_policy_read(limiter, id);
     if ((limiter->records[id].flags & RECORD_UNNAMED) != 0)
         change->was.name[0] = '\0';
-    change->decided = decided(limiter, id);
+    change->decided = stint_limiter_counted(limiter, id, COUNT_ALLOWED) +
+                      stint_limiter_counted(limiter, id, COUNT_REFUSED) +
+                      stint_limiter_counted(limiter, id, COUNT_SHADOWED);
 }
 
 static void change_plan(const struct stint_limiter *limiter, struct change *change) {
-    int found = stint_names_find(limiter, change->name);
+    const int found = stint_names_find(limiter, change->name);
 
-    change->id = change->old = POLICY_NONE;
-    if (found < 0) {
-        change->kind = STINT_POLICY_ADDED;
-        return;
-    }
-    was_read(limiter, change, (uint32_t)found);
-    if (stint_policy_stays(limiter, change->old, &change->policy) != NULL) {
-        change->kind = STINT_POLICY_REPLACED;
-        return;
-    }
-    change->id = change->old;
-    change->kind = stint_policy_difference(limiter, change->old, &change->policy) != NULL
+    change->old = POLICY_NONE;
+    if (found >= 0)
+        was_read(limiter, change, (uint32_t)found);
+    const bool another =
+        found < 0 || stint_policy_stays(limiter, change->old, &change->policy) != NULL;
+    change->id = another ? POLICY_NONE : change->old;
+    change->kind = found < 0 ? STINT_POLICY_ADDED
+                   : another ? STINT_POLICY_REPLACED
+                   : stint_policy_difference(limiter, change->old, &change->policy) != NULL
                        ? STINT_POLICY_CHANGED
                        : STINT_POLICY_UNCHANGED;
 }
@@ -238,15 +211,10 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
     for (size_t i = 0; i < changes->lines; i++) {
         struct change *change = &changes->all[i];
         change_plan(limiter, change);
-        const bool another = change->id == POLICY_NONE;
-        const uint32_t ids =
-            another + stint_policy_needs_companion(limiter, &change->policy, change->old);
-        if (ids > room) {
-            *wrong = change->at;
-            return failed_in_line(
-                stint_failed(ENOSPC, another && room == 0 ? NO_ROOM : NO_COMPANION), change->line);
-        }
-        room -= ids;
+        int error = stint_policy_room(limiter, &change->policy, change->old,
+                                      change->id == POLICY_NONE, &room);
+        if (error != 0)
+            return failed_in_line(error, change->line, change->at, wrong);
     }
     return prune ? removals_plan(limiter, changes) : 0;
 }
@@ -254,27 +222,17 @@ static int changes_plan(const struct stint_limiter *limiter, struct changes *cha
 /* ---- 3  Doing it ----------------------------------------------------------------------------- */
 
 static void change_make(struct stint_limiter *limiter, struct change *change) {
-    switch (change->kind) {
-    case STINT_POLICY_ADDED:
-        change->id = stint_names_free_id(limiter);
-        stint_policy_create(limiter, &change->policy, change->id);
-        break;
-    case STINT_POLICY_CHANGED:
+    if (change->id == POLICY_NONE) {
+        change->id = stint_names_free_id(limiter, POLICY_NONE);
+        stint_policy_create(limiter, &change->policy, change->id, change->old);
+    } else if (change->kind == STINT_POLICY_CHANGED) {
         stint_policy_rewrite(limiter, change->id, &change->policy);
-        break;
-    case STINT_POLICY_REPLACED:
-        change->id = stint_names_free_id(limiter);
-        stint_policy_replace(limiter, change->old, &change->policy, change->id);
-        break;
-    case STINT_POLICY_REMOVED:
+    } else if (change->kind == STINT_POLICY_REMOVED) {
         stint_policy_end(limiter, change->id);
-        break;
-    case STINT_POLICY_UNCHANGED:
-        break;
     }
 }
 
-/* Plans what is to be done, and does it unless that is only asked. */
+/* Plans the changes, and makes them if this is no dry run. */
 static int changes_make(struct stint_limiter *limiter, struct changes *changes, uint32_t flags,
                         const char **wrong) {
     int error = stint_policies_begin(limiter);
@@ -290,29 +248,29 @@ static int changes_make(struct stint_limiter *limiter, struct changes *changes, 
 
 /* ---- 4  Telling of it ------------------------------------------------------------------------ */
 
-/* More than the longest policy in the text notation: a name of 63 letters, each escaped, and all
- * options. */
+/* More than the longest policy in a text: a name of 63 letters, each escaped, and all options. */
 #define TEXT_SIZE 512
 
 static void change_tell(const struct change *change,
                         void (*told)(void *context, const struct stint_change *change),
                         void *context) {
-    char text[TEXT_SIZE] = "", was[TEXT_SIZE] = "";
-    const bool gets = change->kind != STINT_POLICY_REMOVED, had = change->old != POLICY_NONE;
-
-    if (gets)
-        (void)stint_policy_format(&change->policy, text, sizeof(text));
-    if (had)
-        (void)stint_policy_format(&change->was, was, sizeof(was));
-    const struct stint_change tells = {
+    char text[TEXT_SIZE], was[TEXT_SIZE];
+    struct stint_change tells = {
         .size = sizeof(tells),
         .kind = change->kind,
         .id = change->id,
         .name = change->name,
-        .text = gets ? text : NULL,
-        .was = had ? was : NULL,
         .decided = change->decided,
     };
+
+    if (change->kind != STINT_POLICY_REMOVED) {
+        (void)stint_policy_format(&change->policy, text, sizeof(text));
+        tells.text = text;
+    }
+    if (change->old != POLICY_NONE) {
+        (void)stint_policy_format(&change->was, was, sizeof(was));
+        tells.was = was;
+    }
     told(context, &tells);
 }
 

@@ -488,8 +488,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
     limiter->names = stint_names_make(shape->max_policies);
     if (limiter->names == NULL || !stint_limiter_lanes_map(limiter)) {
-        if (limiter->names != NULL)
-            stint_names_free(limiter->names);
+        free(limiter->names);
         free(limiter);
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
@@ -508,7 +507,7 @@ static int handle_make(const struct stint_options *options, const struct shape *
 static void handle_free(struct stint_limiter *limiter) {
     stint_limiter_lanes_release(limiter);
     stint_limiter_lanes_unmap(limiter);
-    stint_names_free(limiter->names);
+    free(limiter->names);
     free(limiter);
 }
 
