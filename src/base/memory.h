@@ -36,35 +36,32 @@ static inline void set_up_pause(void) {
 
 struct memory {
     char *start; /* NULL: none yet */
-    size_t size; /* bytes */
+    size_t size; /* bytes: of the file that was opened, and then of what is mapped */
     int file;    /* of options.path, with a lock for as long as it is open; -1: none */
     bool mapped; /* it is ours to unmap */
     bool shared; /* other processes may use it */
     bool alone;  /* nobody else does before stint_memory_file_share */
     bool read_only;
+    bool copy; /* what is written does not come into the file */
 };
 
-/* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on
- * huge pages if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
+/* Maps the memory's file, or private zeroed memory if it has none. `flags` are enum
+ * stint_options_flags. What stands from offset `lines` on starts on a huge page if it fills one. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
-/* Maps a copy of the memory's file, which has `size` bytes: what is written stays here, and the
- * file as it is. */
-int stint_memory_copy(struct memory *memory, size_t size);
-
-/* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
-bool stint_memory_prefault(const struct memory *memory);
+/* Makes the system give the memory now, if `flags` have STINT_PREFAULT; what is in it stays. */
+int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
-/* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a
- * reason: there is none. `size` receives its size. The file is the one that has the name once it is
- * locked. To be read only, it is not locked. */
-int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size);
+/* Opens a file that is there, and locks it unless it is to be read only: `alone` if no other process
+ * has it open. Once it is locked, it has the name still. -ENOENT, without a reason: there is
+ * none. */
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
-/* Reads the first bytes of a file of `size` bytes. */
-int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length);
+/* Reads the first bytes of the file. */
+int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);

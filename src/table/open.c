@@ -35,47 +35,53 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
                              SIZE_THROUGH(struct stint_options, secret), "options");
 }
 
-/* Checks the options that a table that is made and one that is attached to have in common. `flags`
- * are those that are allowed. */
-static int check_given(const struct stint_options *options, uint32_t flags) {
-    if (options->path != NULL && options->path[0] == '\0')
-        return stint_failed(EINVAL, "options.path is empty");
-    if (options->on_full > STINT_FULL_REPLACE)
-        return stint_failed(EINVAL,
-                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
-    if ((options->flags & ~flags) == STINT_READ_ONLY)
-        return stint_failed(EINVAL, "options.flags has STINT_READ_ONLY, which is for a table "
-                                    "in a file, by stint_open or stint_attach");
-    if ((options->flags & ~flags) != 0)
-        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
-    return 0;
-}
+/* What options are checked for. */
+enum use { TO_MAKE, TO_OPEN, TO_ATTACH };
 
-/* `read_only`: STINT_READ_ONLY, if it may be asked for, else 0. */
-static int check(const struct stint_options *options, uint32_t read_only) {
-    int error =
-        check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK | read_only);
-    if (error != 0)
-        return error;
-    if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
-        return stint_failed(EINVAL, "options.max_keys must be 1 to 2^40");
-    if ((options->shards & (options->shards - 1)) != 0)
-        return stint_failed(EINVAL, "options.shards must be a power of two, or 0");
-    if (options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys)
-        return stint_failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
-    if (options->max_policies > STINT_POLICIES_MAX)
-        return stint_failed(EINVAL, "options.max_policies must be at most 65,535");
-    if (options->mode > 0777)
-        return stint_failed(EINVAL, "options.mode must be permission bits, at most 0777");
-    if (options->labels > STINT_LABELS_MAX)
-        return stint_failed(EINVAL, "options.labels must be at most 2^24");
+static int check(const struct stint_options *options, enum use use) {
+    const bool attach = use == TO_ATTACH;
+    const bool shaped = options->max_keys != 0 || options->shards != 0 ||
+                        options->max_policies != 0 || options->labels != 0;
+    const bool file = attach || (use == TO_OPEN && options->path != NULL);
+    const uint32_t unknown =
+        options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
+                                     (file ? STINT_READ_ONLY : 0));
+    const struct {
+        bool wrong;
+        const char *reason;
+    } checks[] = {
+        {options->path != NULL && options->path[0] == '\0', "options.path is empty"},
+        {options->on_full > STINT_FULL_REPLACE,
+         "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE"},
+        {unknown == STINT_READ_ONLY, "options.flags has STINT_READ_ONLY, which is for a table in a "
+                                     "file, by stint_open or stint_attach"},
+        {unknown != 0, "options.flags has bits that this version does not know"},
+        {attach && options->path == NULL,
+         "options.path is NULL: which table is to be attached to?"},
+        {attach && shaped, "options.max_keys, shards, max_policies and labels must be 0: the table "
+                           "has its shape"},
+        {!attach && (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX),
+         "options.max_keys must be 1 to 2^40"},
+        {(options->shards & (options->shards - 1)) != 0,
+         "options.shards must be a power of two, or 0"},
+        {options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys,
+         "options.shards must be at most 2^16 and at most max_keys"},
+        {options->max_policies > STINT_POLICIES_MAX, "options.max_policies must be at most 65,535"},
+        {!attach && options->mode > 0777, "options.mode must be permission bits, at most 0777"},
+        {options->labels > STINT_LABELS_MAX, "options.labels must be at most 2^24"},
+    };
+
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        if (checks[i].wrong)
+            return stint_failed(EINVAL, checks[i].reason);
     return 0;
 }
 
 /* Reads and checks a caller's options. */
-static int given_check(const struct stint_options *given, struct stint_options *options) {
+static int options_given(const struct stint_options *given, enum use use,
+                         struct stint_options *options) {
     int error = stint_options_read(given, options);
-    return error != 0 ? error : check(options, 0);
+    return error != 0 ? error : check(options, use);
 }
 
 /* Where the parts of the mapping are (table.h has the drawing). */
@@ -253,12 +259,31 @@ static int header_known(const struct header *header) {
     return 0;
 }
 
-/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
-static int header_check(const struct header *header, size_t size,
-                        const struct stint_options *options, const struct shape *shape) {
+/* Finds the options that a table with this header was made with, but for those that are each
+ * process's own. 0, or -EPROTO. */
+static int header_options(const struct header *header, struct stint_options *options) {
+    if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
+        (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
+        header->max_policies == 0 || header->max_policies > STINT_POLICIES_MAX ||
+        header->labels_count > STINT_LABELS_MAX)
+        return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
+    options->max_keys = header->max_keys;
+    options->shards = header->shards;
+    options->max_policies = header->max_policies;
+    options->labels = (uint32_t)header->labels_count;
+    return 0;
+}
+
+/* Checks that the header of a table of `size` bytes is one for these options, and finds their shape.
+ * `any`: the options receive the numbers that the table was made with. 0, or -EPROTO. */
+static int header_check(const struct header *header, size_t size, bool any,
+                        struct stint_options *options, struct shape *shape) {
     int error = header_known(header);
+    if (error == 0 && any)
+        error = header_options(header, options);
     if (error != 0)
         return error;
+    *shape = shape_of(options);
     const struct {
         const char *option;
         uint64_t made, asked;
@@ -285,24 +310,6 @@ static int header_check(const struct header *header, size_t size,
         return stint_failed(EPROTO, "the table was made with another secret than options.secret");
     if (!lock_whole(&header->lock))
         return stint_failed(EPROTO, "the table is damaged: its lock is none");
-    return 0;
-}
-
-/* Finds the options that a table with this header was made with, but for those that are each
- * process's own. 0, or -EPROTO. */
-static int header_options(const struct header *header, struct stint_options *options) {
-    int error = header_known(header);
-    if (error != 0)
-        return error;
-    if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
-        (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
-        header->max_policies == 0 || header->max_policies > STINT_POLICIES_MAX ||
-        header->labels_count > STINT_LABELS_MAX)
-        return stint_failed(EPROTO, "the table is damaged: its shape is none that stint makes");
-    options->max_keys = header->max_keys;
-    options->shards = header->shards;
-    options->max_policies = header->max_policies;
-    options->labels = (uint32_t)header->labels_count;
     return 0;
 }
 
@@ -512,68 +519,68 @@ static void handle_free(struct stint_limiter *limiter) {
     free(limiter);
 }
 
-/* Opens the table in `memory`, whose header is one for these options. */
-static int handle_attach(const struct stint_options *options, const struct shape *shape,
-                         const struct memory *memory, struct stint_limiter **opened) {
+/* Opens the table that is mapped, whose header is one for these options. On success the memory is
+ * the limiter's. After an error, of the caller's too, it is given back. */
+static int handle_open(int error, const struct stint_options *options, const struct shape *shape,
+                       struct memory *memory, struct stint_limiter **opened) {
     struct stint_limiter *limiter = NULL;
-    int error = handle_make(options, shape, memory, &limiter);
 
-    if (error != 0)
-        return error;
-    error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
-    if (error != 0) {
-        handle_free(limiter);
-        return error;
-    }
-    *opened = limiter;
-    return 0;
-}
-
-static int prefault(const struct memory *memory, const struct stint_options *options) {
-    if ((options->flags & STINT_PREFAULT) == 0 || stint_memory_prefault(memory))
+    if (error == 0)
+        error = handle_make(options, shape, memory, &limiter);
+    if (error == 0 && memory->copy && stint_limiter_clock_behind(limiter))
+        /* before latest_lower believes it */
+        error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
+                                     "and then resize; or if it is right, open the table once and "
+                                     "close it before");
+    if (error == 0)
+        error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
+    if (error == 0) {
+        *opened = limiter;
         return 0;
-    return stint_failed(ENOMEM,
-                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
+    }
+    if (limiter != NULL)
+        handle_free(limiter);
+    stint_memory_free(memory);
+    return error;
 }
 
-/* Makes a table in private memory, or in a file that was made. */
+/* Makes a table in private memory, or in a file beside options->path that has no name yet. */
 static int make(const struct stint_options *options, const struct shape *shape,
                 struct memory *memory) {
-    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    int error = 0;
+
+    if (options->path != NULL)
+        error = stint_memory_file_make(memory, options->path,
+                                       options->mode == 0 ? FILE_MODE : options->mode, shape->size);
     if (error == 0)
-        error = prefault(memory, options);
+        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-/* Maps the file that was opened, if its `header` is of a table for these options. */
-static int map_file(const struct stint_options *options, const struct header *header, size_t size,
-                    const struct shape *shape, struct memory *memory) {
-    int error = header_check(header, size, options, shape);
-    if (error == 0 && !memory->read_only)
-        error = stint_memory_file_reserve(memory, shape->size);
+/* Maps the file that was opened, if it is a table for these options. `any` as header_check has
+ * it. */
+static int map_file(struct stint_options *options, bool any, struct shape *shape,
+                    struct memory *memory) {
+    struct header header;
+    int error = stint_memory_file_read(memory, &header, sizeof(header));
+
     if (error == 0)
-        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-    return error != 0 ? error : prefault(memory, options);
+        error = header_check(&header, memory->size, any, options, shape);
+    if (error == 0 && !memory->read_only && !memory->copy)
+        error = stint_memory_file_reserve(memory, shape->size);
+    return error != 0 ? error : stint_memory_map(memory, shape->size, shape->lines, options->flags);
 }
 
-/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process
- * ever sees a part of a table, and no file that is not a table for these options is written to. */
-static int open_file(const struct stint_options *options, const struct shape *shape,
-                     struct memory *memory) {
+/* Makes the file, or maps the one that is there. Whatever way this ends, no other process ever sees
+ * a part of a table, and no file that is not a table for these options is written to. */
+static int open_file(struct stint_options *options, struct shape *shape, struct memory *memory) {
     for (;;) {
-        struct header header;
-        size_t size = 0; /* set where there is no error */
-        int error = stint_memory_file_open(memory, options->path, false, &size);
-        if (error == 0) {
-            error = stint_memory_file_read(memory, size, &header, sizeof(header));
-            return error != 0 ? error : map_file(options, &header, size, shape, memory);
-        }
+        int error = stint_memory_file_open(memory, options->path, false);
+        if (error == 0)
+            return map_file(options, false, shape, memory);
         if (error != -ENOENT)
             return error;
-        error = stint_memory_file_make(memory, options->path,
-                                       options->mode == 0 ? FILE_MODE : options->mode, shape->size);
-        if (error == 0)
-            error = make(options, shape, memory);
+        error = make(options, shape, memory);
         if (error == 0)
             error = stint_memory_file_publish(memory, options->path, sizeof(struct header));
         if (error != -EEXIST)
@@ -582,102 +589,59 @@ static int open_file(const struct stint_options *options, const struct shape *sh
     }
 }
 
-/* The end of opening: lets others in, or after an error gives the memory back. */
-static int opened_end(int error, const char *path, struct memory *memory,
-                      struct stint_limiter *limiter, struct stint_limiter **opened) {
-    if (error == 0 && !memory->read_only)
+/* Opens the file at options->path, which is there. */
+static int open_there(const struct stint_options *options, struct memory *memory) {
+    const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
+    int error = stint_memory_file_open(memory, options->path, read_only);
+    return error == -ENOENT ? stint_failed(ENOENT, "there is no table: stint_open makes one")
+                            : error;
+}
+
+/* Opens a table in private memory or a file. */
+static int open_table(const struct stint_options *given, enum use use,
+                      struct stint_limiter **opened) {
+    struct stint_options options;
+    struct memory memory = {.file = -1, .alone = true};
+    struct stint_limiter *limiter = NULL;
+
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = options_given(given, use, &options);
+    if (error != 0)
+        return error;
+    struct shape shape = shape_of(&options);
+    if (options.path == NULL) {
+        error = make(&options, &shape, &memory);
+    } else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0) {
+        error = open_file(&options, &shape, &memory);
+    } else {
+        error = open_there(&options, &memory);
+        if (error == 0)
+            error = map_file(&options, use == TO_ATTACH, &shape, &memory);
+    }
+    error = handle_open(error, &options, &shape, &memory, &limiter);
+    if (error == 0 && !memory.read_only)
         error = stint_memory_file_share(&limiter->memory);
     if (error == 0) {
         *opened = limiter;
         return 0;
     }
-    if (limiter != NULL)
-        handle_free(limiter);
-    stint_memory_free(memory);
-    return path == NULL ? error : stint_failed_at(error, path);
-}
-
-/* Opens the table at options->path that is there. `any`: finds its shape; else it must be that of
- * the options. */
-static int attach_file(struct stint_options *options, bool any, struct shape *shape,
-                       struct memory *memory) {
-    const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
-    struct header header;
-    size_t size = 0; /* any */
-    int error = stint_memory_file_open(memory, options->path, read_only, &size);
-
-    if (error == -ENOENT)
-        return stint_failed(ENOENT, "there is no table: stint_open makes one");
-    if (error == 0)
-        error = stint_memory_file_read(memory, size, &header, sizeof(header));
-    if (error == 0 && any)
-        error = header_options(&header, options);
-    if (error != 0)
-        return error;
-    *shape = shape_of(options);
-    return map_file(options, &header, size, shape, memory);
+    stint_close(limiter);
+    return options.path == NULL ? error : stint_failed_at(error, options.path);
 }
 
 int stint_open(const struct stint_options *given, struct stint_limiter **opened) {
-    struct stint_options options;
-
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_options_read(given, &options);
-    if (error == 0)
-        error = check(&options, options.path != NULL ? STINT_READ_ONLY : 0);
-    if (error != 0)
-        return error;
-    struct shape shape = shape_of(&options);
-    struct memory memory = {.file = -1, .alone = true};
-    struct stint_limiter *limiter = NULL;
-
-    error = options.path == NULL                     ? make(&options, &shape, &memory)
-            : (options.flags & STINT_READ_ONLY) != 0 ? attach_file(&options, false, &shape, &memory)
-                                                     : open_file(&options, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(&options, &shape, &memory, &limiter);
-    return opened_end(error, options.path, &memory, limiter, opened);
-}
-
-static int attach_check(const struct stint_options *options) {
-    int error = check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
-                                         STINT_READ_ONLY);
-    if (error != 0)
-        return error;
-    if (options->path == NULL)
-        return stint_failed(EINVAL, "options.path is NULL: which table is to be attached to?");
-    if (options->max_keys != 0 || options->shards != 0 || options->max_policies != 0 ||
-        options->labels != 0)
-        return stint_failed(EINVAL, "options.max_keys, shards, max_policies and labels must be 0: "
-                                    "the table has its shape");
-    return 0;
+    return open_table(given, TO_OPEN, opened);
 }
 
 int stint_attach(const struct stint_options *given, struct stint_limiter **opened) {
-    struct stint_options options;
-
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_options_read(given, &options);
-    if (error == 0)
-        error = attach_check(&options);
-    if (error != 0)
-        return error;
-    struct memory memory = {.file = -1};
-    struct stint_limiter *limiter = NULL;
-    struct shape shape;
-
-    error = attach_file(&options, true, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(&options, &shape, &memory, &limiter);
-    return opened_end(error, options.path, &memory, limiter, opened);
+    return open_table(given, TO_ATTACH, opened);
 }
 
 size_t stint_memory_size(const struct stint_options *given) {
     struct stint_options options;
 
-    return given_check(given, &options) != 0 ? 0 : shape_of(&options).size;
+    return options_given(given, TO_MAKE, &options) != 0 ? 0 : shape_of(&options).size;
 }
 
 int stint_open_in(const struct stint_options *given, void *start, size_t size,
@@ -686,7 +650,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
 
     if (opened == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = given_check(given, &options);
+    int error = options_given(given, TO_MAKE, &options);
     if (error != 0)
         return error;
     if (options.path != NULL)
@@ -701,7 +665,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
     struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
 
     /* First: a process that cannot have the memory must not begin to make a table of it. */
-    error = prefault(&memory, &options);
+    error = stint_memory_prefault(&memory, options.flags);
     /* M15 */
     if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
         error = table_make(header, &options, &shape);
@@ -715,8 +679,8 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
                        "died while it did: open it with those, or clear the memory");
         set_up_pause();
     }
-    error = header_check(header, size, &options, &shape);
-    return error != 0 ? error : handle_attach(&options, &shape, &memory, opened);
+    error = header_check(header, size, false, &options, &shape);
+    return handle_open(error, &options, &shape, &memory, opened);
 }
 
 void stint_close(struct stint_limiter *limiter) {
@@ -729,61 +693,34 @@ void stint_close(struct stint_limiter *limiter) {
 
 /* ---- For resize.c ---------------------------------------------------------------------------- */
 
-/* Finds the options that a table was made with. The number of shards is 0 if it is the one that is
- * chosen. 0, or -EPROTO. */
-static int options_made(const struct header *header, size_t size, struct stint_options *made,
-                        struct shape *shape) {
-    int error = header_options(header, made);
+int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
+    struct memory memory = {.file = -1};
+    struct shape shape;
+    int error = open_there(made, &memory);
+
+    if (error == 0 && !memory.alone)
+        error = stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
+                                    "uses it");
+    memory.copy = true;
+    if (error == 0)
+        error = map_file(made, true, &shape, &memory);
+    error = handle_open(error, made, &shape, &memory, opened);
     if (error != 0)
         return error;
     struct stint_options chosen = *made;
     chosen.shards = 0;
-    *shape = shape_of(made);
-    error = header_check(header, size, made, shape);
-    if (error == 0 && shape_of(&chosen).shard_bits == shape->shard_bits)
+    if (shape_of(&chosen).shard_bits == shape.shard_bits)
         made->shards = 0;
-    return error;
-}
-
-int stint_table_copy(struct memory *memory, size_t size, struct stint_options *made,
-                     struct stint_limiter **opened) {
-    struct header header;
-    struct shape shape;
-    struct stint_limiter *limiter = NULL;
-    int error = stint_memory_file_read(memory, size, &header, sizeof(header));
-
-    if (error == 0)
-        error = options_made(&header, size, made, &shape);
-    if (error == 0)
-        error = stint_memory_copy(memory, shape.size);
-    if (error == 0)
-        error = handle_make(made, &shape, memory, &limiter);
-    if (error == 0 && stint_limiter_clock_behind(limiter)) /* before it lowers latest_begin */
-        error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
-                                     "and then resize; or if it is right, open the table once and "
-                                     "close it before");
-    if (error == 0)
-        error = table_attach(limiter, memory->alone);
-    if (error == 0)
-        *opened = limiter;
-    else if (limiter != NULL)
-        handle_free(limiter);
-    return error;
+    return 0;
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {
-    int error = check(options, 0);
+    int error = check(options, TO_MAKE);
     if (error != 0)
         return error;
     struct shape shape = shape_of(options);
     struct memory memory = {.file = -1};
 
-    error = stint_memory_file_make(&memory, options->path, FILE_MODE, shape.size);
-    if (error == 0)
-        error = make(options, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(options, &shape, &memory, made);
-    if (error != 0)
-        stint_memory_free(&memory);
-    return error;
+    error = make(options, &shape, &memory);
+    return handle_open(error, options, &shape, &memory, made);
 }

@@ -172,70 +172,36 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
 
 /* ---- Resize ---------------------------------------------------------------------------------- */
 
-/* Opens the file, which nobody else has open. */
-static int file_open(const char *path, struct memory *memory, size_t *size) {
-    int error = stint_memory_file_open(memory, path, false, size);
-    if (error == -ENOENT)
-        return stint_failed(ENOENT, "there is no table: stint_open makes one");
-    if (error == 0 && !memory->alone)
-        return stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
-                                   "uses it");
-    return error;
-}
+/* Makes the new table, and puts it in the place of the old one, which has the options `made`. */
+static int resize(const struct stint_options *given, const struct stint_options *made,
+                  struct stint_limiter *from) {
+    struct stint_limiter *to = NULL;
+    struct stint_options options = *given; /* what is 0 is as it was */
 
-/* Finds the options of the new table: what is 0 is as it was. */
-static struct stint_options options_with(const struct stint_options *given,
-                                         const struct stint_options *made,
-                                         const struct stint_limiter *from, const char *path) {
-    struct stint_options options = *made;
-
-    if (given->max_keys != 0)
-        options.max_keys = given->max_keys;
-    if (given->shards != 0)
-        options.shards = given->shards;
-    if (given->max_policies != 0)
-        options.max_policies = given->max_policies;
-    if (given->labels != 0)
-        options.labels = given->labels;
-    options.mode = given->mode;
-    options.path = path;
+    if (options.max_keys == 0)
+        options.max_keys = made->max_keys;
+    if (options.shards == 0)
+        options.shards = made->shards;
+    if (options.max_policies == 0)
+        options.max_policies = made->max_policies;
+    if (options.labels == 0)
+        options.labels = made->labels;
+    options.path = made->path;
     options.secret = from->secret;
-    options.on_full = given->on_full;
-    options.flags = given->flags;
-    return options;
-}
-
-/* Makes the new table, and puts it in the place of the old one. */
-static int resize(const char *path, const struct stint_options *given, struct memory *memory,
-                  size_t size) {
-    struct stint_options made = STINT_OPTIONS_INIT;
-    struct stint_limiter *from = NULL, *to = NULL;
-
-    made.clock = given->clock;
-    made.secret = given->secret;
-    made.path = path;
-    int error = stint_table_copy(memory, size, &made, &from);
-    if (error != 0) {
-        stint_memory_free(memory);
-        return error;
-    }
-    struct stint_options options = options_with(given, &made, from, path);
-    error = stint_memory_file_clear(path);
+    int error = stint_memory_file_clear(options.path);
     if (error == 0)
         error = stint_table_make(&options, &to);
     if (error == 0)
         error = all_move(from, to);
     if (error == 0)
-        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, path);
+        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, options.path);
     stint_close(to);
-    stint_close(from);
     return error;
 }
 
 int stint_resize(const char *path, const struct stint_options *given) {
-    struct stint_options options = STINT_OPTIONS_INIT; /* all as it was */
-    struct memory memory = {.file = -1};
-    size_t size = 0;
+    struct stint_options options = STINT_OPTIONS_INIT, made = STINT_OPTIONS_INIT;
+    struct stint_limiter *from = NULL;
 
     if (path == NULL || path[0] == '\0')
         return stint_failed(EINVAL, "path is NULL or empty");
@@ -244,10 +210,12 @@ int stint_resize(const char *path, const struct stint_options *given) {
         return error;
     if (options.path != NULL)
         return stint_failed(EINVAL, "options.path must be NULL: the path is an argument");
-    error = file_open(path, &memory, &size);
+    made.clock = options.clock;
+    made.secret = options.secret;
+    made.path = path;
+    error = stint_table_copy(&made, &from);
     if (error == 0)
-        error = resize(path, &options, &memory, size);
-    else
-        stint_memory_free(&memory);
+        error = resize(&options, &made, from);
+    stint_close(from);
     return error == 0 ? 0 : stint_failed_at(error, path);
 }
