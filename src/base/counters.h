@@ -11,9 +11,6 @@
  * with dlopen too. */
 extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
-/* Once in a process, before the first decision. */
-void stint_limiter_thread_numbers_begin(void);
-
 /* A lock of this process alone. After fork the child finds it free, whoever had it. Returns how
  * many forks there were before: another number than the last time is another process. */
 uint64_t stint_limiter_process_lock(void);
@@ -44,16 +41,12 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
 /* Maps the page in which this process keeps which lanes are its own. Returns false if there is no
- * memory. If the table is shared, a child after fork finds the page empty. */
-bool stint_limiter_lanes_map(struct stint_limiter *limiter);
-void stint_limiter_lanes_unmap(struct stint_limiter *limiter);
+ * memory. In a private table each thread number has a lane from now on. In a shared one threads take
+ * theirs, and children after fork look for lanes of the dead. */
+bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
-/* Gives each thread number a lane of a private table. Children after fork will look for lanes of
- * the dead in a shared one. */
-void stint_limiter_lanes_begin(struct stint_limiter *limiter);
-
-/* Gives back the lanes that this process has, when it closes the table. */
-void stint_limiter_lanes_release(struct stint_limiter *limiter);
+/* Gives back the lanes that this process has, when it closes the table, and the page. */
+void stint_limiter_lanes_close(struct stint_limiter *limiter);
 
 /* Makes the lanes of processes that are gone free again: of all others, if nobody else is
  * `alone`. */

@@ -86,19 +86,13 @@ static int options_given(const struct stint_options *given, enum use use,
 
 /* Where the parts of the mapping are (table.h has the drawing). */
 struct shape {
-    uint32_t max_policies;
-    uint32_t lanes;
-    uint32_t shard_bits;
-    uint64_t tag_unit;
-    uint64_t shard_lines;
-    size_t policies; /* offsets, bytes */
+    struct header header; /* what such a table begins with, but for the secret and the lock */
+    struct table table;   /* without pointers */
+    size_t policies;      /* offsets, bytes */
     size_t records;
     size_t counters;
     size_t shards;
     size_t lines;
-    size_t labels; /* 0: there are none */
-    uint64_t labels_count;
-    size_t size;
 };
 
 static uint64_t divide_up(uint64_t number, uint64_t by) {
@@ -111,39 +105,44 @@ static size_t round_up(size_t number, size_t to) {
 
 /* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options) {
-    struct shape shape = {.max_policies = options->max_policies};
+    struct shape shape = {.header = {.layout = HEADER_LAYOUT, .max_keys = options->max_keys}};
+    struct header *header = &shape.header;
+    struct table *table = &shape.table;
     uint64_t lines =
         divide_up(options->max_keys, LINE_SLOTS / 2); /* half full with max_keys keys */
 
-    if (shape.max_policies == 0)
-        shape.max_policies = 64;
-    shape.tag_unit = 1;
-    while (shape.tag_unit <= shape.max_policies)
-        shape.tag_unit *= 2;
-    if (options->path != NULL && lines < shape.tag_unit * PROBE_LINES)
-        lines = shape.tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
-    while (options->shards != 0 ? UINT32_C(1) << shape.shard_bits < options->shards
-                                : UINT32_C(1) << shape.shard_bits < SHARDS_AUTO &&
-                                      lines >> (shape.shard_bits + 1) >= SHARD_LINES)
-        shape.shard_bits++;
-    shape.shard_lines = divide_up(lines, UINT64_C(1) << shape.shard_bits);
+    header->max_policies = options->max_policies == 0 ? 64 : options->max_policies;
+    table->tag_unit = 1;
+    while (table->tag_unit <= header->max_policies)
+        table->tag_unit *= 2;
+    if (options->path != NULL && lines < table->tag_unit * PROBE_LINES)
+        lines = table->tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
+    while (options->shards != 0 ? UINT32_C(1) << table->shard_bits < options->shards
+                                : UINT32_C(1) << table->shard_bits < SHARDS_AUTO &&
+                                      lines >> (table->shard_bits + 1) >= SHARD_LINES)
+        table->shard_bits++;
+    header->shards = UINT32_C(1) << table->shard_bits;
+    table->shard_lines = divide_up(lines, header->shards);
+    table->line_count = table->shard_lines * header->shards;
+    table->probe_lines =
+        table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
-    size_t lane = (shape.max_policies + 1) * sizeof(struct counters);
-    shape.lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
-                  : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
-                                                     : (uint32_t)(COUNTERS_MAX / lane);
+    size_t lane = (header->max_policies + 1) * sizeof(struct counters);
+    header->lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
+                    : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
+                                                       : (uint32_t)(COUNTERS_MAX / lane);
     shape.policies = sizeof(struct header);
-    shape.records = shape.policies + shape.max_policies * sizeof(struct policy);
-    shape.counters = shape.records + shape.max_policies * sizeof(struct policy_record);
-    shape.shards = shape.counters + shape.lanes * lane;
-    shape.lines = shape.shards + (sizeof(struct shard) << shape.shard_bits);
-    size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
+    shape.records = shape.policies + header->max_policies * sizeof(struct policy);
+    shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
+    shape.shards = shape.counters + header->lanes * lane;
+    shape.lines = shape.shards + header->shards * sizeof(struct shard);
+    size_t lines_size = table->line_count * sizeof(struct line);
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
-    shape.size = shape.lines + round_up(lines_size, SMALL_PAGE);
+    header->size = shape.lines + round_up(lines_size, SMALL_PAGE);
     if (options->labels != 0) {
-        shape.labels = shape.size;
-        shape.labels_count = round_up(options->labels, LABELS_IN_SET);
-        shape.size += round_up(shape.labels_count * sizeof(struct label), SMALL_PAGE);
+        header->labels = header->size;
+        header->labels_count = round_up(options->labels, LABELS_IN_SET);
+        header->size += round_up(header->labels_count * sizeof(struct label), SMALL_PAGE);
     }
     return shape;
 }
@@ -192,22 +191,13 @@ static bool header_empty(const struct header *header) {
  * as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
-    struct header made;
+    struct header made = shape->header;
     uint64_t words[MADE_WORDS], *there = (uint64_t *)(void *)header;
 
-    memset(&made, 0, sizeof(made));
     if (options->secret != NULL)
         memcpy(made.secret, options->secret, STINT_SECRET_SIZE);
     else if (!random_secret(made.secret))
         return stint_failed(EAGAIN, "the system has no random bytes to give for the secret");
-    made.layout = HEADER_LAYOUT;
-    made.shards = UINT32_C(1) << shape->shard_bits;
-    made.max_keys = options->max_keys;
-    made.max_policies = shape->max_policies;
-    made.lanes = shape->lanes;
-    made.size = shape->size;
-    made.labels = shape->labels;
-    made.labels_count = shape->labels_count;
     stint_limiter_lock_make(&made.lock);
     memcpy(words, &made, sizeof(words));
 
@@ -284,14 +274,15 @@ static int header_check(const struct header *header, size_t size, bool any,
     if (error != 0)
         return error;
     *shape = shape_of(options);
+    const struct header *asked = &shape->header;
     const struct {
         const char *option;
         uint64_t made, asked;
     } numbers[] = {
-        {"max_keys", header->max_keys, options->max_keys},
-        {"max_policies", header->max_policies, shape->max_policies},
-        {"shards", header->shards, UINT64_C(1) << shape->shard_bits},
-        {"labels", header->labels_count, shape->labels_count},
+        {"max_keys", header->max_keys, asked->max_keys},
+        {"max_policies", header->max_policies, asked->max_policies},
+        {"shards", header->shards, asked->shards},
+        {"labels", header->labels_count, asked->labels_count},
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (numbers[i].made != numbers[i].asked)
@@ -300,12 +291,12 @@ static int header_check(const struct header *header, size_t size, bool any,
                 "the table was made with options.%s %llu, not %llu: use that number, " BEGIN_ANEW,
                 numbers[i].option, (unsigned long long)numbers[i].made,
                 (unsigned long long)numbers[i].asked);
-    if (header->size != shape->size || header->lanes != shape->lanes ||
-        header->labels != shape->labels || header->notes != 0 || header->notes_count != 0)
+    if (header->size != asked->size || header->lanes != asked->lanes ||
+        header->labels != asked->labels || header->notes != 0 || header->notes_count != 0)
         return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
-    if (size < shape->size)
+    if (size < asked->size)
         return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
-                                 shape->size);
+                                 (size_t)asked->size);
     if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
         return stint_failed(EPROTO, "the table was made with another secret than options.secret");
     if (!lock_whole(&header->lock))
@@ -452,9 +443,15 @@ static int table_look(struct stint_limiter *limiter) {
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
+/* A part of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
+static void *part_at(char *start, size_t offset) {
+    return start + offset;
+}
+
 /* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
-                       const struct memory *memory, struct stint_limiter **made) {
+                       const struct memory *memory, struct stint_limiter **opened) {
+    const struct header *made = &shape->header;
     /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
@@ -462,29 +459,17 @@ static int handle_make(const struct stint_options *options, const struct shape *
 
     if (limiter == NULL)
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
-    /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
     *limiter = (struct stint_limiter){
-        .table =
-            {
-                .lines = (struct line *)(void *)(start + shape->lines),
-                .shards = (struct shard *)(void *)(start + shape->shards),
-                .line_count = shape->shard_lines << shape->shard_bits,
-                .shard_lines = shape->shard_lines,
-                .shard_bits = shape->shard_bits,
-                .probe_lines =
-                    shape->shard_lines < PROBE_LINES ? (uint16_t)shape->shard_lines : PROBE_LINES,
-                .avx2 = atomic_runs_avx2(),
-                .tag_unit = shape->tag_unit,
-            },
-        .header = (struct header *)(void *)start,
-        .policies = (struct policy *)(void *)(start + shape->policies),
-        .records = (struct policy_record *)(void *)(start + shape->records),
-        .counters = (struct counters *)(void *)(start + shape->counters),
-        .deciding = shape->max_policies,
-        .max_policies = shape->max_policies,
-        .labels = shape->labels == 0 ? NULL : (struct label *)(void *)(start + shape->labels),
-        .label_sets = shape->labels_count / LABELS_IN_SET,
-        .lanes = shape->lanes,
+        .table = shape->table,
+        .header = part_at(start, 0),
+        .policies = part_at(start, shape->policies),
+        .records = part_at(start, shape->records),
+        .counters = part_at(start, shape->counters),
+        .deciding = made->max_policies,
+        .max_policies = made->max_policies,
+        .labels = made->labels == 0 ? NULL : part_at(start, made->labels),
+        .label_sets = made->labels_count / LABELS_IN_SET,
+        .lanes = made->lanes,
         .clock = options->clock,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
                     : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
@@ -492,29 +477,29 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
+    limiter->table.lines = part_at(start, shape->lines);
+    limiter->table.shards = part_at(start, shape->shards);
+    limiter->table.avx2 = atomic_runs_avx2();
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
-    limiter->names = stint_names_make(shape->max_policies);
-    if (limiter->names == NULL || !stint_limiter_lanes_map(limiter)) {
+    limiter->names = stint_names_make(made->max_policies);
+    if (limiter->names == NULL || !stint_limiter_lanes_open(limiter)) {
         if (limiter->names != NULL)
             stint_names_free(limiter->names);
         free(limiter);
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
-    stint_limiter_thread_numbers_begin();
-    stint_limiter_lanes_begin(limiter);
     if (memory->read_only) {
         limiter[1] = limiter[0];
         limiter->looking = &limiter[1];
         limiter->deciding = 0;
     }
-    *made = limiter;
+    *opened = limiter;
     return 0;
 }
 
 /* Gives the handle back; the memory is the caller's. */
 static void handle_free(struct stint_limiter *limiter) {
-    stint_limiter_lanes_release(limiter);
-    stint_limiter_lanes_unmap(limiter);
+    stint_limiter_lanes_close(limiter);
     stint_names_free(limiter->names);
     free(limiter);
 }
@@ -551,9 +536,10 @@ static int make(const struct stint_options *options, const struct shape *shape,
 
     if (options->path != NULL)
         error = stint_memory_file_make(memory, options->path,
-                                       options->mode == 0 ? FILE_MODE : options->mode, shape->size);
+                                       options->mode == 0 ? FILE_MODE : options->mode,
+                                       shape->header.size);
     if (error == 0)
-        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+        error = stint_memory_map(memory, shape->header.size, shape->lines, options->flags);
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
@@ -567,8 +553,9 @@ static int map_file(struct stint_options *options, bool any, struct shape *shape
     if (error == 0)
         error = header_check(&header, memory->size, any, options, shape);
     if (error == 0 && !memory->read_only && !memory->copy)
-        error = stint_memory_file_reserve(memory, shape->size);
-    return error != 0 ? error : stint_memory_map(memory, shape->size, shape->lines, options->flags);
+        error = stint_memory_file_reserve(memory, shape->header.size);
+    return error != 0 ? error
+                      : stint_memory_map(memory, shape->header.size, shape->lines, options->flags);
 }
 
 /* Makes the file, or maps the one that is there. Whatever way this ends, no other process ever sees
@@ -641,7 +628,7 @@ int stint_attach(const struct stint_options *given, struct stint_limiter **opene
 size_t stint_memory_size(const struct stint_options *given) {
     struct stint_options options;
 
-    return options_given(given, TO_MAKE, &options) != 0 ? 0 : shape_of(&options).size;
+    return options_given(given, TO_MAKE, &options) != 0 ? 0 : shape_of(&options).header.size;
 }
 
 int stint_open_in(const struct stint_options *given, void *start, size_t size,
@@ -658,11 +645,11 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
     if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
         return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
     struct shape shape = shape_of(&options);
-    if (size < shape.size)
+    if (size < shape.header.size)
         return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
-                                 shape.size);
+                                 shape.header.size);
     struct header *header = start;
-    struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
+    struct memory memory = {.start = start, .size = shape.header.size, .file = -1, .shared = true};
 
     /* First: a process that cannot have the memory must not begin to make a table of it. */
     error = stint_memory_prefault(&memory, options.flags);
@@ -709,7 +696,7 @@ int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) 
         return error;
     struct stint_options chosen = *made;
     chosen.shards = 0;
-    if (shape_of(&chosen).shard_bits == shape.shard_bits)
+    if (shape_of(&chosen).header.shards == shape.header.shards)
         made->shards = 0;
     return 0;
 }
