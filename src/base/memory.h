@@ -13,13 +13,13 @@
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
-/* How long a set-up call waits for another before it returns -EBUSY: policies are added in
- * microseconds. It tries again and again, so it returns even if the other was stopped. */
+/* How long a set-up call waits for another before it returns -EBUSY. Policies are added in
+ * microseconds. It tries again and again: the other may have been stopped. */
 #define SET_UP_WAIT  10 /* s */
 #define SET_UP_TRIES (SET_UP_WAIT * 1000)
 
-/* Waits as long, whatever signals come. It waits until a time: the rest that nanosleep tells
- * contains the timer's slack, so a signal each 50 us would make it wait for ever. */
+/* Waits between two tries, until a time: the rest that nanosleep tells contains the timer's slack,
+ * so a signal each 50 us would make it wait for ever. */
 static inline void set_up_pause(void) {
     const int64_t second = 1000000000, pause = SET_UP_WAIT * second / SET_UP_TRIES;
     struct timespec until;
@@ -55,9 +55,8 @@ int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
-/* Opens a file that is there, and locks it unless it is to be read only: `alone` if no other process
- * has it open. Once it is locked, it has the name still. -ENOENT, without a reason: there is
- * none. */
+/* Opens a file that is there, and locks it unless it is read only: `alone` if no other process has
+ * it open. Once locked, it still has the name. -ENOENT, without a reason: there is none. */
 int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
 /* Reads the first bytes of the file. */
@@ -70,19 +69,18 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size);
  * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
-/* Gives the file that was made its name, once its first bytes (all that was written) are on the
- * disk: a crash of the machine leaves a whole table under the name. -EEXIST, without a reason:
- * another file has the name by now. */
+/* Gives the file that was made its name, once its first bytes, all that was written, are on the
+ * disk: a crash leaves a whole table or none. -EEXIST, without a reason: another has the name. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
-/* Puts a file that was made in the place of `old`, the file of the path. It gets the owner of
- * `old`, and this mode; 0: the mode of `old`. The path always leads to one of the two, whole. A
- * file that a killed process has left of this is removed. `old` is locked by this process alone. */
+/* Puts a file that was made in the place of `old`, which has the path and is locked by this process
+ * alone. It gets the owner of `old`, and this mode; 0: the mode of `old`. The path always leads to
+ * one of the two, whole. */
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes what a process that was killed in stint_memory_file_replace has left. The caller holds
- * the lock of the table at `path`. */
+/* Removes what a process that was killed in stint_memory_file_replace has left. The table at `path`
+ * is locked. */
 int stint_memory_file_clear(const char *path);
 
 /* Lets others in: not `alone` any more. */

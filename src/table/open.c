@@ -264,8 +264,8 @@ static int header_options(const struct header *header, struct stint_options *opt
     return 0;
 }
 
-/* Checks that the header of a table of `size` bytes is one for these options, and finds their shape.
- * `any`: the options receive the numbers that the table was made with. 0, or -EPROTO. */
+/* Checks that the header of a table of `size` bytes is one for these options, and finds their
+ * shape. `any`: the options receive the numbers that the table was made with. 0, or -EPROTO. */
 static int header_check(const struct header *header, size_t size, bool any,
                         struct stint_options *options, struct shape *shape) {
     int error = header_known(header);
@@ -382,11 +382,7 @@ static void filters_clean(struct stint_limiter *limiter) {
             uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
             if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
-                for (int far = 0; far < 2; far++) {
-                    struct filter_bit bit =
-                        far == 0 ? filter_any(table, hash) : filter_far(table, hash);
-                    needed[bit.word - table_shard_of(table, hash)->filter] |= bit.bit;
-                }
+                filter_mark(table, hash, needed);
         }
         for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
             atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */

@@ -108,13 +108,6 @@ static bool slot_counts(const struct move *move, const struct slot *slot) {
                               slot_carries(policy, slot->state, move->now));
 }
 
-/* Sets both bits of a key in the filter of the new table. */
-static void filter_tell(const struct table *table, uint64_t hash) {
-    const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
-    *any.word |= any.bit;
-    *far.word |= far.bit;
-}
-
 /* Moves a slot of the old table, if it still counts. */
 static int slot_move(struct move *move, uint64_t line, const struct slot *slot) {
     const struct table *from = &move->from->table, *to = &move->to->table;
@@ -129,7 +122,7 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
     const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
     if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
-        filter_tell(to, hash);
+        filter_mark(to, hash, table_shard_of(to, hash)->filter);
     move->live++;
     move->lost += !slot_place(to, hash, &placed);
     return 0;
