@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All keys that are live in a table, slot by slot. Those of striped policies are told last: each
- * has several slots, which are added up. */
+ * All live keys of a table, slot by slot. Striped keys come last: their slots are added up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,8 @@ struct stripe {
     bool zero;      /* this is stripe 0 */
 };
 
-/* A filter of the numbers in a set: bits by hash, 16 for each member. It saves the cache misses of
- * most questions, which are about other numbers. */
+/* Bits by hash, 16 for each number of a set. They save the cache misses of most questions, which
+ * are about other numbers. */
 struct filter {
     uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
     uint64_t count;

@@ -19,14 +19,13 @@
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
 #define LANES_MIN    4
 
-/* Lines that a shard has at least when the number of shards is chosen. The smaller a shard, the
- * shorter its reach; the larger, the nearer its share of the keys is to the average (8,192 slots
- * half full: 50% within 1%). 1,024 shards at most: their headers stay in the second-level cache. */
+/* A shard has at least so many lines where the number of shards is chosen. A smaller one has a
+ * shorter reach; a larger one's share of the keys is nearer to the average (8,192 slots half full:
+ * 50% within 1%). The headers of 1,024 shards stay in the second-level cache. */
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 
-/* The mode of a table's file, unless options.mode is another. */
-#define FILE_MODE 0600
+#define FILE_MODE 0600 /* unless options.mode is another */
 
 int stint_options_read(const struct stint_options *given, struct stint_options *options) {
     if (given == NULL)
@@ -169,8 +168,7 @@ static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
                   offsetof(struct header, lock) % sizeof(uint64_t) == 0,
               "shape, secret and lock are whole words");
 
-/* The magic of a table that is being made for these options: its shape, and the secret if one is
- * given. */
+/* The magic while a table is made: of its shape, and of the secret if one is given. */
 static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
     uint64_t print = 0;
     for (size_t i = 1; i < (secret_given ? MADE_GIVEN : MADE_SHAPE); i++)
@@ -178,19 +176,13 @@ static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
     return HEADER_MAKING << 32 | print >> 32;
 }
 
-/* Whether nobody has begun to write here. */
-static bool header_empty(const struct header *header) {
-    static const struct header empty;
-    return memcmp(header, &empty, sizeof(empty)) == 0;
-}
-
-/* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
- * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
- * it, and stays. So a maker that was stopped, and goes on when the table is in use, changes
- * nothing. The magic is written last, when every word is there. Memory that is anything else stays
- * as it is: header_check says what it is. */
+/* Makes a table of zeroed memory. Where others are making one for the same options, or have died
+ * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays. So a
+ * maker that was stopped, and goes on when the table is in use, changes nothing. The magic is
+ * written last. Memory that is anything else stays as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
+    static const struct header empty;
     struct header made = shape->header;
     uint64_t words[MADE_WORDS], *there = (uint64_t *)(void *)header;
 
@@ -202,8 +194,8 @@ static int table_make(struct header *header, const struct stint_options *options
     memcpy(words, &made, sizeof(words));
 
     const uint64_t making = making_of(words, options->secret != NULL);
-    if (header_empty(header))
-        /* The magic that is being made, then each word (M15), then the magic (M12). */
+    if (memcmp(header, &empty, sizeof(empty)) == 0)
+        /* The magic of the making, then each word (M15), then the magic (M12). */
         (void)atomic_cas_seq(&header->magic, 0, making);
     if (atomic_load_acquire(&header->magic) != making)
         return 0;
@@ -216,8 +208,7 @@ static int table_make(struct header *header, const struct stint_options *options
 
 /* ---- A table that is there ------------------------------------------------------------------- */
 
-/* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library
- * trusts it. */
+/* Whether the lock is one that stint_limiter_lock_make made. The C library trusts it. */
 static bool lock_whole(const pthread_mutex_t *lock) {
 #ifdef __GLIBC__
     pthread_mutex_t made;
@@ -249,8 +240,7 @@ static int header_known(const struct header *header) {
     return 0;
 }
 
-/* Finds the options that a table with this header was made with, but for those that are each
- * process's own. 0, or -EPROTO. */
+/* Finds the options that a table was made with, but for those that each process has of its own. */
 static int header_options(const struct header *header, struct stint_options *options) {
     if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
         (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
@@ -305,9 +295,9 @@ static int header_check(const struct header *header, size_t size, bool any,
 }
 
 /* Returns how many slots are so far ahead of the clock that they count as over
- * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over for
- * good. `more` receives how many more of the live slots are not ahead. Overrides are in neither
- * number, and stay: they tell nothing of the clock, and open no window. */
+ * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over. `more`
+ * receives how many more of the live slots are not ahead. Overrides, which open no window and tell
+ * nothing of the clock, do not count, and stay. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
@@ -340,8 +330,8 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
 }
 
 /* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
- * Nobody else uses the table. If most slots that are not over are ahead, this clock is behind, as
- * when a machine has just started. Then all stays as it is, until the clock is right. */
+ * Nobody else uses the table. If most live slots are ahead, this clock is behind, as when a machine
+ * has just started: then all stays as it is. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     int64_t more;
@@ -362,9 +352,9 @@ static void latest_lower(struct stint_limiter *limiter) {
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
-/* Clears the filters' bits of keys that no longer have a companion's slot. Nobody else uses the
- * table. An override that is over by this clock keeps its bits: the clock may be ahead, and the
- * key's next override is written in the same slot. */
+/* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
+ * override that is over keeps its bits: this clock may be ahead, and the key's next override is
+ * written in the same slot. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
@@ -389,7 +379,7 @@ static void filters_clean(struct stint_limiter *limiter) {
     }
 }
 
-/* Looks at what decisions trust. */
+/* Checks what decisions trust. */
 static int table_check(const struct stint_limiter *limiter) {
     int error = stint_limiter_shards_check(limiter);
     return error != 0 ? error : stint_policies_check(limiter);
@@ -405,8 +395,7 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         if (alone) { /* the lock's holder is gone, with the machine perhaps */
             pthread_mutex_t lock;
             stint_limiter_lock_make(&lock);
-            /* A death in between leaves it whole: nothing that is right is written. */
-            memcpy(&limiter->header->lock, &lock, sizeof(lock));
+            memcpy(&limiter->header->lock, &lock, sizeof(lock)); /* a whole one writes the same */
         }
         stint_policies_repair(limiter);
         stint_limiter_lanes_reclaim(limiter, alone);
@@ -422,11 +411,9 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
-/* How often a reader looks at policies that others may be changing at that instant. It takes no
- * lock. */
+/* How often a reader, who takes no lock, looks at policies that others may be changing. */
 #define READ_TRIES 100
 
-/* Checks a table that is only read, without the lock. */
 static int table_look(struct stint_limiter *limiter) {
     int error = table_check(limiter);
 

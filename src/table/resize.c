@@ -11,16 +11,15 @@
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 
-/* The two tables differ in the size of their parts. Nobody else sees either of them, so all loads
- * and stores are plain. */
+/* Nobody else sees either of the two tables, so all loads and stores are plain. */
 struct move {
     struct stint_limiter *from, *to;
     tick_t now;
     uint64_t live, lost;
 };
 
-/* Copies the policies with their ids. Ids of policies that are gone were made free when the old
- * table was opened, and stay free. */
+/* Copies the policies with their ids. Ids of policies that are gone became free when the old
+ * table was opened. */
 static int policies_move(const struct move *move) {
     struct stint_limiter *from = move->from, *to = move->to;
     uint32_t count = limiter_policy_count(from);
@@ -55,9 +54,8 @@ static void counters_move(const struct move *move) {
     }
 }
 
-/* The latest watermark of all shards that have keys of the new one, and at least now: keys whose
- * window is over lose their slots here, as if another key had taken them (claim.c,
- * watermark_raise). */
+/* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys
+ * whose window is over lose their slots here, as to another key (claim.c, watermark_raise). */
 static void watermarks_move(const struct move *move) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
@@ -96,8 +94,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Whether a slot is moved. One that is far ahead is: after a step back of the clock, opening has
- * ended such slots, unless the clock is behind (open.c, latest_lower). */
+/* Whether a slot is moved. One that is far ahead is: opening has ended such slots, unless the clock
+ * is behind (open.c, latest_lower). */
 static bool slot_counts(const struct move *move, const struct slot *slot) {
     const struct table *table = &move->from->table;
 
@@ -128,8 +126,8 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     return 0;
 }
 
-/* Moves all slots in the order of the lines, which is the order of the hashes: both tables are read
- * from end to end. */
+/* Moves all slots in the order of the lines, which is that of the hashes: both tables are read from
+ * end to end. */
 static int slots_move(struct move *move) {
     const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 
