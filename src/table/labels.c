@@ -8,8 +8,8 @@
  *
  * A key has its label in one of the four places of a set that its hash picks. One double-width CAS
  * changes key and count together, so a count is that of the key beside it. The bytes follow, word
- * by word, and the seal last. Nobody waits for a writer: two may write over each other, or one may die
- * half-way. Then the seal is not that of the bytes and the key. A reader sees that, and shows
+ * by word, and the seal last. Nobody waits for a writer: two may write over each other, or one may
+ * die half-way. Then the seal is not that of the bytes and the key. A reader sees that, and shows
  * nothing, until the next label of the key writes them again. So a torn label is never shown, and
  * the loads and stores need no order.
  *
