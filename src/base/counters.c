@@ -87,21 +87,18 @@ static void numbers_begin(void) {
         pthread_key_delete(number_key);
 }
 
-void stint_limiter_thread_numbers_begin(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, numbers_begin);
-}
-
 /* A library that was unloaded must not be called when a thread ends. */
 static __attribute__((destructor)) void number_key_delete(void) {
     if (number_key_made)
         pthread_key_delete(number_key);
 }
 
-/* The number of this thread, which has none yet. */
-static uint64_t thread_number_new(void) {
+/* The number of this thread. */
+static uint64_t thread_number(void) {
     uint64_t taken, number;
 
+    if (LIKELY(stint_thread_number != 0))
+        return stint_thread_number;
     do {
         taken = atomic_load_relaxed(&numbers_taken);
         number = taken == UINT64_MAX ? NUMBER_NONE_LEFT : (uint64_t)__builtin_ctzll(~taken);
@@ -123,39 +120,31 @@ static struct counters *lane_rows(const struct stint_limiter *limiter, uint32_t 
     return &limiter->counters[(size_t)lane * (limiter->max_policies + 1)];
 }
 
-bool stint_limiter_lanes_map(struct stint_limiter *limiter) {
+bool stint_limiter_lanes_open(struct stint_limiter *limiter) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const bool shared = limiter->memory.shared, counts = !limiter->memory.read_only;
     struct own_lanes *own =
         mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
     if (own == MAP_FAILED)
         return false;
-    /* Where the kernel cannot (before 4.14), all threads share a lane. */
-    if (limiter->memory.read_only ||
-        (limiter->memory.shared && madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0))
-        own->left = LANES_GIVEN;
+    (void)pthread_once(&once, numbers_begin);
     limiter->own = own;
-    return true;
-}
-
-void stint_limiter_lanes_unmap(struct stint_limiter *limiter) {
-    munmap(limiter->own, sizeof(*limiter->own));
-}
-
-void stint_limiter_lanes_begin(struct stint_limiter *limiter) {
-    if (limiter->memory.read_only)
-        return; /* which counts nothing */
-    if (limiter->memory.shared) {
+    /* Where the kernel cannot (before 4.14), all threads share a lane. */
+    if (!counts || !shared || madvise(own, sizeof(*own), MADV_WIPEONFORK) != 0)
+        own->left = LANES_GIVEN;
+    if (counts && shared) {
         (void)stint_limiter_process_lock();
         limiter->next = sharing;
         atomic_store_release((uint64_t *)(void *)&sharing, (uintptr_t)limiter);
         stint_limiter_process_unlock();
-        return;
     }
-    for (uint32_t number = 1; number < LANES_MAX; number++) {
-        limiter->own->firsts[number] = (uint8_t)number;
+    for (uint32_t number = 1; !shared && number < LANES_MAX; number++) {
+        own->firsts[number] = (uint8_t)number;
         if (number < limiter->lanes)
-            limiter->own->rows[number] = lane_rows(limiter, number);
+            own->rows[number] = lane_rows(limiter, number);
     }
-    limiter->own->left = LANES_GIVEN;
+    return true;
 }
 
 /* Takes a lane of a shared table for this thread, if one is left, and unless a signal handler of
@@ -190,7 +179,7 @@ static uint32_t lane_of(const struct stint_limiter *limiter, const struct counte
 }
 
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
-    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
+    const uint64_t number = thread_number();
     struct own_lanes *own = limiter->own;
 
     if (LIKELY(own->firsts[number] != 0))
@@ -204,20 +193,21 @@ uint32_t stint_limiter_stripe(const struct stint_limiter *limiter) {
     return first;
 }
 
-void stint_limiter_lanes_release(struct stint_limiter *limiter) {
-    if (!limiter->memory.shared || limiter->memory.read_only)
-        return;
-    (void)stint_limiter_process_lock();
-    struct stint_limiter **link = &sharing;
-    while (*link != limiter)
-        link = &(*link)->next;
-    atomic_store_release((uint64_t *)(void *)link, (uintptr_t)limiter->next);
-    stint_limiter_process_unlock();
-    for (uint32_t number = 1; number < LANES_MAX; number++) {
-        const struct counters *rows = limiter->own->rows[number];
-        if (rows != NULL)
-            atomic_store_release(&limiter->header->lane_owners[lane_of(limiter, rows)], 0);
+void stint_limiter_lanes_close(struct stint_limiter *limiter) {
+    if (limiter->memory.shared && !limiter->memory.read_only) {
+        struct stint_limiter **link = &sharing;
+        (void)stint_limiter_process_lock();
+        while (*link != limiter)
+            link = &(*link)->next;
+        atomic_store_release((uint64_t *)(void *)link, (uintptr_t)limiter->next);
+        stint_limiter_process_unlock();
+        for (uint32_t number = 1; number < LANES_MAX; number++) {
+            const struct counters *rows = limiter->own->rows[number];
+            if (rows != NULL)
+                atomic_store_release(&limiter->header->lane_owners[lane_of(limiter, rows)], 0);
+        }
     }
+    munmap(limiter->own, sizeof(*limiter->own));
 }
 
 void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone) {
@@ -251,8 +241,7 @@ void stint_limiter_count_shared(const struct stint_limiter *limiter, uint32_t ro
                                 uint64_t count) {
     if (limiter->memory.read_only)
         return;
-    uint64_t number = LIKELY(stint_thread_number != 0) ? stint_thread_number : thread_number_new();
-    struct counters *rows = own_rows(limiter, number);
+    struct counters *rows = own_rows(limiter, thread_number());
 
     if (rows != NULL)
         atomic_add_own(&rows[row].count[counter], count);

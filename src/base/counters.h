@@ -6,16 +6,12 @@
 
 #include "base/limiter.h"
 
-/* Number of this thread in the process.
- * initial-exec: the access never allocates, so it is safe in a signal handler, in a library loaded
- * with dlopen too. */
+/* Number of this thread in the process. initial-exec: the access never allocates, so a signal
+ * handler may count, in a library loaded with dlopen too. */
 extern _Thread_local uint64_t stint_thread_number __attribute__((tls_model("initial-exec")));
 
-/* Once in a process, before the first decision. */
-void stint_limiter_thread_numbers_begin(void);
-
-/* A lock of this process alone. After fork the child finds it free, whoever had it. Returns how
- * many forks there were before: another number than the last time is another process. */
+/* A lock of this process alone, which a child after fork finds free. Returns the number of forks
+ * before: another number than the last time is another process. */
 uint64_t stint_limiter_process_lock(void);
 void stint_limiter_process_unlock(void);
 
@@ -38,22 +34,17 @@ static ALWAYS_INLINE void limiter_count(const struct stint_limiter *limiter, uin
     limiter_add(limiter, row, counter, 1);
 }
 
-/* Where this thread begins among the stripes of a key, before the remainder: a number that
- * threads of all processes share with as few others as can be. It stays the same: a decision may
- * ask again. */
+/* Where this thread begins among the stripes of a key, before the remainder. Threads of all
+ * processes share numbers as little as can be. A thread's number stays the same. */
 uint32_t stint_limiter_stripe(const struct stint_limiter *limiter);
 
-/* Maps the page in which this process keeps which lanes are its own. Returns false if there is no
- * memory. If the table is shared, a child after fork finds the page empty. */
-bool stint_limiter_lanes_map(struct stint_limiter *limiter);
-void stint_limiter_lanes_unmap(struct stint_limiter *limiter);
+/* Maps the page of this process's lanes. Returns false if there is no memory. In a private table
+ * each thread number has a lane at once. In a shared one threads take theirs, and children after
+ * fork look for lanes of the dead. */
+bool stint_limiter_lanes_open(struct stint_limiter *limiter);
 
-/* Gives each thread number a lane of a private table. Children after fork will look for lanes of
- * the dead in a shared one. */
-void stint_limiter_lanes_begin(struct stint_limiter *limiter);
-
-/* Gives back the lanes that this process has, when it closes the table. */
-void stint_limiter_lanes_release(struct stint_limiter *limiter);
+/* Gives back the lanes of this process, and the page. */
+void stint_limiter_lanes_close(struct stint_limiter *limiter);
 
 /* Makes the lanes of processes that are gone free again: of all others, if nobody else is
  * `alone`. */
@@ -62,8 +53,8 @@ void stint_limiter_lanes_reclaim(struct stint_limiter *limiter, bool alone);
 /* Processes that have lanes in a shared table. */
 uint32_t stint_limiter_processes(const struct stint_limiter *limiter);
 
-/* What a counter of a policy, or of the table (row max_policies), has come to: the sum of its
- * lanes, each read at an instant of its own. */
+/* A counter of a policy, or of the table (row max_policies): the sum of its lanes, each read at an
+ * instant of its own. */
 uint64_t stint_limiter_counted(const struct stint_limiter *limiter, uint32_t row, uint32_t counter);
 
 /* Begins the counters of a policy anew. Nobody else uses the table. */

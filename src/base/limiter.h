@@ -19,28 +19,24 @@
 #include "base/table.h"
 #include "base/window.h"
 
-/* Start of the part of the secret that joins keys. XXH3 reads the first 72 bytes of what it is
- * given for keys of up to 16 bytes, so hashes of short keys and of pairs use bytes of their own. */
+/* The part of the secret that joins keys starts here. For keys of up to 16 bytes XXH3 reads the
+ * first 72 bytes that it is given. So short keys and pairs are hashed by different bytes. */
 #define JOIN_SECRET_OFFSET 56
 
-/* A policy: all that a decision reads of it, in two lines. The hot way (take.c) reads the first one
- * only. */
+/* All that a decision reads of a policy. The hot way (take.c) reads the first line only. */
 struct policy {
-    /* The end (tick) of the window of the last decision: a hint that saves the division. A
-     * subtraction tells whether that window holds now. Any end of the policy's is safe if
-     * latest_begin has its begin (I7). Of a calendar policy, the window's days stand above the end
-     * (HINT_DAYS): a hint of February must not be taken for the window of 30 January. */
+    /* The end (tick) of the window of the last decision: a hint that saves the division. Any end of
+     * the policy's is safe if latest_begin has its begin (I7). Of a calendar policy, the window's
+     * days stand above the end (HINT_DAYS): February's end must not stand for 30 January's. */
     _Alignas(CACHE_LINE) uint64_t current_end;
     uint64_t hot_window;   /* ns; 0: the hot way is not for this policy */
     uint64_t hot_capacity; /* tokens up to which a fetch-add counts; 0: it may not */
     uint64_t window;       /* ns */
     uint64_t reciprocal;   /* of the window (reciprocal_of) */
     tick_t length;         /* of the window; calendar: `length` and `window` are of the longest */
-    tick_t start; /* a tick at which a window starts, but for a key's own phase; calendar: by the
-                   * clock of the offset */
-    /* Second line: the rule, which may change. It is there twice, so that a reader always has a
-     * whole one: rules[version % 2]. Version 0: there is no such policy. The version is written
-     * last. */
+    tick_t start; /* of a window, but for a key's own phase; calendar: by the clock of the offset */
+    /* Second line: the rule. The one that counts is rules[version % 2]: the other can be written
+     * meanwhile. The version is written last; 0: there is no such policy. */
     _Alignas(CACHE_LINE) uint64_t version;
     uint64_t rules[2][RULE_WORDS];
     uint64_t fade; /* ns; of the previous window's tokens (count_fade) */
@@ -52,13 +48,10 @@ struct policy_record {
     _Alignas(CACHE_LINE) char name[STINT_NAME_SIZE];
     uint64_t refusals_count; /* the policy has had STINT_COUNT_REFUSED at some time */
     uint64_t bans[2];        /* by the policy's version, as its rules are (limiter_ban) */
-    uint64_t until;          /* of a policy that is gone: no window that it decided in ended after
-                              * this tick */
-    uint32_t flags;          /* enum record_flags */
-    uint32_t alias; /* the policy that decides in this one's place, once this one is gone: its id +
-                     * 1; 0: none */
-    uint32_t companion; /* the hidden policy whose slots are this one's overrides and strikes: its
-                         * id + 1; 0: none. Of a companion: whose it is */
+    uint64_t until;     /* a tick; a policy that is gone decided in no window that ends later */
+    uint32_t flags;     /* enum record_flags */
+    uint32_t alias;     /* once it is gone: the id of its replacement + 1; 0: none */
+    uint32_t companion; /* the id of its companion + 1; 0: none. Of a companion: whose it is */
     uint32_t calendar;  /* enum stint_calendar; 0: all windows are of one length */
     int32_t offset;     /* of the calendar, minutes east of UTC */
     /* From here on reserved: 0. Each by the policy's version, as bans. */
@@ -76,9 +69,9 @@ enum record_flags {
     RECORD_COMPANION = 1 << 1, /* a companion, which has no name */
 };
 
-/* Counters (counters.h). Threads do not share lines: each of the first LANES_MAX - 1 threads that
- * use a table has a lane of its own, to which it adds without a lock prefix; those after it share
- * lane 0. A lane has one line for each policy, and one for the table. Readers sum the lanes. */
+/* Counters (counters.h). A lane has a line for each policy, and one for the table. The first
+ * LANES_MAX - 1 threads have a lane each, and add to it without a lock prefix. All others share
+ * lane 0. */
 enum {
     COUNT_ALLOWED,
     COUNT_REFUSED,
@@ -89,7 +82,7 @@ enum {
     COUNT_CHARGED,
     COUNT_REFUNDED,
 };
-/* Of a companion, whose slots are nobody's count: what it did for its policy. */
+/* Of a companion: what it did for its policy. */
 enum {
     COUNT_BANNED,
     COUNT_STRIKE_LOST,
@@ -109,11 +102,10 @@ struct counters {
     _Alignas(CACHE_LINE) uint64_t count[CACHE_LINE / sizeof(uint64_t)];
 };
 
-/* Lanes of the counters at most. */
 #define LANES_MAX 64
 
-/* The start of the mapping. It is made once, up to the lock, and checked by each process that
- * attaches later (open.c). Only what stands after the secret ever changes. */
+/* The start of the mapping. What stands before the lock never changes; each process that attaches
+ * checks it (open.c). */
 struct header {
     _Alignas(CACHE_LINE) uint64_t magic; /* HEADER_MAGIC; written last. 0: not a table yet */
     uint32_t layout;                     /* HEADER_LAYOUT */
@@ -122,55 +114,47 @@ struct header {
     uint32_t max_policies;
     uint32_t lanes;
     uint64_t size;     /* bytes, of the mapping */
-    uint64_t features; /* a bit for each thing that an opener must know of; 0: none is known yet */
-    uint64_t labels;   /* names of keys: their offset, bytes; 0: there are none */
+    uint64_t features; /* 0: a bit for each thing that an opener must know of, and none is known */
+    uint64_t labels;   /* the offset of the labels, bytes; 0: there are none */
     uint64_t labels_count;
     _Alignas(CACHE_LINE) uint8_t secret[STINT_SECRET_SIZE];
 
-    /* Held while policies are added or changed, and while the table is attached to; no decision
-     * takes it. Robust: if its holder dies, the next one repairs what was left half done. */
-    pthread_mutex_t lock;
-    uint64_t notes; /* reserved, 0: notes to overrides, as labels are: their offset, bytes */
+    pthread_mutex_t lock; /* for set-up. Robust: after its holder died, the next one repairs */
+    uint64_t notes;       /* 0: the offset of notes to overrides, which there are none of yet */
     uint64_t notes_count;
 
     _Alignas(CACHE_LINE) uint64_t policy_count;
-    uint64_t bulk_window; /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
-    uint64_t smooth;      /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
-    uint64_t
-        latest_begin; /* no window of a slot begins after this tick (limiter_raise_latest_begin) */
-    /* A search of the whole table, some lines at a time, for slots that need latest_begin where it
-     * is (search.c, latest_sweep). */
+    uint64_t bulk_window;  /* ticks: the longest window of all policies, BULK_WINDOW_MAX at most */
+    uint64_t smooth;       /* a policy has two counts (TWO_COUNTS): those of slots are not tokens */
+    uint64_t latest_begin; /* no slot's window begins after this tick */
+    /* The search for slots that need latest_begin where it is (search.c, latest_sweep). */
     uint64_t swept;      /* lines */
     uint64_t swept_from; /* latest when it began */
     uint64_t strays;     /* slots found */
     uint64_t refilled;   /* times that a policy was added under an id that had been another's */
-    /* Whose each lane of the counters is: 0: nobody's (of lane 0: it is for all). */
-    _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX];
+    _Alignas(CACHE_LINE) uint64_t lane_owners[LANES_MAX]; /* 0: nobody's, or lane 0 */
 };
 
-/* "stint", a line end that text transfers change, and 1: read by a machine of the other byte order,
- * another number. */
+/* "stint", a line end that text transfers change, and 1. It tells the byte order, too. */
 #define HEADER_MAGIC  UINT64_C(0x010a0d746e697473)
-/* A table is being made: the upper half of its magic until it is whole. The lower half tells for
- * which options (table_make). */
+/* The upper half of the magic while a table is made. The lower half tells for which options. */
 #define HEADER_MAKING UINT64_C(0x656b616d) /* "make" */
 #define BEGIN_ANEW    "or remove the table to begin anew"
 #define LATER_TABLE                                                                                \
     "what this version of stint does not know: use the version that made the table, " BEGIN_ANEW
 
-/* Changes with anything that two processes must see alike: the parts of the mapping and their
- * sizes, the meaning of tags and states, the protocol, the hash. From 4 on each version reads the
- * layout of the one before. */
+/* Changes with anything that two processes must see alike: parts and sizes, tags and states, the
+ * protocol, the hash. From 4 on each version reads the layout before its own. */
 #define HEADER_LAYOUT 4
 
-/* Numbers of threads in a process: 1 .. LANES_MAX - 1. 0: the thread has none yet. THREAD_NUMBERS -
- * 1: all were taken at its first decision, or the thread is at its end. */
+/* Threads of a process have numbers from 1 to LANES_MAX - 1. 0: none yet. THREAD_NUMBERS - 1: all
+ * were taken at its first decision, or the thread is at its end. */
 #define THREAD_NUMBERS (LANES_MAX + 1)
 
-/* The counters that each thread of this process adds to. In a page that a child after fork finds
- * empty (unless the table itself is private), so that it takes lanes of its own. */
+/* The lanes of this process's threads, by thread number. If the table is shared, a child after fork
+ * finds this page empty, and takes lanes of its own. */
 struct own_lanes {
-    struct counters *rows[THREAD_NUMBERS]; /* by thread number: its lane; NULL: none so far */
+    struct counters *rows[THREAD_NUMBERS]; /* NULL: none so far */
     uint64_t left;                         /* enum lanes_left */
     uint8_t firsts[THREAD_NUMBERS];        /* what stint_limiter_stripe says; 0: nothing so far */
 };
@@ -190,8 +174,7 @@ struct stint_limiter {
     struct policy_record *records; /* of policies */
     struct own_lanes *own;
     struct counters *counters;
-    uint32_t deciding; /* ids that requests may name are below: max_policies; read-only: 0, so that
-                        * no decision begins */
+    uint32_t deciding; /* requests may name ids below this: max_policies; read-only: 0 */
     uint32_t lanes;
     uint64_t (*clock)(void);
     clockid_t clock_id; /* CLOCK_GIVEN: `clock` */
@@ -205,8 +188,8 @@ struct stint_limiter {
     /* Set-up and monitoring. */
     struct memory memory;
     struct names *names; /* of policies (policy.c) */
-    /* Of a read-only handle: the same, but that requests may name all policies. It is asked by
-     * looks, which store nothing. Else NULL. */
+    /* Of a read-only handle: its twin, by which requests may name all policies. Looks, which store
+     * nothing, use it. Else NULL. */
     struct stint_limiter *looking;
     struct stint_limiter *next; /* of those whose table is shared (counters.c) */
 };
@@ -220,13 +203,11 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* The longest window that a bulk check of lines goes by (search.c, slot_search). So a slot left
- * over from 2^33 ticks ago is not taken for a live one for longer than this. Longer windows are
- * looked at slot by slot. */
+/* The longest window that a bulk check of lines goes by (search.c, slot_search); longer ones are
+ * looked at slot by slot. A slot from 2^33 ticks ago passes for a live one no longer than this. */
 #define BULK_WINDOW_MAX (7 * 86400 * TICKS_IN_SECOND)
 
-/* Ticks by which header.latest_begin is raised further than it must be, so that it is written every
- * 30 s only. */
+/* Ticks by which latest_begin is raised further than it must be: it is written each 30 s only. */
 #ifdef STINT_TESTING
 #define LATEST_STEP ((tick_t)0) /* a test finds the window that does not raise it */
 #else
@@ -234,9 +215,8 @@ static inline uint64_t limiter_now(const struct stint_limiter *limiter) {
 #endif
 static_assert(LATEST_STEP < ALLOWANCE_TICKS, "without steps of the clock nothing is too late");
 
-/* Raises latest_begin (I7; search.c, latest_sweep): before a window that begins at this tick, or
- * earlier, is opened in a slot, and before it becomes a policy's current_end, by which others open
- * it. */
+/* Raises latest_begin (I7) before a window that begins at this tick, or earlier, is opened in a
+ * slot, and before it becomes a policy's current_end, by which others open it. */
 static inline void limiter_raise_latest_begin(const struct stint_limiter *limiter, tick_t begin) {
     uint64_t *latest = &limiter->header->latest_begin;
     /* I7: raised, or seen high enough, then the window is opened (M7). */
@@ -245,10 +225,10 @@ static inline void limiter_raise_latest_begin(const struct stint_limiter *limite
         atomic_raise(latest, (uint64_t)(begin + LATEST_STEP));
 }
 
-/* Before the end of a slot of a shard falls, but for steps of the clock (I1): of a policy that is
- * gone, of a companion, or that is replaced. The slot may have this end again, for another key of
- * the shard. Until that window is over, no thread that added a token to it takes it for its own
- * key's next window (slot.c, stint_slot_take_back). */
+/* Notes that a slot's end falls, but for steps of the clock (I1): that of a policy that is gone, of
+ * a companion, or of a replaced key. The slot may have this end again, for another key. Until that
+ * window is over, no thread that added a token takes it for its own key's (slot.c,
+ * stint_slot_take_back). */
 static inline void shard_end_falls(struct shard *shard, tick_t end, tick_t to) {
     if (end > to)
         atomic_raise(&shard->fallen_end, (uint64_t)end); /* M7: then it falls */
@@ -284,19 +264,18 @@ static inline tick_t hint_begin(const struct policy *policy, uint64_t hint) {
     return hint_end(hint) - (days == 0 ? policy->length : (tick_t)days * TICKS_IN_DAY);
 }
 
-/* The hint of a policy in which nobody has decided: a window that begins after 0. One that does not
- * would be taken for the last window of 64 bits of ns, whose end is beyond them. */
+/* The hint of a policy by which nobody has decided: a window that begins after 0. An earlier one
+ * would pass for the last window of 64 bits of ns, whose end is beyond them. */
 uint64_t stint_limiter_hint_first(const struct stint_limiter *limiter, const struct policy *policy);
 
-/* Whether the clock is so far behind the windows of a table that nobody uses that their ids, of 33
- * bits, no longer tell which of them are over. */
+/* Whether the clock is so far behind the windows of a table that their ids, of 33 bits, no longer
+ * tell which are over. Nobody else uses the table. */
 bool stint_limiter_clock_behind(const struct stint_limiter *limiter);
 
 /* Makes hints begin at a tick at the latest. */
 void stint_limiter_hints_reset(struct stint_limiter *limiter, tick_t latest);
 
-/* How many policies were added. Never more than there can be, even if somebody wrote over the
- * table. */
+/* How many policies were added. Even in a damaged table it is at most max_policies. */
 static inline uint32_t limiter_policy_count(const struct stint_limiter *limiter) {
     uint64_t count = atomic_load_acquire(&limiter->header->policy_count); /* M15 */
     return count < limiter->max_policies ? (uint32_t)count : limiter->max_policies;
@@ -310,9 +289,8 @@ static inline struct policy *limiter_policy(const struct stint_limiter *limiter,
     return atomic_load_acquire(&policy->version) == 0 ? NULL : policy; /* M15 */
 }
 
-/* The length of a policy's window, by which others are divided: one that there can be, whatever is
- * in the table. A thread that sees a policy may sleep until its id is another's (nobody waits for
- * readers), or somebody may write over the table. */
+/* The length of a policy's window, by which others divide: one that there can be, whatever is in
+ * the table. A thread that sees a policy may sleep until its id is another's. */
 static ALWAYS_INLINE tick_t policy_length(const struct policy *policy) {
     /* M15: written before the version. */
     const uint64_t length = atomic_load_relaxed((const uint64_t *)&policy->length);
@@ -333,14 +311,13 @@ static inline struct span limiter_calendar_window(const struct stint_limiter *li
     return calendar_window(tick, policy->start, record->calendar, record->offset);
 }
 
-/* The policy of a slot's tag, or NULL: a tombstone's, or of a tag that no policy of this table
- * explains. */
+/* The policy of a slot's tag. NULL: a tombstone's, or nonsense. */
 static inline struct policy *limiter_tag_policy(const struct stint_limiter *limiter, uint64_t tag) {
     return limiter_policy(limiter, tag_policy(&limiter->table, tag));
 }
 
-/* The traits and the capacity of a policy (judge.h, word 2 of a rule). It is one word, so both are
- * of one rule. 0: no decision is made by it, as there is no such policy, or it is gone. */
+/* The traits and the capacity of a policy (judge.h, word 2 of a rule): one word, so both are of one
+ * rule. 0: there is no such policy, or it is gone. */
 static ALWAYS_INLINE uint64_t policy_traits(const struct policy *policy) {
     uint64_t version = atomic_load_acquire(&policy->version); /* M15 */
     if (UNLIKELY(version == 0))
@@ -354,9 +331,8 @@ static inline bool limiter_decides_by(const struct stint_limiter *limiter, uint3
     return policy != NULL && (policy_traits(policy) & TRAIT_EXISTS) != 0;
 }
 
-/* A consistent copy of what may change. A writer writes the rule that is not in use before it moves
- * the version on, so one that was killed in the middle holds up nobody, and a reader reads again
- * only if the version has moved. */
+/* A whole copy of the rule. A writer writes the one that is not in use, and then the version. So a
+ * writer that was killed holds up nobody. If the version has moved, a reader reads again. */
 static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     uint64_t words[RULE_WORDS];
     uint64_t version;
@@ -369,11 +345,11 @@ static ALWAYS_INLINE struct rule policy_rule(const struct policy *policy) {
     return rule_unpack(words);
 }
 
-/* A ban: the ticks for which a key is banned, and from this bit down in how many windows it must
- * have been refused for that; 0: the policy bans nobody. */
+/* A ban: from this bit up, its ticks; below, in how many windows a key must have been refused.
+ * 0: the policy bans nobody. */
 #define BAN_TICKS 16
 
-/* What goes with the rule of now, read as that is. */
+/* The ban that goes with the rule, read as the rule is. */
 static inline uint64_t limiter_ban(const struct stint_limiter *limiter, uint32_t id) {
     const struct policy *policy = &limiter->policies[id];
     uint64_t version, ban;
@@ -385,7 +361,7 @@ static inline uint64_t limiter_ban(const struct stint_limiter *limiter, uint32_t
     return ban;
 }
 
-/* Whether a policy was removed or replaced: it was there, and no decision is made by it. */
+/* Whether a policy was removed or replaced. */
 static inline bool policy_gone(const struct policy *policy) {
     return atomic_load_acquire(&policy->version) != 0 && policy_traits(policy) == 0; /* M15 */
 }
@@ -396,14 +372,12 @@ static inline bool policy_gone(const struct policy *policy) {
  * POLICY_NONE: there is none. */
 uint32_t stint_limiter_policy_now(const struct stint_limiter *limiter, uint32_t id);
 
-/* The same id. `traits` receives that policy's traits as they were when it was seen to decide. If
- * they are read again, the policy may have been replaced. */
+/* The same id, and the traits that it had then. Read again, they may be 0: it was replaced. */
 uint32_t stint_limiter_policy_seen(const struct stint_limiter *limiter, uint32_t id,
                                    uint32_t *traits);
 
-/* The id of the policy that counts tokens of a key that were taken by this id in the window with
- * that end (tick). POLICY_NONE: there is none, or a policy that is gone may have taken them: then
- * no count has them. */
+/* The id of the policy that counts the tokens that a key took by this id in the window with that
+ * end (tick). POLICY_NONE: none does, or a policy that is gone may have counted them. */
 uint32_t stint_limiter_policy_then(const struct stint_limiter *limiter, uint32_t id, stint_key key,
                                    tick_t end);
 
@@ -424,16 +398,13 @@ int stint_limiter_shards_check(const struct stint_limiter *limiter);
 /* A lock for set-up as a new table has it. */
 void stint_limiter_lock_make(pthread_mutex_t *lock);
 
-/* Takes the table's lock for set-up. All other files call stint_policies_lock. Returns 0;
- * EOWNERDEAD: its holder died, and the caller repairs what was left; -EBUSY if it was held for too
- * long; -EPROTO. */
+/* Takes the table's lock for set-up, for stint_policies_lock alone. Returns 0; EOWNERDEAD: its
+ * holder died, and the caller repairs what was left; -EBUSY: it was held for too long; -EPROTO. */
 int stint_limiter_lock(struct stint_limiter *limiter);
 
-/* Gives the lock back. */
 void stint_limiter_unlock(struct stint_limiter *limiter);
 
-/* After EOWNERDEAD: says that what the lock guards is whole again. A lock that is given back
- * without this is of no more use. */
+/* After EOWNERDEAD: says that all is whole again. A lock given back without it is dead. */
 void stint_limiter_lock_mend(struct stint_limiter *limiter);
 
 #endif

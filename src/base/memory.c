@@ -18,64 +18,8 @@
 #include "base/memory.h"
 #include "base/message.h"
 
-/* Maps private memory, or a file's. If the lines fill huge pages, they start on one. */
-static char *map(size_t size, size_t lines, uint32_t flags, int file, int access) {
-    bool huge = size - lines >= HUGE_PAGE;
-    size_t slack = huge ? HUGE_PAGE : 0;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
-    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | (file >= 0 ? MAP_NORESERVE : 0), -1, 0);
-    if (base == MAP_FAILED)
-        return NULL;
-    if (huge) {
-        char *start = base + (HUGE_PAGE - (size_t)base % HUGE_PAGE) % HUGE_PAGE;
-        if (start != base)
-            munmap(base, (size_t)(start - base));
-        munmap(start + whole, slack - (size_t)(start - base));
-        base = start;
-    }
-    if (file >= 0 && mmap(base, size, access, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
-        munmap(base, size);
-        return NULL;
-    }
-    /* Advice: without huge pages all is only slower out of cache. */
-    if (huge)
-        (void)madvise(base + lines, size - lines,
-                      (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-    return base;
-}
-
-int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
-    int access = memory->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
-    char *start = map(size, lines, flags, memory->file, access);
-    if (start == NULL)
-        return stint_failed(ENOMEM,
-                            "no memory for the table: 32 bytes for each of options.max_keys");
-    memory->start = start;
-    memory->size = size;
-    memory->mapped = true;
-    return 0;
-}
-
-int stint_memory_copy(struct memory *memory, size_t size) {
-    char *start =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, memory->file, 0);
-    if (start == MAP_FAILED)
-        return stint_failed(ENOMEM, "no memory for a look at the table");
-    memory->start = start;
-    memory->size = size;
-    memory->mapped = true;
-    return 0;
-}
-
-bool stint_memory_prefault(const struct memory *memory) {
-    if (memory->read_only) {
-#ifdef MADV_POPULATE_READ
-        /* A page fault later only makes a reader slower. */
-        (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
-#endif
-        return true;
-    }
+/* Makes the system give all pages now; what is in them stays. Returns false if it has none. */
+static bool populate(const struct memory *memory) {
 #ifdef MADV_POPULATE_WRITE
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (size_t)memory->start % page;
     if (madvise(memory->start - before, memory->size + before, MADV_POPULATE_WRITE) == 0)
@@ -86,6 +30,58 @@ bool stint_memory_prefault(const struct memory *memory) {
     for (size_t at = 0; at < memory->size; at += SMALL_PAGE)
         atomic_add_relaxed((uint64_t *)(void *)(memory->start + at), 0);
     return true;
+}
+
+int stint_memory_prefault(const struct memory *memory, uint32_t flags) {
+    if ((flags & STINT_PREFAULT) == 0)
+        return 0;
+    if (memory->read_only) {
+#ifdef MADV_POPULATE_READ
+        /* A page fault later only makes a reader slower. */
+        (void)madvise(memory->start, memory->size, MADV_POPULATE_READ);
+#endif
+        return 0;
+    }
+    if (populate(memory))
+        return 0;
+    return stint_failed(ENOMEM,
+                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
+}
+
+int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags) {
+    const int access = memory->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    const bool file = memory->file >= 0, huge = size - lines >= HUGE_PAGE;
+    const size_t slack = huge ? HUGE_PAGE : 0;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
+    char *base = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (file ? MAP_NORESERVE : 0), -1, 0);
+
+    if (base != MAP_FAILED && huge) {
+        char *start = base + (HUGE_PAGE - (size_t)base % HUGE_PAGE) % HUGE_PAGE;
+        if (start != base)
+            munmap(base, (size_t)(start - base));
+        munmap(start + whole, slack - (size_t)(start - base));
+        base = start;
+    }
+    const int way = memory->copy ? MAP_PRIVATE | MAP_NORESERVE : MAP_SHARED;
+    if (base != MAP_FAILED && file &&
+        mmap(base, size, access, way | MAP_FIXED, memory->file, 0) == MAP_FAILED) {
+        munmap(base, size);
+        base = MAP_FAILED;
+    }
+    if (base == MAP_FAILED)
+        return stint_failed(ENOMEM,
+                            memory->copy
+                                ? "no memory for a look at the table"
+                                : "no memory for the table: 32 bytes for each of options.max_keys");
+    /* Advice: without huge pages all is only slower out of cache. */
+    if (huge)
+        (void)madvise(base + lines, size - lines,
+                      (flags & STINT_SMALL_PAGES) != 0 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+    memory->start = base;
+    memory->size = size;
+    memory->mapped = true;
+    return stint_memory_prefault(memory, flags);
 }
 
 void stint_memory_free(struct memory *memory) {
@@ -130,21 +126,8 @@ static int lock_shared(int file) {
     return 0;
 }
 
-/* Reserves all blocks of a file. Later there might be none, and a write to the mapping would end in
- * SIGBUS. Signals wait meanwhile: a file system may give up at each of them. */
-static int reserve(int file, size_t size) {
-    sigset_t all, before;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    errno = posix_fallocate(file, 0, (off_t)size);
-    int error = errno == 0 ? 0 : failed_file("there is no room for the table");
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 /* Opens a file that is there, and locks it unless it is to be read only. */
-static int open_locked(struct memory *memory, const char *path, bool read_only, size_t *size) {
+static int open_locked(struct memory *memory, const char *path, bool read_only) {
     struct stat about;
     int file = open(path, (read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
                               O_NOCTTY);
@@ -159,7 +142,7 @@ static int open_locked(struct memory *memory, const char *path, bool read_only, 
         return failed_file(NO_LOOK);
     if (!S_ISREG(about.st_mode))
         return stint_failed(EPROTO, "this is no table of stint: it is not even a file");
-    *size = (size_t)about.st_size;
+    memory->size = (size_t)about.st_size;
     if (read_only)
         return 0;
     /* Each user of the table holds a shared lock, which the system gives back if it dies. */
@@ -183,10 +166,10 @@ static int file_named(const struct memory *memory, int directory, const char *na
     return 0;
 }
 
-int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size) {
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only) {
     for (;;) {
         bool named = read_only;
-        int error = open_locked(memory, path, read_only, size);
+        int error = open_locked(memory, path, read_only);
         if (error == 0 && !named)
             error = file_named(memory, AT_FDCWD, path, &named);
         if (error != 0 || named)
@@ -195,10 +178,10 @@ int stint_memory_file_open(struct memory *memory, const char *path, bool read_on
     }
 }
 
-int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length) {
-    if (size < length)
+int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length) {
+    if (memory->size < length)
         return stint_failed_with(
-            EPROTO, "this is no table of stint, or it is cut off: it has %zu bytes", size);
+            EPROTO, "this is no table of stint, or it is cut off: it has %zu bytes", memory->size);
     ssize_t got = pread(memory->file, bytes, length, 0);
     if (got < 0)
         return failed_file("the table cannot be read");
@@ -207,25 +190,34 @@ int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes
 
 int stint_memory_file_reserve(const struct memory *memory, size_t size) {
     struct stat about;
+    sigset_t all, before;
 
     if (fstat(memory->file, &about) == 0 && (size_t)about.st_blocks * 512 >= size)
-        return 0;
-    return reserve(memory->file, size); /* a copy with holes */
+        return 0; /* else it is new, or a copy with holes */
+    /* A file system may give up at each signal. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = posix_fallocate(memory->file, 0, (off_t)size);
+    int error = errno == 0 ? 0 : failed_file("there is no room for the table");
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static const char *name_of_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
 }
 
 /* Opens the directory that a path's file is in. Returns -1 with errno set if it cannot be. */
 static int open_directory(const char *path, int flags) {
-    const char *slash = strrchr(path, '/');
-    char directory[PATH_MAX] = ".";
-    size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+    const size_t length = (size_t)(name_of_path(path) - path);
+    char directory[PATH_MAX] = "."; /* and zeros */
 
     if (length >= sizeof(directory)) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    if (slash != NULL)
-        memcpy(directory, path, length);
-    directory[length] = '\0';
+    memcpy(directory, path, length);
     return open(directory, flags | O_CLOEXEC, 0600);
 }
 
@@ -238,7 +230,7 @@ int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mod
         return failed_file("the table cannot be given options.mode");
     if (flock(file, LOCK_EX | LOCK_NB) != 0)
         return failed_file(NO_LOCK);
-    return reserve(file, size);
+    return stint_memory_file_reserve(memory, size);
 }
 
 /* Gives the file that was made a name in a directory. 0, or -1 with errno set. */
@@ -281,46 +273,37 @@ static int file_like(const struct memory *memory, const struct memory *other, ui
  * it. */
 #define NEW_NAME ".%s.resize"
 
-/* Writes to `given` the name of a new file before it takes the place of the one with this name. */
-static int name_before(const char *name, char given[NAME_MAX + 1]) {
-    if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name) <= NAME_MAX)
-        return 0;
-    return stint_failed_with(ENAMETOOLONG,
-                             "the name of a table that is resized may have %d bytes: rename it",
-                             (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
-}
-
-static const char *name_of_path(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
+/* Opens the directory that a path's file is in. Returns its descriptor, or -errno. `given` receives
+ * the name there of a new file before it takes that one's place. */
+static int open_beside(const char *path, char given[NAME_MAX + 1]) {
+    if ((size_t)snprintf(given, NAME_MAX + 1, NEW_NAME, name_of_path(path)) > NAME_MAX)
+        return stint_failed_with(ENAMETOOLONG,
+                                 "the name of a table that is resized may have %d bytes: rename it",
+                                 (int)(NAME_MAX + 1 - sizeof(NEW_NAME) + 2));
+    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
+    return directory >= 0 ? directory : failed_file("the directory of the table cannot be opened");
 }
 
 int stint_memory_file_clear(const char *path) {
     char given[NAME_MAX + 1];
-    int error = name_before(name_of_path(path), given);
-    int directory = error != 0 ? -1 : open_directory(path, O_RDONLY | O_DIRECTORY);
+    int error = 0, directory = open_beside(path, given);
 
-    if (error != 0)
-        return error;
     if (directory < 0)
-        return failed_file("the directory of the table cannot be opened");
+        return directory;
     if (unlinkat(directory, given, 0) != 0 && errno != ENOENT)
         error = failed_file("what a resize before this one has left cannot be removed");
     (void)close(directory);
     return error;
 }
 
-/* Gives the file the name of another in a directory. */
+/* Gives the file the name `given` in a directory, and then that of another. */
 static int file_rename(const struct memory *memory, const struct memory *old, int directory,
-                       const char *name) {
-    char given[NAME_MAX + 1];
+                       const char *given, const char *name) {
+    bool named;
 
-    if (name_before(name, given) != 0)
-        return -ENAMETOOLONG;
     /* A file cannot be linked over another: stint_memory_file_clear has removed what was there. */
     if (file_link(memory, directory, given) != 0)
         return failed_file("the new table cannot be given a name beside the old one");
-    bool named;
     int error = file_named(old, directory, name, &named);
     if (error == 0 && !named)
         error = stint_failed(EBUSY, "somebody has put another file in the place of the table "
@@ -334,17 +317,18 @@ static int file_rename(const struct memory *memory, const struct memory *old, in
 
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path) {
+    char given[NAME_MAX + 1];
     int error = file_like(memory, old, mode);
 
+    /* The bytes before the name: what a crash of the machine leaves is one of the two tables. */
+    if (error == 0 && fsync(memory->file) != 0)
+        error = failed_file("the new table cannot be written to the disk");
     if (error != 0)
         return error;
-    /* The bytes before the name: what a crash of the machine leaves is one of the two tables. */
-    if (fsync(memory->file) != 0)
-        return failed_file("the new table cannot be written to the disk");
-    int directory = open_directory(path, O_RDONLY | O_DIRECTORY);
+    int directory = open_beside(path, given);
     if (directory < 0)
-        return failed_file("the directory of the table cannot be opened");
-    error = file_rename(memory, old, directory, name_of_path(path));
+        return directory;
+    error = file_rename(memory, old, directory, given, name_of_path(path));
     if (error == 0)
         (void)fsync(directory); /* done, even if only the disk does not know yet */
     (void)close(directory);

@@ -13,13 +13,13 @@
 #define HUGE_PAGE  ((size_t)2 << 20) /* bytes, on x86-64 and on aarch64 with 4 KiB pages */
 #define SMALL_PAGE ((size_t)4096)    /* the smallest page of any supported system */
 
-/* How long a set-up call waits for another before it returns -EBUSY: policies are added in
- * microseconds. It tries again and again, so it returns even if the other was stopped. */
+/* How long a set-up call waits for another before it returns -EBUSY. Policies are added in
+ * microseconds. It tries again and again: the other may have been stopped. */
 #define SET_UP_WAIT  10 /* s */
 #define SET_UP_TRIES (SET_UP_WAIT * 1000)
 
-/* Waits as long, whatever signals come. It waits until a time: the rest that nanosleep tells
- * contains the timer's slack, so a signal each 50 us would make it wait for ever. */
+/* Waits between two tries, until a time: the rest that nanosleep tells contains the timer's slack,
+ * so a signal each 50 us would make it wait for ever. */
 static inline void set_up_pause(void) {
     const int64_t second = 1000000000, pause = SET_UP_WAIT * second / SET_UP_TRIES;
     struct timespec until;
@@ -36,35 +36,31 @@ static inline void set_up_pause(void) {
 
 struct memory {
     char *start; /* NULL: none yet */
-    size_t size; /* bytes */
+    size_t size; /* bytes: of the file that was opened, and then of what is mapped */
     int file;    /* of options.path, with a lock for as long as it is open; -1: none */
     bool mapped; /* it is ours to unmap */
     bool shared; /* other processes may use it */
     bool alone;  /* nobody else does before stint_memory_file_share */
     bool read_only;
+    bool copy; /* what is written does not come into the file */
 };
 
-/* Maps the memory's file, or private zeroed memory if it has none. From offset `lines` on it is on
- * huge pages if these can be had and `flags` (enum stint_options_flags) do not say otherwise. */
+/* Maps the memory's file, or private zeroed memory if it has none. `flags` are enum
+ * stint_options_flags. What stands from offset `lines` on starts on a huge page if it fills one. */
 int stint_memory_map(struct memory *memory, size_t size, size_t lines, uint32_t flags);
 
-/* Maps a copy of the memory's file, which has `size` bytes: what is written stays here, and the
- * file as it is. */
-int stint_memory_copy(struct memory *memory, size_t size);
-
-/* Makes the system give the memory now; what is in it stays. Returns false if it has none. */
-bool stint_memory_prefault(const struct memory *memory);
+/* Makes the system give the memory now, if `flags` have STINT_PREFAULT; what is in it stays. */
+int stint_memory_prefault(const struct memory *memory, uint32_t flags);
 
 /* Gives back what there is of it. */
 void stint_memory_free(struct memory *memory);
 
-/* Opens and locks a file that is there: `alone` if no other process has it open. -ENOENT, without a
- * reason: there is none. `size` receives its size. The file is the one that has the name once it is
- * locked. To be read only, it is not locked. */
-int stint_memory_file_open(struct memory *memory, const char *path, bool read_only, size_t *size);
+/* Opens a file that is there, and locks it unless it is read only: `alone` if no other process has
+ * it open. Once locked, it still has the name. -ENOENT, without a reason: there is none. */
+int stint_memory_file_open(struct memory *memory, const char *path, bool read_only);
 
-/* Reads the first bytes of a file of `size` bytes. */
-int stint_memory_file_read(const struct memory *memory, size_t size, void *bytes, size_t length);
+/* Reads the first bytes of the file. */
+int stint_memory_file_read(const struct memory *memory, void *bytes, size_t length);
 
 /* Reserves the blocks of a file of `size` bytes that it has not got. */
 int stint_memory_file_reserve(const struct memory *memory, size_t size);
@@ -73,19 +69,18 @@ int stint_memory_file_reserve(const struct memory *memory, size_t size);
  * locks it. */
 int stint_memory_file_make(struct memory *memory, const char *path, uint32_t mode, size_t size);
 
-/* Gives the file that was made its name, once its first bytes (all that was written) are on the
- * disk: a crash of the machine leaves a whole table under the name. -EEXIST, without a reason:
- * another file has the name by now. */
+/* Gives the file that was made its name, once its first bytes, all that was written, are on the
+ * disk: a crash leaves a whole table or none. -EEXIST, without a reason: another has the name. */
 int stint_memory_file_publish(struct memory *memory, const char *path, size_t written);
 
-/* Puts a file that was made in the place of `old`, the file of the path. It gets the owner of
- * `old`, and this mode; 0: the mode of `old`. The path always leads to one of the two, whole. A
- * file that a killed process has left of this is removed. `old` is locked by this process alone. */
+/* Puts a file that was made in the place of `old`, which has the path and is locked by this process
+ * alone. It gets the owner of `old`, and this mode; 0: the mode of `old`. The path always leads to
+ * one of the two, whole. */
 int stint_memory_file_replace(const struct memory *memory, const struct memory *old, uint32_t mode,
                               const char *path);
 
-/* Removes what a process that was killed in stint_memory_file_replace has left. The caller holds
- * the lock of the table at `path`. */
+/* Removes what a process that was killed in stint_memory_file_replace has left. The table at `path`
+ * is locked. */
 int stint_memory_file_clear(const char *path);
 
 /* Lets others in: not `alone` any more. */

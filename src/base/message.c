@@ -97,40 +97,32 @@ const char *stint_reason(void) {
 }
 
 const char *stint_strerror(int error) {
-    switch (error < 0 ? -(long)error : error) {
-    case 0:
-        return "no error";
-    case EINVAL:
-        return "an argument is out of range, contradictory, or of another version";
-    case ENOMEM:
-        return "the memory cannot be had";
-    case EEXIST:
-        return "a policy of that name exists, with other numbers";
-    case ENOSPC:
-        return "there is no room for another policy, or on the file system for the table";
-    case ENOENT:
-        return "there is no such policy, or no directory for the table's file";
-    case EAGAIN:
-        return "the system has no random bytes to give for the secret";
-    case EPROTO:
-        return "what is there is not a table that can be used";
-    case EBUSY:
-        return "another process is setting the table up, and does not come to an end";
-    case ENAMETOOLONG:
-        return "the path of the table's file is too long";
-    case ELOOP:
-        return "the path of the table's file is a symbolic link";
-    case EOPNOTSUPP:
-        return "the file system cannot hold the table's file";
-    case EACCES:
-    case EPERM:
-        return "the table's file may not be opened for reading and writing";
-    case EROFS:
-        return "the table may only be read: its file system is so, or STINT_READ_ONLY was asked "
-               "for";
-    default:
-        return "an error of the system: see errno(3)";
-    }
+    static const struct {
+        long error;
+        const char *meaning;
+    } meanings[] = {
+        {0, "no error"},
+        {EINVAL, "an argument is out of range, contradictory, or of another version"},
+        {ENOMEM, "the memory cannot be had"},
+        {EEXIST, "a policy of that name exists, with other numbers"},
+        {ENOSPC, "there is no room for another policy, or on the file system for the table"},
+        {ENOENT, "there is no such policy, or no directory for the table's file"},
+        {EAGAIN, "the system has no random bytes to give for the secret"},
+        {EPROTO, "what is there is not a table that can be used"},
+        {EBUSY, "another process is setting the table up, and does not come to an end"},
+        {ENAMETOOLONG, "the path of the table's file is too long"},
+        {ELOOP, "the path of the table's file is a symbolic link"},
+        {EOPNOTSUPP, "the file system cannot hold the table's file"},
+        {EACCES, "the table's file may not be opened for reading and writing"},
+        {EPERM, "the table's file may not be opened for reading and writing"},
+        {EROFS,
+         "the table may only be read: its file system is so, or STINT_READ_ONLY was asked for"},
+    };
+
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+        if (meanings[i].error == (error < 0 ? -(long)error : error))
+            return meanings[i].meaning;
+    return "an error of the system: see errno(3)";
 }
 
 #define TEXT_OF(number)                   #number

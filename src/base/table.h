@@ -151,6 +151,14 @@ static inline void filter_admit(const struct table *table, uint64_t hash, uint32
         filter_bit_set(filter_far(table, hash));
 }
 
+/* Sets both bits of a key in words like those of its shard's filter. */
+static inline void filter_mark(const struct table *table, uint64_t hash, uint64_t *words) {
+    const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
+    const uint64_t *filter = table_shard_of(table, hash)->filter;
+    words[any.word - filter] |= any.bit;
+    words[far.word - filter] |= far.bit;
+}
+
 /* The line after one of a key's lines: they go round in the shard. */
 static inline struct line *table_next(const struct table *table, uint64_t hash, struct line *line) {
     struct line *end = &table->lines[(table_shard(table, hash) + 1) * table->shard_lines];

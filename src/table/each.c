@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All keys that are live in a table, slot by slot. Those of striped policies are told last: each
- * has several slots, which are added up. */
+ * All live keys of a table, slot by slot. Striped keys come last: their slots are added up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,8 @@ struct stripe {
     bool zero;      /* this is stripe 0 */
 };
 
-/* A filter of the numbers in a set: bits by hash, 16 for each member. It saves the cache misses of
- * most questions, which are about other numbers. */
+/* Bits by hash, 16 for each number of a set. They save the cache misses of most questions, which
+ * are about other numbers. */
 struct filter {
     uint64_t *bits; /* NULL: there is no memory; anything may be in the set */
     uint64_t count;
@@ -56,24 +55,20 @@ struct telling {
     size_t count, room;
 };
 
-/* Finds out which keys have labels. */
-static void labels_filter(struct telling *telling) {
-    const struct stint_limiter *limiter = telling->limiter;
-    const uint64_t count = limiter->label_sets * LABELS_IN_SET;
-
-    filter_make(&telling->labels, count);
-    for (uint64_t i = 0; i < count; i++)
-        filter_add(&telling->labels, stint_label_key(&limiter->labels[i]));
+/* Reads the label of a key. Returns false if it has none. */
+static bool label_of(const struct telling *telling, stint_key key, struct label_read *label) {
+    if (telling->limiter->labels == NULL || !filter_has(&telling->labels, key))
+        return false;
+    stint_label_read(telling->limiter, key, label);
+    return label->refused != 0;
 }
 
 /* Tells of a key, with its label. Returns what the callback says. */
 static bool entry_tell(const struct telling *telling, struct stint_entry *entry) {
-    struct label_read label = {0};
+    struct label_read label;
 
-    if (telling->limiter->labels != NULL &&
-        (entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
-        filter_has(&telling->labels, entry->key)) {
-        stint_label_read(telling->limiter, entry->key, &label);
+    if ((entry->flags & (STINT_ENTRY_KEY_PART | STINT_ENTRY_KEY_STRIPE)) == 0 &&
+        label_of(telling, entry->key, &label)) {
         entry->refused_windows = label.refused;
         entry->label_length = label.length;
         entry->label = label.length == 0 ? NULL : label.bytes;
@@ -216,33 +211,26 @@ static bool is_stripe_0(const struct telling *telling, const struct filter *plac
            next->place - stripe->base < STRIPES_OF_KEY_MAX;
 }
 
-/* Whether a key has a label. */
-static bool labelled(const struct telling *telling, stint_key key) {
-    struct label_read label;
-    if (telling->limiter->labels == NULL || !filter_has(&telling->labels, key))
-        return false;
-    stint_label_read(telling->limiter, key, &label);
-    return label.refused != 0;
-}
-
 /* Finds the key of the stripes with the places `first` to `last`. Returns false if several keys
  * could be it. */
 static bool stripes_key(const struct telling *telling, const struct stripe *first,
                         const struct stripe *last, stint_key *key) {
     const uint64_t traits = policy_traits(&telling->limiter->policies[first->policy]);
     const uint32_t stripes = traits_stripes((uint32_t)traits);
+    struct label_read label;
 
     *key = first->hash;
     if (first->zero)
         return true;
     /* Refusals are marked in stripe 0 (those that drain in all of them). */
-    if (first == last && ((first->flags & STINT_ENTRY_REFUSED) != 0 || labelled(telling, *key)))
+    if (first == last &&
+        ((first->flags & STINT_ENTRY_REFUSED) != 0 || label_of(telling, *key, &label)))
         return true;
     /* The first is stripe 1, or as much later as there is room behind the last. */
     const uint64_t span = last->place - first->place;
     for (uint32_t number = 1; number + span < stripes; number++) {
         stint_key asked = stripe_base_key(first->place - number);
-        if (labelled(telling, asked) || (span != 0 && span + 2 == stripes)) {
+        if (label_of(telling, asked, &label) || (span != 0 && span + 2 == stripes)) {
             *key = asked;
             return true;
         }
@@ -300,8 +288,12 @@ int stint_each(struct stint_limiter *limiter,
                               .context = context};
     enum told told = GO_ON;
 
-    if (limiter->labels != NULL)
-        labels_filter(&telling);
+    if (limiter->labels != NULL) {
+        const uint64_t count = limiter->label_sets * LABELS_IN_SET;
+        filter_make(&telling.labels, count);
+        for (uint64_t i = 0; i < count; i++)
+            filter_add(&telling.labels, stint_label_key(&limiter->labels[i]));
+    }
     for (uint64_t line = 0; line < table->line_count && told == GO_ON; line++)
         for (uint32_t i = 0; i < LINE_SLOTS && told == GO_ON; i++)
             told = slot_each(&telling, line, &table->lines[line].slots[i]);

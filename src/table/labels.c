@@ -6,17 +6,16 @@
  *     word 2  seal     of the key and the bytes
  *     words 3 to 7     the bytes
  *
- * A key has its label in one of the four places of a set that its hash picks. Key and count change
- * together, by one double-width CAS; so a count is always that of the key beside it. The bytes
- * follow, word by word, and the seal last. Nobody waits for a writer: two may write their bytes
- * over each other, or one may die half-way. Then the bytes are not those of the seal, or the seal
- * is not that of the key. A reader sees that, whatever it has loaded when, and shows nothing. The
- * next label of the key writes them again. So a torn label is never shown, and the loads and stores
- * need no order.
+ * A key has its label in one of the four places of a set that its hash picks. One double-width CAS
+ * changes key and count together, so a count is that of the key beside it. The bytes follow, word
+ * by word, and the seal last. Nobody waits for a writer: two may write over each other, or one may
+ * die half-way. Then the seal is not that of the bytes and the key. A reader sees that, and shows
+ * nothing, until the next label of the key writes them again. So a torn label is never shown, and
+ * the loads and stores need no order.
  *
  * In a full set the key that was refused in the fewest windows makes room; each day since its last
- * refusal halves that number. So a flood of keys that are refused once takes no place of a key that
- * is refused often, unless that was long ago. */
+ * refusal halves that number. So keys that are refused once take no place of a key that is refused
+ * often, unless that was long ago. */
 #include <errno.h>
 #include <string.h>
 
@@ -38,8 +37,7 @@ static struct label *label_set(const struct stint_limiter *limiter, stint_key ke
     return &limiter->labels[part_of(mix(key, 2), limiter->label_sets) * LABELS_IN_SET];
 }
 
-/* Loads key and count of a place, one after the other: a CAS compares both, and a reader checks the
- * seal. */
+/* Loads key and count, one after the other: a CAS compares both, a reader checks the seal. */
 static void place_load(const struct label *label, uint64_t seen[2]) {
     seen[0] = atomic_load_acquire(&label->key);
     seen[1] = atomic_load_acquire(&label->refused);
@@ -61,8 +59,8 @@ static uint64_t weight(uint64_t refused, uint32_t today) {
     return (refused >> 32) >> (age < 0 ? 0 : age > 31 ? 31 : age);
 }
 
-/* The place for a key in its set: its own, else a free one, else that of the key that counts least.
- * `seen` receives its key and count. */
+/* The place for a key: its own, else a free one, else that of the key that counts least. `seen`
+ * receives its key and count. */
 static struct label *place_find(struct label *set, stint_key key, uint32_t today,
                                 uint64_t seen[2]) {
     uint64_t least = UINT64_MAX;

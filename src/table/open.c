@@ -19,14 +19,13 @@
 #define COUNTERS_MAX ((size_t)16 << 20) /* bytes */
 #define LANES_MIN    4
 
-/* Lines that a shard has at least when the number of shards is chosen. The smaller a shard, the
- * shorter its reach; the larger, the nearer its share of the keys is to the average (8,192 slots
- * half full: 50% within 1%). 1,024 shards at most: their headers stay in the second-level cache. */
+/* A shard has at least so many lines where the number of shards is chosen. A smaller one has a
+ * shorter reach; a larger one's share of the keys is nearer to the average (8,192 slots half full:
+ * 50% within 1%). The headers of 1,024 shards stay in the second-level cache. */
 #define SHARD_LINES ((uint64_t)2048)
 #define SHARDS_AUTO 1024
 
-/* The mode of a table's file, unless options.mode is another. */
-#define FILE_MODE 0600
+#define FILE_MODE 0600 /* unless options.mode is another */
 
 int stint_options_read(const struct stint_options *given, struct stint_options *options) {
     if (given == NULL)
@@ -35,64 +34,64 @@ int stint_options_read(const struct stint_options *given, struct stint_options *
                              SIZE_THROUGH(struct stint_options, secret), "options");
 }
 
-/* Checks the options that a table that is made and one that is attached to have in common. `flags`
- * are those that are allowed. */
-static int check_given(const struct stint_options *options, uint32_t flags) {
-    if (options->path != NULL && options->path[0] == '\0')
-        return stint_failed(EINVAL, "options.path is empty");
-    if (options->on_full > STINT_FULL_REPLACE)
-        return stint_failed(EINVAL,
-                            "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE");
-    if ((options->flags & ~flags) == STINT_READ_ONLY)
-        return stint_failed(EINVAL, "options.flags has STINT_READ_ONLY, which is for a table "
-                                    "in a file, by stint_open or stint_attach");
-    if ((options->flags & ~flags) != 0)
-        return stint_failed(EINVAL, "options.flags has bits that this version does not know");
-    return 0;
-}
+/* What options are checked for. */
+enum use { TO_MAKE, TO_OPEN, TO_ATTACH };
 
-/* `read_only`: STINT_READ_ONLY, if it may be asked for, else 0. */
-static int check(const struct stint_options *options, uint32_t read_only) {
-    int error =
-        check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK | read_only);
-    if (error != 0)
-        return error;
-    if (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX)
-        return stint_failed(EINVAL, "options.max_keys must be 1 to 2^40");
-    if ((options->shards & (options->shards - 1)) != 0)
-        return stint_failed(EINVAL, "options.shards must be a power of two, or 0");
-    if (options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys)
-        return stint_failed(EINVAL, "options.shards must be at most 2^16 and at most max_keys");
-    if (options->max_policies > STINT_POLICIES_MAX)
-        return stint_failed(EINVAL, "options.max_policies must be at most 65,535");
-    if (options->mode > 0777)
-        return stint_failed(EINVAL, "options.mode must be permission bits, at most 0777");
-    if (options->labels > STINT_LABELS_MAX)
-        return stint_failed(EINVAL, "options.labels must be at most 2^24");
+static int check(const struct stint_options *options, enum use use) {
+    const bool attach = use == TO_ATTACH;
+    const bool shaped = options->max_keys != 0 || options->shards != 0 ||
+                        options->max_policies != 0 || options->labels != 0;
+    const bool file = attach || (use == TO_OPEN && options->path != NULL);
+    const uint32_t unknown =
+        options->flags & ~(uint32_t)(STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
+                                     (file ? STINT_READ_ONLY : 0));
+    const struct {
+        bool wrong;
+        const char *reason;
+    } checks[] = {
+        {options->path != NULL && options->path[0] == '\0', "options.path is empty"},
+        {options->on_full > STINT_FULL_REPLACE,
+         "options.on_full must be STINT_FULL_ADMIT, _REFUSE or _REPLACE"},
+        {unknown == STINT_READ_ONLY, "options.flags has STINT_READ_ONLY, which is for a table in a "
+                                     "file, by stint_open or stint_attach"},
+        {unknown != 0, "options.flags has bits that this version does not know"},
+        {attach && options->path == NULL,
+         "options.path is NULL: which table is to be attached to?"},
+        {attach && shaped, "options.max_keys, shards, max_policies and labels must be 0: the table "
+                           "has its shape"},
+        {!attach && (options->max_keys == 0 || options->max_keys > STINT_KEYS_MAX),
+         "options.max_keys must be 1 to 2^40"},
+        {(options->shards & (options->shards - 1)) != 0,
+         "options.shards must be a power of two, or 0"},
+        {options->shards > STINT_SHARDS_MAX || options->shards > options->max_keys,
+         "options.shards must be at most 2^16 and at most max_keys"},
+        {options->max_policies > STINT_POLICIES_MAX, "options.max_policies must be at most 65,535"},
+        {!attach && options->mode > 0777, "options.mode must be permission bits, at most 0777"},
+        {options->labels > STINT_LABELS_MAX, "options.labels must be at most 2^24"},
+    };
+
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        if (checks[i].wrong)
+            return stint_failed(EINVAL, checks[i].reason);
     return 0;
 }
 
 /* Reads and checks a caller's options. */
-static int given_check(const struct stint_options *given, struct stint_options *options) {
+static int options_given(const struct stint_options *given, enum use use,
+                         struct stint_options *options) {
     int error = stint_options_read(given, options);
-    return error != 0 ? error : check(options, 0);
+    return error != 0 ? error : check(options, use);
 }
 
 /* Where the parts of the mapping are (table.h has the drawing). */
 struct shape {
-    uint32_t max_policies;
-    uint32_t lanes;
-    uint32_t shard_bits;
-    uint64_t tag_unit;
-    uint64_t shard_lines;
-    size_t policies; /* offsets, bytes */
+    struct header header; /* what such a table begins with, but for the secret and the lock */
+    struct table table;   /* without pointers */
+    size_t policies;      /* offsets, bytes */
     size_t records;
     size_t counters;
     size_t shards;
     size_t lines;
-    size_t labels; /* 0: there are none */
-    uint64_t labels_count;
-    size_t size;
 };
 
 static uint64_t divide_up(uint64_t number, uint64_t by) {
@@ -105,39 +104,44 @@ static size_t round_up(size_t number, size_t to) {
 
 /* No overflow: 2^40 keys are 2^45 bytes, 65,535 policies less than 2^28, 2^24 labels 2^30. */
 static struct shape shape_of(const struct stint_options *options) {
-    struct shape shape = {.max_policies = options->max_policies};
+    struct shape shape = {.header = {.layout = HEADER_LAYOUT, .max_keys = options->max_keys}};
+    struct header *header = &shape.header;
+    struct table *table = &shape.table;
     uint64_t lines =
         divide_up(options->max_keys, LINE_SLOTS / 2); /* half full with max_keys keys */
 
-    if (shape.max_policies == 0)
-        shape.max_policies = 64;
-    shape.tag_unit = 1;
-    while (shape.tag_unit <= shape.max_policies)
-        shape.tag_unit *= 2;
-    if (options->path != NULL && lines < shape.tag_unit * PROBE_LINES)
-        lines = shape.tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
-    while (options->shards != 0 ? UINT32_C(1) << shape.shard_bits < options->shards
-                                : UINT32_C(1) << shape.shard_bits < SHARDS_AUTO &&
-                                      lines >> (shape.shard_bits + 1) >= SHARD_LINES)
-        shape.shard_bits++;
-    shape.shard_lines = divide_up(lines, UINT64_C(1) << shape.shard_bits);
+    header->max_policies = options->max_policies == 0 ? 64 : options->max_policies;
+    table->tag_unit = 1;
+    while (table->tag_unit <= header->max_policies)
+        table->tag_unit *= 2;
+    if (options->path != NULL && lines < table->tag_unit * PROBE_LINES)
+        lines = table->tag_unit * PROBE_LINES; /* so that hashes are whole (table.h, table_hash) */
+    while (options->shards != 0 ? UINT32_C(1) << table->shard_bits < options->shards
+                                : UINT32_C(1) << table->shard_bits < SHARDS_AUTO &&
+                                      lines >> (table->shard_bits + 1) >= SHARD_LINES)
+        table->shard_bits++;
+    header->shards = UINT32_C(1) << table->shard_bits;
+    table->shard_lines = divide_up(lines, header->shards);
+    table->line_count = table->shard_lines * header->shards;
+    table->probe_lines =
+        table->shard_lines < PROBE_LINES ? (uint16_t)table->shard_lines : PROBE_LINES;
 
-    size_t lane = (shape.max_policies + 1) * sizeof(struct counters);
-    shape.lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
-                  : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
-                                                     : (uint32_t)(COUNTERS_MAX / lane);
+    size_t lane = (header->max_policies + 1) * sizeof(struct counters);
+    header->lanes = lane * LANES_MAX <= COUNTERS_MAX   ? LANES_MAX
+                    : lane * LANES_MIN >= COUNTERS_MAX ? LANES_MIN
+                                                       : (uint32_t)(COUNTERS_MAX / lane);
     shape.policies = sizeof(struct header);
-    shape.records = shape.policies + shape.max_policies * sizeof(struct policy);
-    shape.counters = shape.records + shape.max_policies * sizeof(struct policy_record);
-    shape.shards = shape.counters + shape.lanes * lane;
-    shape.lines = shape.shards + (sizeof(struct shard) << shape.shard_bits);
-    size_t lines_size = (shape.shard_lines << shape.shard_bits) * sizeof(struct line);
+    shape.records = shape.policies + header->max_policies * sizeof(struct policy);
+    shape.counters = shape.records + header->max_policies * sizeof(struct policy_record);
+    shape.shards = shape.counters + header->lanes * lane;
+    shape.lines = shape.shards + header->shards * sizeof(struct shard);
+    size_t lines_size = table->line_count * sizeof(struct line);
     shape.lines = round_up(shape.lines, lines_size >= HUGE_PAGE ? HUGE_PAGE : SMALL_PAGE);
-    shape.size = shape.lines + round_up(lines_size, SMALL_PAGE);
+    header->size = shape.lines + round_up(lines_size, SMALL_PAGE);
     if (options->labels != 0) {
-        shape.labels = shape.size;
-        shape.labels_count = round_up(options->labels, LABELS_IN_SET);
-        shape.size += round_up(shape.labels_count * sizeof(struct label), SMALL_PAGE);
+        header->labels = header->size;
+        header->labels_count = round_up(options->labels, LABELS_IN_SET);
+        header->size += round_up(header->labels_count * sizeof(struct label), SMALL_PAGE);
     }
     return shape;
 }
@@ -164,8 +168,7 @@ static_assert(offsetof(struct header, secret) % sizeof(uint64_t) == 0 &&
                   offsetof(struct header, lock) % sizeof(uint64_t) == 0,
               "shape, secret and lock are whole words");
 
-/* The magic of a table that is being made for these options: its shape, and the secret if one is
- * given. */
+/* The magic while a table is made: of its shape, and of the secret if one is given. */
 static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
     uint64_t print = 0;
     for (size_t i = 1; i < (secret_given ? MADE_GIVEN : MADE_SHAPE); i++)
@@ -173,41 +176,26 @@ static uint64_t making_of(const uint64_t words[MADE_WORDS], bool secret_given) {
     return HEADER_MAKING << 32 | print >> 32;
 }
 
-/* Whether nobody has begun to write here. */
-static bool header_empty(const struct header *header) {
-    static const struct header empty;
-    return memcmp(header, &empty, sizeof(empty)) == 0;
-}
-
-/* Makes a table of zeroed memory. Others may be making one for the same options, or may have died
- * doing it: then this goes on where they are. Each word goes from 0 to what the first maker has for
- * it, and stays. So a maker that was stopped, and goes on when the table is in use, changes
- * nothing. The magic is written last, when every word is there. Memory that is anything else stays
- * as it is: header_check says what it is. */
+/* Makes a table of zeroed memory. Where others are making one for the same options, or have died
+ * doing it, this goes on. Each word goes from 0 to what the first maker has for it, and stays. So a
+ * maker that was stopped, and goes on when the table is in use, changes nothing. The magic is
+ * written last. Memory that is anything else stays as it is: header_check says what it is. */
 static int table_make(struct header *header, const struct stint_options *options,
                       const struct shape *shape) {
-    struct header made;
+    static const struct header empty;
+    struct header made = shape->header;
     uint64_t words[MADE_WORDS], *there = (uint64_t *)(void *)header;
 
-    memset(&made, 0, sizeof(made));
     if (options->secret != NULL)
         memcpy(made.secret, options->secret, STINT_SECRET_SIZE);
     else if (!random_secret(made.secret))
         return stint_failed(EAGAIN, "the system has no random bytes to give for the secret");
-    made.layout = HEADER_LAYOUT;
-    made.shards = UINT32_C(1) << shape->shard_bits;
-    made.max_keys = options->max_keys;
-    made.max_policies = shape->max_policies;
-    made.lanes = shape->lanes;
-    made.size = shape->size;
-    made.labels = shape->labels;
-    made.labels_count = shape->labels_count;
     stint_limiter_lock_make(&made.lock);
     memcpy(words, &made, sizeof(words));
 
     const uint64_t making = making_of(words, options->secret != NULL);
-    if (header_empty(header))
-        /* The magic that is being made, then each word (M15), then the magic (M12). */
+    if (memcmp(header, &empty, sizeof(empty)) == 0)
+        /* The magic of the making, then each word (M15), then the magic (M12). */
         (void)atomic_cas_seq(&header->magic, 0, making);
     if (atomic_load_acquire(&header->magic) != making)
         return 0;
@@ -220,8 +208,7 @@ static int table_make(struct header *header, const struct stint_options *options
 
 /* ---- A table that is there ------------------------------------------------------------------- */
 
-/* Whether the lock is one that stint_limiter_lock_make made, as far as can be seen: the C library
- * trusts it. */
+/* Whether the lock is one that stint_limiter_lock_make made. The C library trusts it. */
 static bool lock_whole(const pthread_mutex_t *lock) {
 #ifdef __GLIBC__
     pthread_mutex_t made;
@@ -253,47 +240,8 @@ static int header_known(const struct header *header) {
     return 0;
 }
 
-/* Checks that a header of a table of `size` bytes is one for these options. 0, or -EPROTO. */
-static int header_check(const struct header *header, size_t size,
-                        const struct stint_options *options, const struct shape *shape) {
-    int error = header_known(header);
-    if (error != 0)
-        return error;
-    const struct {
-        const char *option;
-        uint64_t made, asked;
-    } numbers[] = {
-        {"max_keys", header->max_keys, options->max_keys},
-        {"max_policies", header->max_policies, shape->max_policies},
-        {"shards", header->shards, UINT64_C(1) << shape->shard_bits},
-        {"labels", header->labels_count, shape->labels_count},
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        if (numbers[i].made != numbers[i].asked)
-            return stint_failed_with(
-                EPROTO,
-                "the table was made with options.%s %llu, not %llu: use that number, " BEGIN_ANEW,
-                numbers[i].option, (unsigned long long)numbers[i].made,
-                (unsigned long long)numbers[i].asked);
-    if (header->size != shape->size || header->lanes != shape->lanes ||
-        header->labels != shape->labels || header->notes != 0 || header->notes_count != 0)
-        return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
-    if (size < shape->size)
-        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
-                                 shape->size);
-    if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
-        return stint_failed(EPROTO, "the table was made with another secret than options.secret");
-    if (!lock_whole(&header->lock))
-        return stint_failed(EPROTO, "the table is damaged: its lock is none");
-    return 0;
-}
-
-/* Finds the options that a table with this header was made with, but for those that are each
- * process's own. 0, or -EPROTO. */
+/* Finds the options that a table was made with, but for those that each process has of its own. */
 static int header_options(const struct header *header, struct stint_options *options) {
-    int error = header_known(header);
-    if (error != 0)
-        return error;
     if (header->max_keys == 0 || header->max_keys > STINT_KEYS_MAX || header->shards == 0 ||
         (header->shards & (header->shards - 1)) != 0 || header->shards > STINT_SHARDS_MAX ||
         header->max_policies == 0 || header->max_policies > STINT_POLICIES_MAX ||
@@ -306,10 +254,50 @@ static int header_options(const struct header *header, struct stint_options *opt
     return 0;
 }
 
+/* Checks that the header of a table of `size` bytes is one for these options, and finds their
+ * shape. `any`: the options receive the numbers that the table was made with. 0, or -EPROTO. */
+static int header_check(const struct header *header, size_t size, bool any,
+                        struct stint_options *options, struct shape *shape) {
+    int error = header_known(header);
+    if (error == 0 && any)
+        error = header_options(header, options);
+    if (error != 0)
+        return error;
+    *shape = shape_of(options);
+    const struct header *asked = &shape->header;
+    const struct {
+        const char *option;
+        uint64_t made, asked;
+    } numbers[] = {
+        {"max_keys", header->max_keys, asked->max_keys},
+        {"max_policies", header->max_policies, asked->max_policies},
+        {"shards", header->shards, asked->shards},
+        {"labels", header->labels_count, asked->labels_count},
+    };
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].made != numbers[i].asked)
+            return stint_failed_with(
+                EPROTO,
+                "the table was made with options.%s %llu, not %llu: use that number, " BEGIN_ANEW,
+                numbers[i].option, (unsigned long long)numbers[i].made,
+                (unsigned long long)numbers[i].asked);
+    if (header->size != asked->size || header->lanes != asked->lanes ||
+        header->labels != asked->labels || header->notes != 0 || header->notes_count != 0)
+        return stint_failed(EPROTO, "the table is damaged: its sizes contradict each other");
+    if (size < asked->size)
+        return stint_failed_with(EPROTO, "the table is cut off: it has %zu bytes of %zu", size,
+                                 (size_t)asked->size);
+    if (options->secret != NULL && memcmp(options->secret, header->secret, STINT_SECRET_SIZE) != 0)
+        return stint_failed(EPROTO, "the table was made with another secret than options.secret");
+    if (!lock_whole(&header->lock))
+        return stint_failed(EPROTO, "the table is damaged: its lock is none");
+    return 0;
+}
+
 /* Returns how many slots are so far ahead of the clock that they count as over
- * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over for
- * good. `more` receives how many more of the live slots are not ahead. Overrides are in neither
- * number, and stay: they tell nothing of the clock, and open no window. */
+ * (stint_beyond_clock). `end`: moves their ends back, by whole windows, until they are over. `more`
+ * receives how many more of the live slots are not ahead. Overrides, which open no window and tell
+ * nothing of the clock, do not count, and stay. */
 static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool end, int64_t *more) {
     const struct table *table = &limiter->table;
     struct slot *slot = table->lines->slots, *last = slot + table->line_count * LINE_SLOTS;
@@ -342,8 +330,8 @@ static uint64_t slots_ahead(struct stint_limiter *limiter, tick_t clock, bool en
 }
 
 /* Lowers latest_begin (search.c, latest_sweep) after a clock, or somebody's `now`, was far ahead.
- * Nobody else uses the table. If most slots that are not over are ahead, this clock is behind, as
- * when a machine has just started. Then all stays as it is, until the clock is right. */
+ * Nobody else uses the table. If most live slots are ahead, this clock is behind, as when a machine
+ * has just started: then all stays as it is. */
 static void latest_lower(struct stint_limiter *limiter) {
     tick_t clock = tick_of(limiter_now(limiter)), latest = clock + ALLOWANCE_TICKS;
     int64_t more;
@@ -364,9 +352,9 @@ static void latest_lower(struct stint_limiter *limiter) {
     atomic_store_relaxed(&limiter->header->latest_begin, (uint64_t)latest);
 }
 
-/* Clears the filters' bits of keys that no longer have a companion's slot. Nobody else uses the
- * table. An override that is over by this clock keeps its bits: the clock may be ahead, and the
- * key's next override is written in the same slot. */
+/* Clears the filters' bits of keys without a companion's slot. Nobody else uses the table. An
+ * override that is over keeps its bits: this clock may be ahead, and the key's next override is
+ * written in the same slot. */
 static void filters_clean(struct stint_limiter *limiter) {
     const struct table *table = &limiter->table;
 
@@ -384,18 +372,14 @@ static void filters_clean(struct stint_limiter *limiter) {
             uint64_t tag = atomic_load_acquire(&slot->tag), hash = tag_hash(table, tag);
             const struct policy *policy = limiter_tag_policy(limiter, tag);
             if (policy != NULL && (policy_traits(policy) & TRAIT_COMPANION) != 0)
-                for (int far = 0; far < 2; far++) {
-                    struct filter_bit bit =
-                        far == 0 ? filter_any(table, hash) : filter_far(table, hash);
-                    needed[bit.word - table_shard_of(table, hash)->filter] |= bit.bit;
-                }
+                filter_mark(table, hash, needed);
         }
         for (size_t i = 0; i < FILTER_ANY + FILTER_FAR; i++)
             atomic_store_relaxed(&filter[i], filter[i] & needed[i]); /* I6 */
     }
 }
 
-/* Looks at what decisions trust. */
+/* Checks what decisions trust. */
 static int table_check(const struct stint_limiter *limiter) {
     int error = stint_limiter_shards_check(limiter);
     return error != 0 ? error : stint_policies_check(limiter);
@@ -411,8 +395,7 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
         if (alone) { /* the lock's holder is gone, with the machine perhaps */
             pthread_mutex_t lock;
             stint_limiter_lock_make(&lock);
-            /* A death in between leaves it whole: nothing that is right is written. */
-            memcpy(&limiter->header->lock, &lock, sizeof(lock));
+            memcpy(&limiter->header->lock, &lock, sizeof(lock)); /* a whole one writes the same */
         }
         stint_policies_repair(limiter);
         stint_limiter_lanes_reclaim(limiter, alone);
@@ -428,11 +411,9 @@ static int table_attach(struct stint_limiter *limiter, bool alone) {
     return error;
 }
 
-/* How often a reader looks at policies that others may be changing at that instant. It takes no
- * lock. */
+/* How often a reader, who takes no lock, looks at policies that others may be changing. */
 #define READ_TRIES 100
 
-/* Checks a table that is only read, without the lock. */
 static int table_look(struct stint_limiter *limiter) {
     int error = table_check(limiter);
 
@@ -445,9 +426,15 @@ static int table_look(struct stint_limiter *limiter) {
 
 /* ---- Handles --------------------------------------------------------------------------------- */
 
+/* A part of a table. All are aligned: shape_of rounds, and every struct fills whole lines. */
+static void *part_at(char *start, size_t offset) {
+    return start + offset;
+}
+
 /* A handle for a table in memory that is there. */
 static int handle_make(const struct stint_options *options, const struct shape *shape,
-                       const struct memory *memory, struct stint_limiter **made) {
+                       const struct memory *memory, struct stint_limiter **opened) {
+    const struct header *made = &shape->header;
     /* A read-only handle is two: the caller's, and the one that it looks by. */
     const size_t handles = memory->read_only ? 2 : 1;
     struct stint_limiter *limiter = aligned_alloc(CACHE_LINE, handles * sizeof(*limiter));
@@ -455,29 +442,17 @@ static int handle_make(const struct stint_options *options, const struct shape *
 
     if (limiter == NULL)
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
-    /* The parts are aligned: shape_of rounds, and every struct fills whole lines. */
     *limiter = (struct stint_limiter){
-        .table =
-            {
-                .lines = (struct line *)(void *)(start + shape->lines),
-                .shards = (struct shard *)(void *)(start + shape->shards),
-                .line_count = shape->shard_lines << shape->shard_bits,
-                .shard_lines = shape->shard_lines,
-                .shard_bits = shape->shard_bits,
-                .probe_lines =
-                    shape->shard_lines < PROBE_LINES ? (uint16_t)shape->shard_lines : PROBE_LINES,
-                .avx2 = atomic_runs_avx2(),
-                .tag_unit = shape->tag_unit,
-            },
-        .header = (struct header *)(void *)start,
-        .policies = (struct policy *)(void *)(start + shape->policies),
-        .records = (struct policy_record *)(void *)(start + shape->records),
-        .counters = (struct counters *)(void *)(start + shape->counters),
-        .deciding = shape->max_policies,
-        .max_policies = shape->max_policies,
-        .labels = shape->labels == 0 ? NULL : (struct label *)(void *)(start + shape->labels),
-        .label_sets = shape->labels_count / LABELS_IN_SET,
-        .lanes = shape->lanes,
+        .table = shape->table,
+        .header = part_at(start, 0),
+        .policies = part_at(start, shape->policies),
+        .records = part_at(start, shape->records),
+        .counters = part_at(start, shape->counters),
+        .deciding = made->max_policies,
+        .max_policies = made->max_policies,
+        .labels = made->labels == 0 ? NULL : part_at(start, made->labels),
+        .label_sets = made->labels_count / LABELS_IN_SET,
+        .lanes = made->lanes,
         .clock = options->clock,
         .clock_id = options->clock != NULL                        ? CLOCK_GIVEN
                     : (options->flags & STINT_PRECISE_CLOCK) != 0 ? CLOCK_REALTIME
@@ -485,94 +460,96 @@ static int handle_make(const struct stint_options *options, const struct shape *
         .on_full = options->on_full,
         .memory = *memory,
     };
+    limiter->table.lines = part_at(start, shape->lines);
+    limiter->table.shards = part_at(start, shape->shards);
+    limiter->table.avx2 = atomic_runs_avx2();
     memcpy(limiter->secret, limiter->header->secret, STINT_SECRET_SIZE);
-    limiter->names = stint_names_make(shape->max_policies);
-    if (limiter->names == NULL || !stint_limiter_lanes_map(limiter)) {
+    limiter->names = stint_names_make(made->max_policies);
+    if (limiter->names == NULL || !stint_limiter_lanes_open(limiter)) {
         free(limiter->names);
         free(limiter);
         return stint_failed(ENOMEM, "no memory for the limiter's handle");
     }
-    stint_limiter_thread_numbers_begin();
-    stint_limiter_lanes_begin(limiter);
     if (memory->read_only) {
         limiter[1] = limiter[0];
         limiter->looking = &limiter[1];
         limiter->deciding = 0;
     }
-    *made = limiter;
+    *opened = limiter;
     return 0;
 }
 
 /* Gives the handle back; the memory is the caller's. */
 static void handle_free(struct stint_limiter *limiter) {
-    stint_limiter_lanes_release(limiter);
-    stint_limiter_lanes_unmap(limiter);
+    stint_limiter_lanes_close(limiter);
     free(limiter->names);
     free(limiter);
 }
 
-/* Opens the table in `memory`, whose header is one for these options. */
-static int handle_attach(const struct stint_options *options, const struct shape *shape,
-                         const struct memory *memory, struct stint_limiter **opened) {
+/* Opens the table that is mapped, whose header is one for these options. On success the memory is
+ * the limiter's. After an error, of the caller's too, it is given back. */
+static int handle_open(int error, const struct stint_options *options, const struct shape *shape,
+                       struct memory *memory, struct stint_limiter **opened) {
     struct stint_limiter *limiter = NULL;
-    int error = handle_make(options, shape, memory, &limiter);
 
-    if (error != 0)
-        return error;
-    error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
-    if (error != 0) {
-        handle_free(limiter);
-        return error;
-    }
-    *opened = limiter;
-    return 0;
-}
-
-static int prefault(const struct memory *memory, const struct stint_options *options) {
-    if ((options->flags & STINT_PREFAULT) == 0 || stint_memory_prefault(memory))
+    if (error == 0)
+        error = handle_make(options, shape, memory, &limiter);
+    if (error == 0 && memory->copy && stint_limiter_clock_behind(limiter))
+        /* before latest_lower believes it */
+        error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
+                                     "and then resize; or if it is right, open the table once and "
+                                     "close it before");
+    if (error == 0)
+        error = memory->read_only ? table_look(limiter) : table_attach(limiter, memory->alone);
+    if (error == 0) {
+        *opened = limiter;
         return 0;
-    return stint_failed(ENOMEM,
-                        "no memory to prefault the table: 32 bytes for each of options.max_keys");
+    }
+    if (limiter != NULL)
+        handle_free(limiter);
+    stint_memory_free(memory);
+    return error;
 }
 
-/* Makes a table in private memory, or in a file that was made. */
+/* Makes a table in private memory, or in a file beside options->path that has no name yet. */
 static int make(const struct stint_options *options, const struct shape *shape,
                 struct memory *memory) {
-    int error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
+    int error = 0;
+
+    if (options->path != NULL)
+        error = stint_memory_file_make(memory, options->path,
+                                       options->mode == 0 ? FILE_MODE : options->mode,
+                                       shape->header.size);
     if (error == 0)
-        error = prefault(memory, options);
+        error = stint_memory_map(memory, shape->header.size, shape->lines, options->flags);
     return error != 0 ? error : table_make((struct header *)(void *)memory->start, options, shape);
 }
 
-/* Maps the file that was opened, if its `header` is of a table for these options. */
-static int map_file(const struct stint_options *options, const struct header *header, size_t size,
-                    const struct shape *shape, struct memory *memory) {
-    int error = header_check(header, size, options, shape);
-    if (error == 0 && !memory->read_only)
-        error = stint_memory_file_reserve(memory, shape->size);
+/* Maps the file that was opened, if it is a table for these options. `any` as header_check has
+ * it. */
+static int map_file(struct stint_options *options, bool any, struct shape *shape,
+                    struct memory *memory) {
+    struct header header;
+    int error = stint_memory_file_read(memory, &header, sizeof(header));
+
     if (error == 0)
-        error = stint_memory_map(memory, shape->size, shape->lines, options->flags);
-    return error != 0 ? error : prefault(memory, options);
+        error = header_check(&header, memory->size, any, options, shape);
+    if (error == 0 && !memory->read_only && !memory->copy)
+        error = stint_memory_file_reserve(memory, shape->header.size);
+    return error != 0 ? error
+                      : stint_memory_map(memory, shape->header.size, shape->lines, options->flags);
 }
 
-/* Makes the file, or attaches to the one that is there. Whatever way this ends, no other process
- * ever sees a part of a table, and no file that is not a table for these options is written to. */
-static int open_file(const struct stint_options *options, const struct shape *shape,
-                     struct memory *memory) {
+/* Makes the file, or maps the one that is there. Whatever way this ends, no other process ever sees
+ * a part of a table, and no file that is not a table for these options is written to. */
+static int open_file(struct stint_options *options, struct shape *shape, struct memory *memory) {
     for (;;) {
-        struct header header;
-        size_t size = 0; /* set where there is no error */
-        int error = stint_memory_file_open(memory, options->path, false, &size);
-        if (error == 0) {
-            error = stint_memory_file_read(memory, size, &header, sizeof(header));
-            return error != 0 ? error : map_file(options, &header, size, shape, memory);
-        }
+        int error = stint_memory_file_open(memory, options->path, false);
+        if (error == 0)
+            return map_file(options, false, shape, memory);
         if (error != -ENOENT)
             return error;
-        error = stint_memory_file_make(memory, options->path,
-                                       options->mode == 0 ? FILE_MODE : options->mode, shape->size);
-        if (error == 0)
-            error = make(options, shape, memory);
+        error = make(options, shape, memory);
         if (error == 0)
             error = stint_memory_file_publish(memory, options->path, sizeof(struct header));
         if (error != -EEXIST)
@@ -581,102 +558,59 @@ static int open_file(const struct stint_options *options, const struct shape *sh
     }
 }
 
-/* The end of opening: lets others in, or after an error gives the memory back. */
-static int opened_end(int error, const char *path, struct memory *memory,
-                      struct stint_limiter *limiter, struct stint_limiter **opened) {
-    if (error == 0 && !memory->read_only)
+/* Opens the file at options->path, which is there. */
+static int open_there(const struct stint_options *options, struct memory *memory) {
+    const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
+    int error = stint_memory_file_open(memory, options->path, read_only);
+    return error == -ENOENT ? stint_failed(ENOENT, "there is no table: stint_open makes one")
+                            : error;
+}
+
+/* Opens a table in private memory or a file. */
+static int open_table(const struct stint_options *given, enum use use,
+                      struct stint_limiter **opened) {
+    struct stint_options options;
+    struct memory memory = {.file = -1, .alone = true};
+    struct stint_limiter *limiter = NULL;
+
+    if (opened == NULL)
+        return stint_failed(EINVAL, "limiter is NULL");
+    int error = options_given(given, use, &options);
+    if (error != 0)
+        return error;
+    struct shape shape = shape_of(&options);
+    if (options.path == NULL) {
+        error = make(&options, &shape, &memory);
+    } else if (use == TO_OPEN && (options.flags & STINT_READ_ONLY) == 0) {
+        error = open_file(&options, &shape, &memory);
+    } else {
+        error = open_there(&options, &memory);
+        if (error == 0)
+            error = map_file(&options, use == TO_ATTACH, &shape, &memory);
+    }
+    error = handle_open(error, &options, &shape, &memory, &limiter);
+    if (error == 0 && !memory.read_only)
         error = stint_memory_file_share(&limiter->memory);
     if (error == 0) {
         *opened = limiter;
         return 0;
     }
-    if (limiter != NULL)
-        handle_free(limiter);
-    stint_memory_free(memory);
-    return path == NULL ? error : stint_failed_at(error, path);
-}
-
-/* Opens the table at options->path that is there. `any`: finds its shape; else it must be that of
- * the options. */
-static int attach_file(struct stint_options *options, bool any, struct shape *shape,
-                       struct memory *memory) {
-    const bool read_only = (options->flags & STINT_READ_ONLY) != 0;
-    struct header header;
-    size_t size = 0; /* any */
-    int error = stint_memory_file_open(memory, options->path, read_only, &size);
-
-    if (error == -ENOENT)
-        return stint_failed(ENOENT, "there is no table: stint_open makes one");
-    if (error == 0)
-        error = stint_memory_file_read(memory, size, &header, sizeof(header));
-    if (error == 0 && any)
-        error = header_options(&header, options);
-    if (error != 0)
-        return error;
-    *shape = shape_of(options);
-    return map_file(options, &header, size, shape, memory);
+    stint_close(limiter);
+    return options.path == NULL ? error : stint_failed_at(error, options.path);
 }
 
 int stint_open(const struct stint_options *given, struct stint_limiter **opened) {
-    struct stint_options options;
-
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_options_read(given, &options);
-    if (error == 0)
-        error = check(&options, options.path != NULL ? STINT_READ_ONLY : 0);
-    if (error != 0)
-        return error;
-    struct shape shape = shape_of(&options);
-    struct memory memory = {.file = -1, .alone = true};
-    struct stint_limiter *limiter = NULL;
-
-    error = options.path == NULL                     ? make(&options, &shape, &memory)
-            : (options.flags & STINT_READ_ONLY) != 0 ? attach_file(&options, false, &shape, &memory)
-                                                     : open_file(&options, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(&options, &shape, &memory, &limiter);
-    return opened_end(error, options.path, &memory, limiter, opened);
-}
-
-static int attach_check(const struct stint_options *options) {
-    int error = check_given(options, STINT_PREFAULT | STINT_SMALL_PAGES | STINT_PRECISE_CLOCK |
-                                         STINT_READ_ONLY);
-    if (error != 0)
-        return error;
-    if (options->path == NULL)
-        return stint_failed(EINVAL, "options.path is NULL: which table is to be attached to?");
-    if (options->max_keys != 0 || options->shards != 0 || options->max_policies != 0 ||
-        options->labels != 0)
-        return stint_failed(EINVAL, "options.max_keys, shards, max_policies and labels must be 0: "
-                                    "the table has its shape");
-    return 0;
+    return open_table(given, TO_OPEN, opened);
 }
 
 int stint_attach(const struct stint_options *given, struct stint_limiter **opened) {
-    struct stint_options options;
-
-    if (opened == NULL)
-        return stint_failed(EINVAL, "limiter is NULL");
-    int error = stint_options_read(given, &options);
-    if (error == 0)
-        error = attach_check(&options);
-    if (error != 0)
-        return error;
-    struct memory memory = {.file = -1};
-    struct stint_limiter *limiter = NULL;
-    struct shape shape;
-
-    error = attach_file(&options, true, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(&options, &shape, &memory, &limiter);
-    return opened_end(error, options.path, &memory, limiter, opened);
+    return open_table(given, TO_ATTACH, opened);
 }
 
 size_t stint_memory_size(const struct stint_options *given) {
     struct stint_options options;
 
-    return given_check(given, &options) != 0 ? 0 : shape_of(&options).size;
+    return options_given(given, TO_MAKE, &options) != 0 ? 0 : shape_of(&options).header.size;
 }
 
 int stint_open_in(const struct stint_options *given, void *start, size_t size,
@@ -685,7 +619,7 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
 
     if (opened == NULL)
         return stint_failed(EINVAL, "limiter is NULL");
-    int error = given_check(given, &options);
+    int error = options_given(given, TO_MAKE, &options);
     if (error != 0)
         return error;
     if (options.path != NULL)
@@ -693,14 +627,14 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
     if (start == NULL || (uintptr_t)start % CACHE_LINE != 0)
         return stint_failed(EINVAL, "memory is NULL or not aligned to 64 bytes");
     struct shape shape = shape_of(&options);
-    if (size < shape.size)
+    if (size < shape.header.size)
         return stint_failed_with(EINVAL, "size is %zu bytes; stint_memory_size asks for %zu", size,
-                                 shape.size);
+                                 shape.header.size);
     struct header *header = start;
-    struct memory memory = {.start = start, .size = shape.size, .file = -1, .shared = true};
+    struct memory memory = {.start = start, .size = shape.header.size, .file = -1, .shared = true};
 
     /* First: a process that cannot have the memory must not begin to make a table of it. */
-    error = prefault(&memory, &options);
+    error = stint_memory_prefault(&memory, options.flags);
     /* M15 */
     if (error == 0 && atomic_load_acquire(&header->magic) != HEADER_MAGIC)
         error = table_make(header, &options, &shape);
@@ -714,8 +648,8 @@ int stint_open_in(const struct stint_options *given, void *start, size_t size,
                        "died while it did: open it with those, or clear the memory");
         set_up_pause();
     }
-    error = header_check(header, size, &options, &shape);
-    return error != 0 ? error : handle_attach(&options, &shape, &memory, opened);
+    error = header_check(header, size, false, &options, &shape);
+    return handle_open(error, &options, &shape, &memory, opened);
 }
 
 void stint_close(struct stint_limiter *limiter) {
@@ -728,61 +662,34 @@ void stint_close(struct stint_limiter *limiter) {
 
 /* ---- For resize.c ---------------------------------------------------------------------------- */
 
-/* Finds the options that a table was made with. The number of shards is 0 if it is the one that is
- * chosen. 0, or -EPROTO. */
-static int options_made(const struct header *header, size_t size, struct stint_options *made,
-                        struct shape *shape) {
-    int error = header_options(header, made);
+int stint_table_copy(struct stint_options *made, struct stint_limiter **opened) {
+    struct memory memory = {.file = -1};
+    struct shape shape;
+    int error = open_there(made, &memory);
+
+    if (error == 0 && !memory.alone)
+        error = stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
+                                    "uses it");
+    memory.copy = true;
+    if (error == 0)
+        error = map_file(made, true, &shape, &memory);
+    error = handle_open(error, made, &shape, &memory, opened);
     if (error != 0)
         return error;
     struct stint_options chosen = *made;
     chosen.shards = 0;
-    *shape = shape_of(made);
-    error = header_check(header, size, made, shape);
-    if (error == 0 && shape_of(&chosen).shard_bits == shape->shard_bits)
+    if (shape_of(&chosen).header.shards == shape.header.shards)
         made->shards = 0;
-    return error;
-}
-
-int stint_table_copy(struct memory *memory, size_t size, struct stint_options *made,
-                     struct stint_limiter **opened) {
-    struct header header;
-    struct shape shape;
-    struct stint_limiter *limiter = NULL;
-    int error = stint_memory_file_read(memory, size, &header, sizeof(header));
-
-    if (error == 0)
-        error = options_made(&header, size, made, &shape);
-    if (error == 0)
-        error = stint_memory_copy(memory, shape.size);
-    if (error == 0)
-        error = handle_make(made, &shape, memory, &limiter);
-    if (error == 0 && stint_limiter_clock_behind(limiter)) /* before it lowers latest_begin */
-        error = stint_failed(EINVAL, "the clock is months behind a window of the table: set it, "
-                                     "and then resize; or if it is right, open the table once and "
-                                     "close it before");
-    if (error == 0)
-        error = table_attach(limiter, memory->alone);
-    if (error == 0)
-        *opened = limiter;
-    else if (limiter != NULL)
-        handle_free(limiter);
-    return error;
+    return 0;
 }
 
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made) {
-    int error = check(options, 0);
+    int error = check(options, TO_MAKE);
     if (error != 0)
         return error;
     struct shape shape = shape_of(options);
     struct memory memory = {.file = -1};
 
-    error = stint_memory_file_make(&memory, options->path, FILE_MODE, shape.size);
-    if (error == 0)
-        error = make(options, &shape, &memory);
-    if (error == 0)
-        error = handle_attach(options, &shape, &memory, made);
-    if (error != 0)
-        stint_memory_free(&memory);
-    return error;
+    error = make(options, &shape, &memory);
+    return handle_open(error, options, &shape, &memory, made);
 }

@@ -8,12 +8,10 @@
 /* Reads a caller's options, of whatever size: 0, or -EINVAL with a reason. */
 int stint_options_read(const struct stint_options *given, struct stint_options *options);
 
-/* Opens a copy of the table in a file that was opened and locked: the file stays as it is. What a
- * killed process has left half done is finished in the copy. `made` has the path, the clock and the
- * secret; it receives the options that the table was made with, shards 0 if their number was
- * chosen. On success the memory is the limiter's. */
-int stint_table_copy(struct memory *memory, size_t size, struct stint_options *made,
-                     struct stint_limiter **opened);
+/* Opens a copy of the table at made->path, which nobody else has open. The file stays as it is:
+ * what a killed process has left half done is finished in the copy. `made` has clock and secret.
+ * It receives the options that the table was made with; shards 0: their number was chosen. */
+int stint_table_copy(struct stint_options *made, struct stint_limiter **opened);
 
 /* Makes a table in a file beside options.path that has no name yet. */
 int stint_table_make(const struct stint_options *options, struct stint_limiter **made);

@@ -11,16 +11,15 @@
 
 /* ---- What is moved --------------------------------------------------------------------------- */
 
-/* The two tables differ in the size of their parts. Nobody else sees either of them, so all loads
- * and stores are plain. */
+/* Nobody else sees either of the two tables, so all loads and stores are plain. */
 struct move {
     struct stint_limiter *from, *to;
     tick_t now;
     uint64_t live, lost;
 };
 
-/* Copies the policies with their ids. Ids of policies that are gone were made free when the old
- * table was opened, and stay free. */
+/* Copies the policies with their ids. Ids of policies that are gone became free when the old
+ * table was opened. */
 static int policies_move(const struct move *move) {
     struct stint_limiter *from = move->from, *to = move->to;
     uint32_t count = limiter_policy_count(from);
@@ -55,9 +54,8 @@ static void counters_move(const struct move *move) {
     }
 }
 
-/* The latest watermark of all shards that have keys of the new one, and at least now: keys whose
- * window is over lose their slots here, as if another key had taken them (claim.c,
- * watermark_raise). */
+/* Gives a new shard the latest watermark of all shards that had its keys, and at least now: keys
+ * whose window is over lose their slots here, as to another key (claim.c, watermark_raise). */
 static void watermarks_move(const struct move *move) {
     const struct table *from = &move->from->table, *to = &move->to->table;
     uint64_t from_end = UINT64_C(1) << from->shard_bits, to_end = UINT64_C(1) << to->shard_bits;
@@ -96,8 +94,8 @@ static bool slot_place(const struct table *table, uint64_t hash, const struct sl
     return false;
 }
 
-/* Whether a slot is moved. One that is far ahead is: after a step back of the clock, opening has
- * ended such slots, unless the clock is behind (open.c, latest_lower). */
+/* Whether a slot is moved. One that is far ahead is: opening has ended such slots, unless the clock
+ * is behind (open.c, latest_lower). */
 static bool slot_counts(const struct move *move, const struct slot *slot) {
     const struct table *table = &move->from->table;
 
@@ -106,13 +104,6 @@ static bool slot_counts(const struct move *move, const struct slot *slot) {
     const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
     return policy != NULL && (end_of(state_id(slot->state), move->now) > move->now ||
                               slot_carries(policy, slot->state, move->now));
-}
-
-/* Sets both bits of a key in the filter of the new table. */
-static void filter_tell(const struct table *table, uint64_t hash) {
-    const struct filter_bit any = filter_any(table, hash), far = filter_far(table, hash);
-    *any.word |= any.bit;
-    *far.word |= far.bit;
 }
 
 /* Moves a slot of the old table, if it still counts. */
@@ -129,14 +120,14 @@ static int slot_move(struct move *move, uint64_t line, const struct slot *slot) 
     struct slot placed = {table_tag(to, hash, tag_policy(from, slot->tag)), slot->state};
     const struct policy *policy = limiter_tag_policy(move->from, slot->tag);
     if ((policy_traits(policy) & TRAIT_COMPANION) != 0)
-        filter_tell(to, hash);
+        filter_mark(to, hash, table_shard_of(to, hash)->filter);
     move->live++;
     move->lost += !slot_place(to, hash, &placed);
     return 0;
 }
 
-/* Moves all slots in the order of the lines, which is the order of the hashes: both tables are read
- * from end to end. */
+/* Moves all slots in the order of the lines, which is that of the hashes: both tables are read from
+ * end to end. */
 static int slots_move(struct move *move) {
     const struct table *from = &move->from->table; /* of whole hashes, as it is a file's (open.c) */
 
@@ -172,70 +163,36 @@ static int all_move(struct stint_limiter *from, struct stint_limiter *to) {
 
 /* ---- Resize ---------------------------------------------------------------------------------- */
 
-/* Opens the file, which nobody else has open. */
-static int file_open(const char *path, struct memory *memory, size_t *size) {
-    int error = stint_memory_file_open(memory, path, false, size);
-    if (error == -ENOENT)
-        return stint_failed(ENOENT, "there is no table: stint_open makes one");
-    if (error == 0 && !memory->alone)
-        return stint_failed(EBUSY, "a process has the table open: a table is resized while nobody "
-                                   "uses it");
-    return error;
-}
+/* Makes the new table, and puts it in the place of the old one, which has the options `made`. */
+static int resize(const struct stint_options *given, const struct stint_options *made,
+                  struct stint_limiter *from) {
+    struct stint_limiter *to = NULL;
+    struct stint_options options = *given; /* what is 0 is as it was */
 
-/* Finds the options of the new table: what is 0 is as it was. */
-static struct stint_options options_with(const struct stint_options *given,
-                                         const struct stint_options *made,
-                                         const struct stint_limiter *from, const char *path) {
-    struct stint_options options = *made;
-
-    if (given->max_keys != 0)
-        options.max_keys = given->max_keys;
-    if (given->shards != 0)
-        options.shards = given->shards;
-    if (given->max_policies != 0)
-        options.max_policies = given->max_policies;
-    if (given->labels != 0)
-        options.labels = given->labels;
-    options.mode = given->mode;
-    options.path = path;
+    if (options.max_keys == 0)
+        options.max_keys = made->max_keys;
+    if (options.shards == 0)
+        options.shards = made->shards;
+    if (options.max_policies == 0)
+        options.max_policies = made->max_policies;
+    if (options.labels == 0)
+        options.labels = made->labels;
+    options.path = made->path;
     options.secret = from->secret;
-    options.on_full = given->on_full;
-    options.flags = given->flags;
-    return options;
-}
-
-/* Makes the new table, and puts it in the place of the old one. */
-static int resize(const char *path, const struct stint_options *given, struct memory *memory,
-                  size_t size) {
-    struct stint_options made = STINT_OPTIONS_INIT;
-    struct stint_limiter *from = NULL, *to = NULL;
-
-    made.clock = given->clock;
-    made.secret = given->secret;
-    made.path = path;
-    int error = stint_table_copy(memory, size, &made, &from);
-    if (error != 0) {
-        stint_memory_free(memory);
-        return error;
-    }
-    struct stint_options options = options_with(given, &made, from, path);
-    error = stint_memory_file_clear(path);
+    int error = stint_memory_file_clear(options.path);
     if (error == 0)
         error = stint_table_make(&options, &to);
     if (error == 0)
         error = all_move(from, to);
     if (error == 0)
-        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, path);
+        error = stint_memory_file_replace(&to->memory, &from->memory, options.mode, options.path);
     stint_close(to);
-    stint_close(from);
     return error;
 }
 
 int stint_resize(const char *path, const struct stint_options *given) {
-    struct stint_options options = STINT_OPTIONS_INIT; /* all as it was */
-    struct memory memory = {.file = -1};
-    size_t size = 0;
+    struct stint_options options = STINT_OPTIONS_INIT, made = STINT_OPTIONS_INIT;
+    struct stint_limiter *from = NULL;
 
     if (path == NULL || path[0] == '\0')
         return stint_failed(EINVAL, "path is NULL or empty");
@@ -244,10 +201,12 @@ int stint_resize(const char *path, const struct stint_options *given) {
         return error;
     if (options.path != NULL)
         return stint_failed(EINVAL, "options.path must be NULL: the path is an argument");
-    error = file_open(path, &memory, &size);
+    made.clock = options.clock;
+    made.secret = options.secret;
+    made.path = path;
+    error = stint_table_copy(&made, &from);
     if (error == 0)
-        error = resize(path, &options, &memory, size);
-    else
-        stint_memory_free(&memory);
+        error = resize(&options, &made, from);
+    stint_close(from);
     return error == 0 ? 0 : stint_failed_at(error, path);
 }

@@ -1,51 +1,44 @@
 /* SPDX-License-Identifier: MIT
  * The slots of policies that were removed or replaced. Read slot.h first.
  *
- * Nobody asks for these keys again, but their windows may last for months. So each such slot
- * becomes a tombstone, which is free in the next tick:
+ * Nobody asks for these keys again, but their windows may last for months. Each such slot becomes a
+ * tombstone, which is free in the next tick:
  *
  *     COMMITTED   TOMBSTONE   D    sweep: slot_sweep
  *     PENDING     TOMBSTONE   D    sweep: slot_sweep
  *
- * Its end falls, which I1 forbids elsewhere. What I1 is for holds for all keys whose policies are
- * there:
- *   - The tombstone ends after the watermark of the shard. Every occupant before the key was over
- *     by then (claim.c, watermark_raise), so the slot never has an end of theirs again.
- *   - A thread that still decides by the policy compares the tag in each swap, and commits no
- *     claim (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end
- *     that it expects, if the slot has gone to that key since the thread has seen room: then a
- *     token of that key is granted in its stead (B).
- *   - Another key's late fetch-add may have met the slot before, and the slot may have that end
- *     again, for that key. So fallen_end is raised (shard_end_falls).
+ * Its end falls, which I1 forbids elsewhere. What I1 is for still holds for keys of other policies:
+ *   - The tombstone ends after the shard's watermark. All occupants before the key were over by
+ *     then (claim.c, watermark_raise), so no end of theirs comes back.
+ *   - A thread that still decides by the policy compares the tag in each swap, and commits no claim
+ *     (claim.c, stint_claim_resolve). Only its fetch-add may meet another key with the end that it
+ *     expects: then it is granted a token of that key (B).
+ *   - Another key's late fetch-add may have met the slot, which may have that end again, for that
+ *     key. So fallen_end is raised (shard_end_falls).
  *   - A search that has seen the slot live may call the table full once more.
  *
- * Overrides come last, when all else of the policies that were gone before is swept: a decision
- * that misses an override for that reason charges no slot of its policy by the policy's own limit.
- * It commits no claim, and the slot that it might have met has another tag.
+ * Overrides come last. A decision that misses one for that reason charges no slot of its policy by
+ * the policy's own limit: it commits no claim, and the slot that it saw has another tag.
  *
- * The sweep takes no lock. A thread that dies in the middle of it leaves slots behind that last as
- * long as their windows. The next removal, or the next opener that is alone, sweeps again. */
+ * The sweep takes no lock. If its thread dies, the slots that it leaves last as long as their
+ * windows. The next removal, or the next opener that is alone, sweeps again. */
 #include "table/sweep.h"
 
 #include "slot.h"
 
-/* What a sweep is of. */
 struct swept {
     const struct stint_limiter *limiter;
     tick_t clock;
-    bool overrides; /* companions are swept now, those that were gone when the sweep began: a bit
-                     * each. Else all that is gone and is none */
-    uint64_t companions[STINT_POLICIES_MAX / 64 + 1];
+    bool overrides; /* companions are swept now; else all other policies that are gone */
+    uint64_t companions[STINT_POLICIES_MAX / 64 + 1]; /* that were gone at the begin: a bit each */
 };
 
-/* Whether the slots of a policy that is there, or was, are swept. */
 static bool is_swept(const struct swept *swept, const struct policy *policy) {
-    const struct stint_limiter *limiter = swept->limiter;
-    const uint64_t id = (uint64_t)(policy - limiter->policies);
+    const uint32_t id = (uint32_t)(policy - swept->limiter->policies);
 
     if (swept->overrides)
         return (swept->companions[id / 64] >> id % 64 & 1) != 0;
-    return policy_gone(policy) && !GUARD(SWEEP_OVERRIDES, is_companion(limiter, (uint32_t)id));
+    return policy_gone(policy) && !GUARD(SWEEP_OVERRIDES, is_companion(swept->limiter, id));
 }
 
 /* Makes a slot free if it is of a policy that is swept. */
@@ -95,7 +88,7 @@ bool stint_sweep(struct stint_limiter *limiter) {
     for (uint32_t id = 0; id < limiter_policy_count(limiter); id++) {
         if (!policy_gone(&limiter->policies[id]))
             continue;
-        /* Then its policies are gone, too, and are swept first: they end before it (policy.c). */
+        /* Its policies ended before it (policy.c), and are swept before it. */
         const bool companion = is_companion(limiter, id);
         swept.companions[id / 64] |= (uint64_t)companion << id % 64;
         companions |= companion;

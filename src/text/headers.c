@@ -2,9 +2,7 @@
  * Verdicts as HTTP fields: RateLimit-Policy and RateLimit of
  * draft-ietf-httpapi-ratelimit-headers-11 (lists of structured fields, RFC 9651), the older
  * X-RateLimit trio, and Retry-After (RFC 9110).
- *
- * The integers of structured fields have at most 15 digits. UINT64_MAX ns is 18,446,744,074 s, so
- * everything here is far below. */
+ * Their integers have at most 15 digits: UINT64_MAX ns is 18,446,744,074 s. */
 #include <errno.h>
 #include <limits.h>
 
@@ -14,8 +12,7 @@
 
 #define SECOND UINT64_C(1000000000) /* ns */
 
-/* More than the longest name (63 letters, each escaped), parameters and separators of one verdict
- * in both fields. */
+/* More than one verdict takes in both fields: its name has 63 letters, each escaped. */
 #define TEXT_MAX  512
 #define COUNT_MAX (INT_MAX / TEXT_MAX - 1)
 
@@ -40,9 +37,9 @@ static int check(const struct stint_limiter *limiter, const uint32_t *policies,
     return 0;
 }
 
-/* The quota of a key per window: its capacity, so that the limit of a single call
- * (stint_request.limit) shows. Where tokens roll over or are reserved ahead, it is at most the
- * policy's limit. The verdict of an unknown policy, which somebody has added since, says 0. */
+/* The quota of a key per window is its capacity, which shows the limit of a single call, too. Where
+ * tokens roll over or are reserved ahead, it is at most the policy's limit. A capacity of 0 is that
+ * of a policy that was not there yet. */
 static uint64_t quota(const struct stint_policy *policy, const struct stint_verdict *verdict) {
     bool carries = policy->capacity > policy->limit || policy->max_reserved != 0;
     if (verdict->capacity == 0 || (carries && verdict->capacity > policy->limit))
@@ -100,38 +97,30 @@ static void add_retry_after(struct text *text, const struct stint_limiter *limit
         add_field(text, "Retry-After: ", seconds_up(longest));
 }
 
-/* RateLimit-Policy and RateLimit. */
+/* RateLimit-Policy (`quotas`), or RateLimit. */
 static void add_draft(struct text *text, const struct stint_limiter *limiter,
-                      const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
-    size_t told = 0;
+                      const uint32_t *policies, const struct stint_verdict *verdicts, size_t n,
+                      bool quotas) {
+    const char *before = quotas ? "RateLimit-Policy: " : "RateLimit: ";
 
     for (size_t i = 0; i < n; i++) {
         if (!is_told(&verdicts[i]))
             continue;
-        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
-        add_text(text, told++ == 0 ? "RateLimit-Policy: " : ", ");
+        const struct stint_policy policy = stint_policy_told(limiter, policies[i]);
+        add_text(text, before);
+        before = ", ";
         add_quoted(text, policy.name);
-        add_parameter(text, ";q=", quota(&policy, &verdicts[i]));
-        if (is_in_flight(&policy))
+        add_parameter(text, quotas ? ";q=" : ";r=",
+                      quotas ? quota(&policy, &verdicts[i]) : verdicts[i].remaining);
+        if (quotas && is_in_flight(&policy))
             add_text(text, ";qu=\"concurrent-requests\"");
-        else if (policy.calendar == 0) /* else no one length */
+        else if (quotas && policy.calendar == 0) /* else no one length */
             add_parameter(text, ";w=", seconds_up(policy.window));
-    }
-    if (told == 0)
-        return;
-    add_text(text, "\r\n");
-    told = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]))
-            continue;
-        struct stint_policy policy = stint_policy_told(limiter, policies[i]);
-        add_text(text, told++ == 0 ? "RateLimit: " : ", ");
-        add_quoted(text, policy.name);
-        add_parameter(text, ";r=", verdicts[i].remaining);
-        if (!is_in_flight(&policy))
+        else if (!quotas && !is_in_flight(&policy))
             add_parameter(text, ";t=", seconds_up(reset_after(&verdicts[i])));
     }
-    add_text(text, "\r\n");
+    if (before[0] == ',')
+        add_text(text, "\r\n");
 }
 
 /* The rank of a verdict: it refused, it would have refused, or it let through. */
@@ -139,8 +128,8 @@ static int weight(const struct stint_verdict *verdict) {
     return !verdict->allowed ? 2 : (verdict->flags & STINT_SHADOWED) != 0;
 }
 
-/* Whether the client should hear of `a` and not of `b`. A refusal comes first, then a key's own
- * count, then fewer tokens left, then a longer time. */
+/* Whether the client hears of `a` and not of `b`: a refusal comes first, then a key's own count,
+ * then fewer tokens left, then a longer time. */
 static bool is_tighter(const struct stint_verdict *a, const struct stint_verdict *b) {
     if (weight(a) != weight(b))
         return weight(a) > weight(b);
@@ -163,26 +152,24 @@ size_t stint_tightest(const struct stint_verdict *verdicts, size_t n) {
 /* The X-RateLimit trio, of the verdicts whose policy has a reset to tell. */
 static void add_legacy(struct text *text, const struct stint_limiter *limiter,
                        const uint32_t *policies, const struct stint_verdict *verdicts, size_t n) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    size_t tightest = n; /* none yet */
+    const struct stint_verdict *tightest = NULL;
+    struct stint_policy policy = STINT_POLICY_INIT; /* the tightest one's */
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_told(&verdicts[i]) ||
-            (tightest != n && !is_tighter(&verdicts[i], &verdicts[tightest])))
+        if (!is_told(&verdicts[i]) || (tightest != NULL && !is_tighter(&verdicts[i], tightest)))
             continue;
         const struct stint_policy its = stint_policy_told(limiter, policies[i]);
         if (is_in_flight(&its))
             continue;
-        tightest = i;
+        tightest = &verdicts[i];
         policy = its;
     }
-    if (tightest == n)
+    if (tightest == NULL)
         return;
-    const struct stint_verdict *verdict = &verdicts[tightest];
-    add_field(text, "X-RateLimit-Limit: ", quota(&policy, verdict));
-    add_field(text, "X-RateLimit-Remaining: ", verdict->remaining);
+    add_field(text, "X-RateLimit-Limit: ", quota(&policy, tightest));
+    add_field(text, "X-RateLimit-Remaining: ", tightest->remaining);
     add_field(text, "X-RateLimit-Reset: ",
-              seconds_up(verdict->window - verdict->reset_after + reset_after(verdict)));
+              seconds_up(tightest->window - tightest->reset_after + reset_after(tightest)));
 }
 
 int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uint32_t *policies,
@@ -194,8 +181,10 @@ int stint_headers(const struct stint_limiter *limiter, uint32_t style, const uin
         return stint_failed(EINVAL, "style has bits that this version does not know");
 
     struct text text = {.buffer = buffer, .size = size};
-    if ((style & STINT_HEADERS_DRAFT) != 0)
-        add_draft(&text, limiter, policies, verdicts, n);
+    if ((style & STINT_HEADERS_DRAFT) != 0) {
+        add_draft(&text, limiter, policies, verdicts, n, true);
+        add_draft(&text, limiter, policies, verdicts, n, false);
+    }
     if ((style & STINT_HEADERS_LEGACY) != 0)
         add_legacy(&text, limiter, policies, verdicts, n);
     add_retry_after(&text, limiter, policies, verdicts, n);

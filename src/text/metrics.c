@@ -12,125 +12,94 @@
 #include "policy/policy.h"
 #include "table/stats.h"
 
+/* What a family tells, and of what. */
+enum kind {
+    OF_TABLE,    /* a member of struct stint_stats */
+    OF_SLOTS,    /* one that needs a look at every slot */
+    OF_LIMITS,   /* the limit of each policy */
+    OF_WINDOWS,  /* its window, ns */
+    OF_OUTCOMES, /* the first three counters of each policy */
+    OF_POLICIES, /* a counter of each policy */
+    OF_BANNING,  /* a counter of its companion */
+};
+
 struct family {
     const char *name;
     const char *type;
     const char *unit; /* NULL: none */
     const char *help;
+    enum kind kind;
+    uint32_t value; /* the member's offset, or the counter */
 };
 
-#define COUNTER "counter"
-#define GAUGE   "gauge"
+#define COUNTER       "counter"
+#define GAUGE         "gauge"
+#define STATS(member) offsetof(struct stint_stats, member)
 
-static const struct {
-    struct family family;
-    size_t offset; /* of its value in struct stint_stats */
-    bool scanned;  /* it needs a look at every slot */
-} table_families[] = {
-    {{"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped."},
-     offsetof(struct stint_stats, memory),
-     false},
-    {{"stint_table_slots", GAUGE, NULL, "Keys that fit, one for each policy that limits it."},
-     offsetof(struct stint_stats, slots),
-     false},
-    {{"stint_table_used_slots", GAUGE, NULL, "Slots that ever held a key."},
-     offsetof(struct stint_stats, used),
-     true},
-    {{"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused."},
-     offsetof(struct stint_stats, live),
-     true},
-    {{"stint_table_overrides", GAUGE, NULL, "Keys with a limit of their own for a while."},
-     offsetof(struct stint_stats, overrides),
-     true},
-    {{"stint_table_barred_keys", GAUGE, NULL, "Of these: refused everything."},
-     offsetof(struct stint_stats, barred),
-     true},
-    {{"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused."},
-     offsetof(struct stint_stats, banned),
-     true},
-    {{"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot."},
-     offsetof(struct stint_stats, placed),
-     false},
-    {{"stint_table_untracked_decisions", COUNTER, NULL,
-      "Decisions on keys without a slot, the table being full."},
-     offsetof(struct stint_stats, untracked),
-     false},
-    {{"stint_table_replaced", COUNTER, NULL, "Live keys that lost their slot to another."},
-     offsetof(struct stint_stats, replaced),
-     false},
-    {{"stint_table_clock_steps", COUNTER, NULL,
-      "Slots and shards started anew after a backward step of the clock."},
-     offsetof(struct stint_stats, clock_steps),
-     false},
-    {{"stint_table_stray_tokens", COUNTER, NULL,
-      "Tokens charged to another key by a thread that slept past a window, as far as seen."},
-     offsetof(struct stint_stats, stray_tokens),
-     false},
-    {{"stint_table_unknown_policy_decisions", COUNTER, NULL,
-      "Decisions refused because there was no such policy."},
-     offsetof(struct stint_stats, unknown_policy),
-     false},
-    {{"stint_table_bad_requests", COUNTER, NULL,
-      "Decisions refused because the request made no sense."},
-     offsetof(struct stint_stats, bad_requests),
-     false},
-    {{"stint_table_resets", COUNTER, NULL, "Keys found and reset."},
-     offsetof(struct stint_stats, resets),
-     false},
+static const struct family table_families[] = {
+    {"stint_table_memory_bytes", GAUGE, "bytes", "Memory mapped.", OF_TABLE, STATS(memory)},
+    {"stint_table_slots", GAUGE, NULL, "Keys that fit, one for each policy that limits it.",
+     OF_TABLE, STATS(slots)},
+    {"stint_table_used_slots", GAUGE, NULL, "Slots that ever held a key.", OF_SLOTS, STATS(used)},
+    {"stint_table_live_slots", GAUGE, NULL, "Slots that are not free to be reused.", OF_SLOTS,
+     STATS(live)},
+    {"stint_table_overrides", GAUGE, NULL, "Keys with a limit of their own for a while.", OF_SLOTS,
+     STATS(overrides)},
+    {"stint_table_barred_keys", GAUGE, NULL, "Of these: refused everything.", OF_SLOTS,
+     STATS(barred)},
+    {"stint_table_banned_keys", GAUGE, NULL, "Keys that are banned for having been refused.",
+     OF_SLOTS, STATS(banned)},
+    {"stint_table_placed", COUNTER, NULL, "Times that a key was given a slot.", OF_TABLE,
+     STATS(placed)},
+    {"stint_table_untracked_decisions", COUNTER, NULL,
+     "Decisions on keys without a slot, the table being full.", OF_TABLE, STATS(untracked)},
+    {"stint_table_replaced", COUNTER, NULL, "Live keys that lost their slot to another.", OF_TABLE,
+     STATS(replaced)},
+    {"stint_table_clock_steps", COUNTER, NULL,
+     "Slots and shards started anew after a backward step of the clock.", OF_TABLE,
+     STATS(clock_steps)},
+    {"stint_table_stray_tokens", COUNTER, NULL,
+     "Tokens charged to another key by a thread that slept past a window, as far as seen.",
+     OF_TABLE, STATS(stray_tokens)},
+    {"stint_table_unknown_policy_decisions", COUNTER, NULL,
+     "Decisions refused because there was no such policy.", OF_TABLE, STATS(unknown_policy)},
+    {"stint_table_bad_requests", COUNTER, NULL,
+     "Decisions refused because the request made no sense.", OF_TABLE, STATS(bad_requests)},
+    {"stint_table_resets", COUNTER, NULL, "Keys found and reset.", OF_TABLE, STATS(resets)},
 };
 
-static const struct family limit_family = {"stint_policy_limit", GAUGE, NULL,
-                                           "Tokens granted per window, or held at once."};
-static const struct family window_family = {"stint_policy_window_seconds", GAUGE, "seconds",
-                                            "Length of a window, where all are alike."};
-static const struct family decisions_family = {
-    "stint_decisions", COUNTER, NULL,
-    "Decisions. Shadowed: let through, but would have been refused."};
-
-static const struct {
-    uint32_t counter;
-    const char *outcome;
-} outcomes[] = {
-    {COUNT_ALLOWED, "allowed"},
-    {COUNT_REFUSED, "refused"},
-    {COUNT_SHADOWED, "shadowed"},
-};
-
-static const struct {
-    struct family family;
-    uint32_t counter;
-} policy_families[] = {
-    {{"stint_near_limit_decisions", COUNTER, NULL, "Allowed, with most of the capacity used."},
-     COUNT_NEAR_LIMIT},
-    {{"stint_first_refusals", COUNTER, NULL, "Keys refused, counted once per window."},
+static const struct family policy_families[] = {
+    {"stint_policy_limit", GAUGE, NULL, "Tokens granted per window, or held at once.", OF_LIMITS,
+     0},
+    {"stint_policy_window_seconds", GAUGE, "seconds", "Length of a window, where all are alike.",
+     OF_WINDOWS, 0},
+    {"stint_decisions", COUNTER, NULL,
+     "Decisions. Shadowed: let through, but would have been refused.", OF_OUTCOMES, 0},
+    {"stint_near_limit_decisions", COUNTER, NULL, "Allowed, with most of the capacity used.",
+     OF_POLICIES, COUNT_NEAR_LIMIT},
+    {"stint_first_refusals", COUNTER, NULL, "Keys refused, counted once per window.", OF_POLICIES,
      COUNT_FIRST_REFUSAL},
-    {{"stint_untracked_decisions", COUNTER, NULL, "Decided without a slot, the table being full."},
-     COUNT_UNTRACKED},
-    {{"stint_charged_tokens", COUNTER, NULL, "Tokens charged whatever was left."}, COUNT_CHARGED},
-    {{"stint_refunded_tokens", COUNTER, NULL, "Tokens given back."}, COUNT_REFUNDED},
+    {"stint_untracked_decisions", COUNTER, NULL, "Decided without a slot, the table being full.",
+     OF_POLICIES, COUNT_UNTRACKED},
+    {"stint_charged_tokens", COUNTER, NULL, "Tokens charged whatever was left.", OF_POLICIES,
+     COUNT_CHARGED},
+    {"stint_refunded_tokens", COUNTER, NULL, "Tokens given back.", OF_POLICIES, COUNT_REFUNDED},
+    {"stint_bans", COUNTER, NULL, "Times that a key was banned.", OF_BANNING, COUNT_BANNED},
+    {"stint_lost_strikes", COUNTER, NULL,
+     "Refusals that did not count for a ban, the table being full.", OF_BANNING, COUNT_STRIKE_LOST},
 };
 
-/* Of policies with overrides; the counters are their companions'. */
-static const struct {
-    struct family family;
-    uint32_t counter;
-} override_families[] = {
-    {{"stint_bans", COUNTER, NULL, "Times that a key was banned."}, COUNT_BANNED},
-    {{"stint_lost_strikes", COUNTER, NULL,
-      "Refusals that did not count for a ban, the table being full."},
-     COUNT_STRIKE_LOST},
-};
+static const char *const outcomes[] = {
+    [COUNT_ALLOWED] = "allowed", [COUNT_REFUSED] = "refused", [COUNT_SHADOWED] = "shadowed"};
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Bytes that the labels of all samples may take. */
 #define LABELS_MAX 1000
 
-/* More than a sample takes, with the longest names, labels and numbers. So the length of any text
- * is an int. A policy has a limit and a window besides its counters. */
+/* More than a sample takes, with the longest names, labels and numbers. */
 #define SAMPLE_MAX (256 + LABELS_MAX)
-static_assert((STINT_POLICIES_MAX + 64) *
-                      (2 + LENGTH(outcomes) + LENGTH(policy_families) + LENGTH(override_families)) *
+static_assert((STINT_POLICIES_MAX + 64) * (LENGTH(policy_families) + LENGTH(outcomes)) *
                       SAMPLE_MAX <
                   INT_MAX,
               "the text of all the policies that there can be has a length that is an int");
@@ -228,9 +197,21 @@ static void add_family(struct metrics *metrics, const struct family *family) {
     add_about(text, "# HELP ", family->name, family->help);
 }
 
-/* A sample up to its value. `policy` and `outcome` may be NULL: no such label. */
+/* Windows are whole ticks, hundredths of a second. */
+static void add_seconds(struct text *text, uint64_t window_ns) {
+    uint64_t hundredths = window_ns / STINT_TICK_NS;
+    add_number(text, hundredths / 100);
+    if (hundredths % 100 != 0) {
+        add_letter(text, '.');
+        add_number(text, hundredths / 10 % 10);
+        add_number(text, hundredths % 10);
+    }
+}
+static_assert(STINT_TICK_NS == 10000000, "a tick is a hundredth of a second");
+
+/* `policy` and `outcome` may be NULL: no such label. */
 static void add_sample(struct metrics *metrics, const struct family *family, const char *policy,
-                       const char *outcome) {
+                       const char *outcome, uint64_t value) {
     struct text *text = &metrics->text;
     const char *before = "{"; /* a label */
 
@@ -252,96 +233,52 @@ static void add_sample(struct metrics *metrics, const struct family *family, con
         before = ",";
     }
     add_text(text, before[0] == ',' ? "} " : " ");
-}
-
-static void add_value(struct text *text, uint64_t value) {
-    add_number(text, value);
+    if (family->kind == OF_WINDOWS)
+        add_seconds(text, value);
+    else
+        add_number(text, value);
     add_letter(text, '\n');
 }
-
-/* Windows are whole ticks, hundredths of a second. */
-static void add_window(struct text *text, uint64_t window_ns) {
-    uint64_t hundredths = window_ns / STINT_TICK_NS;
-    add_number(text, hundredths / 100);
-    if (hundredths % 100 != 0) {
-        add_letter(text, '.');
-        add_number(text, hundredths / 10 % 10);
-        add_number(text, hundredths % 10);
-    }
-    add_letter(text, '\n');
-}
-static_assert(STINT_TICK_NS == 10000000, "a tick is a hundredth of a second");
 
 static void add_table(struct metrics *metrics, const struct stint_stats *stats, bool scanned) {
     for (size_t i = 0; i < LENGTH(table_families); i++) {
-        if (table_families[i].scanned && !scanned)
+        const struct family *family = &table_families[i];
+        const char *value = (const char *)stats + family->value;
+        if (family->kind == OF_SLOTS && !scanned)
             continue;
-        const char *value = (const char *)stats + table_families[i].offset;
-        add_family(metrics, &table_families[i].family);
-        add_sample(metrics, &table_families[i].family, NULL, NULL);
-        add_value(&metrics->text, *(const uint64_t *)(const void *)value);
+        add_family(metrics, family);
+        add_sample(metrics, family, NULL, NULL, *(const uint64_t *)(const void *)value);
     }
 }
 
-/* The limits and windows of the picked ones of the first `count` policies. */
+/* What a family says of one policy. */
+static void add_policy(struct metrics *metrics, const struct stint_limiter *limiter,
+                       const struct family *family, uint32_t id) {
+    const char *name = limiter->records[id].name;
+    const uint32_t row = family->kind == OF_BANNING ? limiter_companion(limiter, id) : id;
+
+    if (family->kind == OF_LIMITS) {
+        add_sample(metrics, family, name, NULL, stint_policy_read(limiter, id).limit);
+    } else if (family->kind == OF_WINDOWS) {
+        const struct stint_policy policy = stint_policy_read(limiter, id);
+        if (policy.calendar == 0)
+            add_sample(metrics, family, name, NULL, policy.window);
+    } else if (family->kind == OF_OUTCOMES) {
+        for (uint32_t i = 0; i < LENGTH(outcomes); i++)
+            add_sample(metrics, family, name, outcomes[i], stint_limiter_counted(limiter, id, i));
+    } else if (row != POLICY_NONE) {
+        add_sample(metrics, family, name, NULL, stint_limiter_counted(limiter, row, family->value));
+    }
+}
+
+/* The families of the picked ones of the first `count` policies. */
 static void add_policies(struct metrics *metrics, const struct stint_limiter *limiter,
                          uint32_t count) {
-    struct stint_policy policy;
-
-    add_family(metrics, &limit_family);
-    for (uint32_t id = 0; id < count; id++) {
-        if (!is_told(metrics, id))
-            continue;
-        policy = stint_policy_read(limiter, id);
-        add_sample(metrics, &limit_family, policy.name, NULL);
-        add_value(&metrics->text, policy.limit);
-    }
-    add_family(metrics, &window_family);
-    for (uint32_t id = 0; id < count; id++) {
-        if (!is_told(metrics, id))
-            continue;
-        policy = stint_policy_read(limiter, id);
-        if (policy.calendar != 0)
-            continue;
-        add_sample(metrics, &window_family, policy.name, NULL);
-        add_window(&metrics->text, policy.window);
-    }
-}
-
-static void add_decisions(struct metrics *metrics, const struct stint_limiter *limiter,
-                          uint32_t count) {
-    add_family(metrics, &decisions_family);
-    for (uint32_t id = 0; id < count; id++) {
-        for (size_t i = 0; i < LENGTH(outcomes) && is_told(metrics, id); i++) {
-            add_sample(metrics, &decisions_family, limiter->records[id].name, outcomes[i].outcome);
-            add_value(&metrics->text, stint_limiter_counted(limiter, id, outcomes[i].counter));
-        }
-    }
     for (size_t i = 0; i < LENGTH(policy_families); i++) {
-        add_family(metrics, &policy_families[i].family);
-        for (uint32_t id = 0; id < count; id++) {
-            if (!is_told(metrics, id))
-                continue;
-            add_sample(metrics, &policy_families[i].family, limiter->records[id].name, NULL);
-            add_value(&metrics->text,
-                      stint_limiter_counted(limiter, id, policy_families[i].counter));
-        }
-    }
-}
-
-static void add_overrides(struct metrics *metrics, const struct stint_limiter *limiter,
-                          uint32_t count) {
-    for (size_t i = 0; i < LENGTH(override_families); i++) {
-        const struct family *family = &override_families[i].family;
-        add_family(metrics, family);
-        for (uint32_t id = 0; id < count; id++) {
-            const uint32_t companion = limiter_companion(limiter, id);
-            if (!is_told(metrics, id) || companion == POLICY_NONE)
-                continue;
-            add_sample(metrics, family, limiter->records[id].name, NULL);
-            add_value(&metrics->text,
-                      stint_limiter_counted(limiter, companion, override_families[i].counter));
-        }
+        add_family(metrics, &policy_families[i]);
+        for (uint32_t id = 0; id < count; id++)
+            if (is_told(metrics, id))
+                add_policy(metrics, limiter, &policy_families[i], id);
     }
 }
 
@@ -379,8 +316,6 @@ int stint_metrics(struct stint_limiter *limiter, const struct stint_metrics_opti
     const uint32_t count = limiter_policy_count(limiter);
     policies_pick(&metrics, limiter, count);
     add_policies(&metrics, limiter, count);
-    add_decisions(&metrics, limiter, count);
-    add_overrides(&metrics, limiter, count);
     if ((options.flags & STINT_METRICS_NO_EOF) == 0)
         add_text(&metrics.text, "# EOF\n");
     return end_text(&metrics.text);

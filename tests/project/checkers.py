@@ -28,7 +28,7 @@ FAILS = "what failed has given the reason, and that is never 0: stint_failed is 
 PLACE = "place_find finds one: the first of a set counts less than UINT64_MAX"
 # (file, check, in the line): why it is none.
 ARGUED = {
-    ("memory.c", "leakReturnValNotUsed", "MAP_SHARED | MAP_FIXED"): "it is mapped over `base`",
+    ("memory.c", "leakReturnValNotUsed", "way | MAP_FIXED"): "it is mapped over `base`",
     ("open.c", "clang-analyzer-core.NullDereference", "limiter"): FAILS,
     ("apply.c", "clang-analyzer-core.NullDereference", "change"): FAILS,
     ("judge.h", "clang-analyzer-core.DivideZero", "capacity / stripes"): "a policy has a stripe at least",
