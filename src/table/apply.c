@@ -138,10 +138,12 @@ static size_t lines_count(const char *text) {
 /* Reads the text into changes, with room for so many more. */
 static int lines_read(struct changes *changes, const char *text, uint32_t more,
                       const char **wrong) {
-    char *copy = strdup(text);
+    const size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
 
     if (copy == NULL)
         return stint_failed(ENOMEM, "no memory for a copy of the text");
+    memcpy(copy, text, size);
     changes->all = calloc(lines_count(text) + more + 1, sizeof(*changes->all));
     int error = changes->all == NULL
                     ? stint_failed(ENOMEM, "no memory for the policies of the text")
