@@ -1160,9 +1160,21 @@ static bool same_answer(const struct logged *one, const struct logged *other) {
     return memcmp(answers[0], answers[1], sizeof answers[0]) == 0;
 }
 
-static bool some_untracked(void) {
+/* Whether a late caller was told a later window than one that its key was in, and that was not over
+ * by its time. */
+static bool lost_its_window(const struct logged *which) {
     for (unsigned i = 0; i < s.logged; i++)
-        if ((s.log[i].verdict.flags & STINT_UNTRACKED) != 0)
+        if (s.log[i].key == which->key && s.log[i].policy == which->policy &&
+            s.log[i].verdict.window > which->now &&
+            s.log[i].verdict.window < which->verdict.window)
+            return true;
+    return false;
+}
+
+/* Whether a request met its key without a slot. */
+static bool some_without_slot(void) {
+    for (unsigned i = 0; i < s.logged; i++)
+        if ((s.log[i].verdict.flags & STINT_UNTRACKED) != 0 || lost_its_window(&s.log[i]))
             return true;
     return false;
 }
@@ -1176,10 +1188,11 @@ static bool is_open(const struct call *call) {
      * or has no slot any more. A batch is one request after the other. */
     if (act->verb == CHANGE || act->verb == APPLY || act->verb == REMOVE || act->verb == BATCH)
         return true;
-    /* An override "holds for decisions that begin after this call", and "takes a slot": it meets
-     * one that has none. */
+    /* An override "holds for decisions that begin after this call", and "takes a slot": one that
+     * has none by then, as the table is full, or as its window is over by the clock, and not by a
+     * late caller's time. */
     if (act->verb == OVERRIDE || act->verb == CLEAR)
-        return call->result == -ENOSPC || some_untracked();
+        return call->result == -ENOSPC || some_without_slot();
     /* "A striped key's slots are read one after the other, which is no snapshot" (B). */
     for (unsigned i = 0; i < act->count; i++)
         if (act->parts[i].key != 0 && is_striped(&s.policies[act->parts[i].policy].policy))
