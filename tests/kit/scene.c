@@ -1165,8 +1165,7 @@ static bool same_answer(const struct logged *one, const struct logged *other) {
 static bool lost_its_window(const struct logged *which) {
     for (unsigned i = 0; i < s.logged; i++)
         if (s.log[i].key == which->key && s.log[i].policy == which->policy &&
-            s.log[i].verdict.window > which->now &&
-            s.log[i].verdict.window < which->verdict.window)
+            s.log[i].verdict.window > which->now && s.log[i].verdict.window < which->verdict.window)
             return true;
     return false;
 }
@@ -1379,32 +1378,32 @@ static void play_once(const unsigned stops[3]) {
     stint_thread_number = number;
 }
 
+/* Moves a stop to the next step, if the thread came to this one: it came so far by itself, and
+ * where it goes from there the next play tells. */
+static bool next_stop(unsigned *stop, unsigned steps, unsigned most) {
+    const bool reached = *stop <= steps && *stop < most;
+    ++*stop;
+    return reached;
+}
+
 /* The next stops to try. Returns whether there are any. */
 static bool next_stops(unsigned stops[3]) {
-    if (s.scene->dies) {
-        stops[0]++;
-        return s.killed;
-    }
-    switch (s.scene->stops) {
-    case 3:
-        if (++stops[2] <= s.steps[FIRST] && stops[2] <= stops[0] + STOPS_TRIED)
+    const unsigned first = s.steps[FIRST];
+
+    if (s.scene->stops == 3) {
+        if (next_stop(&stops[2], first, stops[0] + STOPS_TRIED))
             return true;
         stops[2] = stops[0];
-        if (++stops[1] <= s.steps[SECOND] && stops[1] <= STOPS_TRIED + STOPS_TRIED / 2)
+        if (next_stop(&stops[1], s.steps[SECOND], STOPS_TRIED + STOPS_TRIED / 2))
             return true;
         stops[1] = 1;
-        stops[2] = ++stops[0];
-        return stops[0] <= s.steps[FIRST];
-    case 2:
-        if (++stops[1] <= s.steps[FIRST])
+        stops[2] = stops[0] + 1;
+    } else if (s.scene->stops == 2) {
+        if (next_stop(&stops[1], first, STEPS_MAX))
             return true;
-        stops[1] = ++stops[0];
-        return stops[0] <= s.steps[FIRST];
-    case 1:
-        return ++stops[0] <= s.steps[FIRST];
-    default:
-        return false;
+        stops[1] = stops[0] + 1;
     }
+    return stops[0] != 0 && next_stop(&stops[0], first, STEPS_MAX);
 }
 
 bool scene_playable(const struct scene *scene) {
