@@ -39,7 +39,7 @@
  * is above its limit, and so much may be reserved.
  *
  * What the header calls exceptions is found with UNFORGIVEN (a reset, or a window that carries, before a token
- * is back), STRICT (who is refused for one on its way back) and DEBTS_PAID.
+ * is back), STRICT (who is refused for one on its way back) and UNPAID (how much of a debt is not paid, at most).
  *
  * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
 
@@ -276,10 +276,11 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #if   BACK /* after a step that counts, in windows that begin after what the clock was before it */
 #define PROMISE_A_within_limit(k, end)                                                             \
     (GRANTED_IN(k, end) <= LIMIT || (STEPPED && (end) <= high + LENGTH(k)))
-#elif defined(DEBTS_PAID) /* what one window had of the next is not had there */
+#elif defined(UNPAID) /* what one window had of the next is not had there, but for so many */
 #define PROMISE_A_within_limit(k, end)                                                             \
     (GRANTED_IN(k, end) <= CAPACITY(me) &&                                                         \
-     GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <= LIMIT + CAPACITY(me))
+     GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <=                           \
+         LIMIT + CAPACITY(me) + UNPAID)
 #else
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
 #endif
