@@ -568,8 +568,6 @@ static bool run_scheduled(struct random *random) {
     self = NULL;
     stint_thread_number = own_number;
     h.stopped = schedule.stopped;
-    h.totals->switches += schedule.switches;
-    h.totals->stopped += schedule.stopped != THREADS_MAX;
     /* If he was changing a policy he may have the lock, which is in this thread's list of robust
      * ones: not when the table is unmapped. */
     if (h.stopped != THREADS_MAX)
@@ -1749,28 +1747,16 @@ static bool wrong(const char *what, bool of_key) {
 }
 
 static void sum_up(void) {
-    struct history_totals *totals = h.totals;
-    totals->histories++;
-    totals->operations += all_count;
-    totals->strays += h.stats.stray_tokens;
-    totals->replaced += h.stats.replaced;
-    totals->backs += h.backs;
-    totals->clock_steps += h.stats.clock_steps;
+    h.totals->operations += all_count;
+    h.totals->strays += h.stats.stray_tokens;
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         bool overlaps = false;
         for (unsigned j = 0; j < all_count; j++)
             overlaps |= i != j && all_calls[j]->key == call->key &&
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
-        totals->overlapping += overlaps;
-        totals->changes += call->kind == CHANGE;
-        totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
-        totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
-        if (!decides(call) || call->ended == NEVER)
-            continue;
-        totals->refusals += !call->verdict.allowed;
-        totals->untracked += (call->verdict.flags & STINT_UNTRACKED) != 0;
-        totals->late += call->verdict.reset_after > longest_window(&h.policies[call->policy]);
+        h.totals->overlapping += overlaps;
+        h.totals->refusals += decides(call) && call->ended != NEVER && !call->verdict.allowed;
     }
 }
 
@@ -1821,14 +1807,6 @@ static bool check(void) {
 
 const char *history_wrong(void) {
     return h.wrong;
-}
-
-bool history_schedulable(void) {
-#ifdef STINT_THREAD_SANITIZER
-    return false;
-#else
-    return true;
-#endif
 }
 
 bool history_holds(uint64_t seed, enum history_threads threads, struct history_totals *totals,

@@ -35,8 +35,6 @@ TEST(test_known_mistakes) {
     const uint64_t seed = test_seed();
     for (unsigned i = 0; i < story_count; i++) {
         const struct story *story = &stories[i];
-        if (!scene_playable(&story->scene))
-            continue;
         bool played = false;
         for (unsigned j = 0; j < i; j++)
             played |= same_scene(&stories[j].scene, &story->scene);
@@ -51,7 +49,7 @@ TEST(test_known_mistakes) {
         print_message("%-40s holds in %5u plays; breaks %s (%u, %u, %u)\n", story->scene.name,
                       with.plays, without.broken, without.stops[0], without.stops[1],
                       without.stops[2]);
-        if (without.broken[0] == '\0')
+        if (without.broken[0] == '\0' && without.plays != 0)
             fail_msg("%s: no harm in %u plays without the guard", story->scene.name, without.plays);
     }
 }
@@ -205,8 +203,6 @@ static const struct scene scenes[] = {
 
 /* Plays one in so many if two threads are stopped. Returns the number of plays. */
 static unsigned play_drawn(const struct scene *scene, uint64_t one_in, uint64_t seed) {
-    if (!scene_playable(scene))
-        return 0;
     const struct outcome outcome = scene_play(scene, 0, one_in, seed);
     if (outcome.broken[0] != '\0')
         fail_outcome(scene->name, &outcome);
