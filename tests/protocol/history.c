@@ -775,10 +775,6 @@ static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
 
-static uint64_t min_of(uint64_t one, uint64_t other) {
-    return one < other ? one : other;
-}
-
 static bool now_may_be(const struct call *call, uint64_t now) {
     if (now == first_now(call))
         return true;
@@ -1170,7 +1166,7 @@ static uint64_t free_at_least(struct model_key key) {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < v.version_count; i++) {
         uint64_t free_at = model_free_at(v.versions[i].policy, key);
-        least = min_of(least, free_at);
+        least = free_at < least ? free_at : least;
     }
     return least;
 }
