@@ -22,8 +22,8 @@
  *
  *  A  Never over-admits. For one key and policy, the tokens granted in one window never exceed what
  *     the policy allows, under every interleaving of threads and processes, at the window boundary
- *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) A reset is
- *     the one exception; the table below has it.
+ *     too. (For a key that has a slot; see G. What STINT_CHARGE charges is no grant.) The
+ *     exceptions are in the table below.
  *  B  Never refuses for nothing. A request is refused only if its cost did not fit at some instant
  *     during the call. With cost 1 and a demand of at least the limit, exactly `limit` requests are
  *     admitted. The exceptions are in the table. None of them admits anything extra.
@@ -63,6 +63,12 @@
  *      granted once more. So can a token of B1 that its thread takes back after the reset.
  *          As many as were given back, and one for each such thread.
  *          A reset is one swap. It knows of no request that is under way.
+ *  A2  A policy comes to carry tokens. A thread sleeps through that between its look at a key, which
+ *      has used more than the limit (tokens of B1, a charge, a lowered limit), and the swap by which
+ *      it begins the key's next window. If what is above the limit is given back meanwhile, and as
+ *      much is taken by the new rule, that is not paid back.
+ *          As much as was above the limit: of B1 one for each such thread.
+ *          A swap compares how many tokens are used, not whose they are.
  *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it
  *      back. Until then others can be refused for it, also after a refund or a raised limit. Such
  *      a refusal is one as any other: it can be a FIRST_REFUSAL, and a strike.

@@ -454,6 +454,7 @@ TEST(test_group_by_both_ids) {
         };
         assert_false(stint_decide_all(limiter, requests, 4, STINT_NOW, verdicts));
         assert_false(verdicts[3].allowed);
+        assert_int_equal(verdicts[3].retry_after, STINT_NEVER); /* one after the other */
         assert_true(verdicts[0].allowed && verdicts[1].allowed && verdicts[2].allowed);
         assert_int_equal(used_of(limiter, 0, 7), 0);
         assert_true(stint_decide_all(limiter, requests, 3, STINT_NOW, verdicts));

@@ -37,12 +37,8 @@ enum { KEYS = 40, LIMIT = 100000, GOOD = 0, BAD = 1 };
     } while (0)
 
 /* Where a fault may come: of each the table in the directory is as it was before, but for CREATE,
- * before which there is none. */
-/* Those before CLOSE give a limiter. */
+ * before which there is none. Those before CLOSE give a limiter. */
 enum operation { CREATE, OPEN, ATTACH, READ, CLOSE, APPLY, RESIZE, OPERATIONS };
-
-static const char *const names[OPERATIONS] = {"create", "open",  "attach", "attach read-only",
-                                              "close",  "apply", "resize"};
 
 static const char *const applied[] = {
     "100000/day name=p\n5/minute name=q start=per-key\n",
@@ -115,6 +111,9 @@ static int operate(enum operation operation, struct stint_limiter **limiter) {
 /* ---- Each system call fails ------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
+
+static const char *const names[OPERATIONS] = {"create", "open",  "attach", "attach read-only",
+                                              "close",  "apply", "resize"};
 
 /* Bytes that are mapped, but for the heap, and descriptors. */
 struct held {

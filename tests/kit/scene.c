@@ -21,6 +21,7 @@
 
 #include "model.h"
 #include "random.h"
+#include "schedule.h"
 #include "watch.h"
 
 #define EPOCH     UINT64_C(1700000000000000000) /* ns: a multiple of every window of the scenes */
@@ -1160,9 +1161,20 @@ static bool same_answer(const struct logged *one, const struct logged *other) {
     return memcmp(answers[0], answers[1], sizeof answers[0]) == 0;
 }
 
-static bool some_untracked(void) {
+/* Whether a late caller was told a later window than one that its key was in, and that was not over
+ * by its time. */
+static bool lost_its_window(const struct logged *which) {
     for (unsigned i = 0; i < s.logged; i++)
-        if ((s.log[i].verdict.flags & STINT_UNTRACKED) != 0)
+        if (s.log[i].key == which->key && s.log[i].policy == which->policy &&
+            s.log[i].verdict.window > which->now && s.log[i].verdict.window < which->verdict.window)
+            return true;
+    return false;
+}
+
+/* Whether a request met its key without a slot. */
+static bool some_without_slot(void) {
+    for (unsigned i = 0; i < s.logged; i++)
+        if ((s.log[i].verdict.flags & STINT_UNTRACKED) != 0 || lost_its_window(&s.log[i]))
             return true;
     return false;
 }
@@ -1176,10 +1188,11 @@ static bool is_open(const struct call *call) {
      * or has no slot any more. A batch is one request after the other. */
     if (act->verb == CHANGE || act->verb == APPLY || act->verb == REMOVE || act->verb == BATCH)
         return true;
-    /* An override "holds for decisions that begin after this call", and "takes a slot": it meets
-     * one that has none. */
+    /* An override "holds for decisions that begin after this call", and "takes a slot": one that
+     * has none by then, as the table is full, or as its window is over by the clock, and not by a
+     * late caller's time. */
     if (act->verb == OVERRIDE || act->verb == CLEAR)
-        return call->result == -ENOSPC || some_untracked();
+        return call->result == -ENOSPC || some_without_slot();
     /* "A striped key's slots are read one after the other, which is no snapshot" (B). */
     for (unsigned i = 0; i < act->count; i++)
         if (act->parts[i].key != 0 && is_striped(&s.policies[act->parts[i].policy].policy))
@@ -1366,41 +1379,32 @@ static void play_once(const unsigned stops[3]) {
     stint_thread_number = number;
 }
 
-/* The next stops to try. Returns whether there are any. */
-static bool next_stops(unsigned stops[3]) {
-    if (s.scene->dies) {
-        stops[0]++;
-        return s.killed;
-    }
-    switch (s.scene->stops) {
-    case 3:
-        if (++stops[2] <= s.steps[FIRST] && stops[2] <= stops[0] + STOPS_TRIED)
-            return true;
-        stops[2] = stops[0];
-        if (++stops[1] <= s.steps[SECOND] && stops[1] <= STOPS_TRIED + STOPS_TRIED / 2)
-            return true;
-        stops[1] = 1;
-        stops[2] = ++stops[0];
-        return stops[0] <= s.steps[FIRST];
-    case 2:
-        if (++stops[1] <= s.steps[FIRST])
-            return true;
-        stops[1] = ++stops[0];
-        return stops[0] <= s.steps[FIRST];
-    case 1:
-        return ++stops[0] <= s.steps[FIRST];
-    default:
-        return false;
-    }
+/* Moves a stop to the next step, if the thread came to this one: it came so far by itself, and
+ * where it goes from there the next play tells. */
+static bool next_stop(unsigned *stop, unsigned steps, unsigned most) {
+    const bool reached = *stop <= steps && *stop < most;
+    ++*stop;
+    return reached;
 }
 
-bool scene_playable(const struct scene *scene) {
-#ifdef STINT_THREAD_SANITIZER
-    return scene->stops < 3;
-#else
-    (void)scene;
-    return true;
-#endif
+/* The next stops to try. Returns whether there are any. */
+static bool next_stops(unsigned stops[3]) {
+    const unsigned first = s.steps[FIRST];
+
+    if (s.scene->stops == 3) {
+        if (next_stop(&stops[2], first, stops[0] + STOPS_TRIED))
+            return true;
+        stops[2] = stops[0];
+        if (next_stop(&stops[1], s.steps[SECOND], STOPS_TRIED + STOPS_TRIED / 2))
+            return true;
+        stops[1] = 1;
+        stops[2] = stops[0] + 1;
+    } else if (s.scene->stops == 2) {
+        if (next_stop(&stops[1], first, STEPS_MAX))
+            return true;
+        stops[1] = stops[0] + 1;
+    }
+    return stops[0] != 0 && next_stop(&stops[0], first, STEPS_MAX);
 }
 
 struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,
@@ -1409,6 +1413,8 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     struct outcome outcome = {.plays = 0};
     unsigned stops[3];
 
+    if (scene->stops == 3 && !SCHEDULABLE)
+        return outcome;
     s.scene = scene;
     s.policy_count = told.known_count = 0;
     read_acts(&s.before, scene->before);

@@ -82,11 +82,8 @@ struct outcome {
     unsigned plays;                /* until then, or of all */
 };
 
-/* Whether a scene can be played in this build: ThreadSanitizer does not know other stacks. */
-bool scene_playable(const struct scene *scene);
-
 /* Plays a scene with these guards (testing.h) taken away. Of the many plays of one with two threads
- * that are stopped, one in `one_in` is drawn by the seed. */
+ * that are stopped, one in `one_in` is drawn by the seed; none, if it is not SCHEDULABLE. */
 struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,
                           uint64_t seed);
 

@@ -44,7 +44,6 @@ static void go_on(unsigned next) {
     if (next == from)
         return;
     current = next;
-    schedule->switches++;
     if (next < SCHEDULED_MAX && schedule->switched != NULL)
         schedule->switched(next);
 #ifdef ADDRESS_SANITIZER
@@ -141,13 +140,9 @@ void schedule_run(struct schedule *run) {
     schedule = run;
     run->stuck = false;
     run->stopped = SCHEDULED_MAX;
-    run->switches = 0;
     memset(gone, 0, sizeof(gone));
     chance = (struct random){run->seed};
     steps = 0;
-    stop_at = 0;
-    change_count = 0;
-    one_in = 1;
     stop_at = run->stops ? 1 + random_below(&chance, run->usual_steps) : 0;
     static const uint64_t odds[] = {2, 3, 6, 15, 40};
     one_in = random_below(&chance, 2) == 0 ? 0 : odds[random_below(&chance, 5)];

@@ -7,6 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Whether threads can have stacks of their own: ThreadSanitizer knows no other stacks. */
+#ifdef STINT_THREAD_SANITIZER
+#define SCHEDULABLE false
+#else
+#define SCHEDULABLE true
+#endif
+
 enum { SCHEDULED_MAX = 4 };
 
 struct schedule {
@@ -21,7 +28,6 @@ struct schedule {
     /* Results */
     bool stuck;
     unsigned stopped; /* the thread that has stopped; SCHEDULED_MAX: none */
-    uint64_t switches;
 };
 
 /* Runs the threads until each has ended or stopped. */

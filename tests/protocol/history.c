@@ -44,13 +44,10 @@
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
  *    another call's, or are there for a late one; a stray token may count as one. As many find no
  *    slot as stint_policy_stats says. Whoever stopped between loses one.
- *  - Striped keys are no single counter (stint.h says what their verdicts estimate): what is
- *    checked of them is A and B for each window, that what was granted is what was asked for, and
- *    that one refusal of each window is its first. B: a request is refused only if its cost did
- *    not fit beside the tokens that it may have seen, those of B1 too. B5: "The slots of a striped
- *    key are read one after the other, while tokens move between them." B4: "If others were faster,
- *    they give back what they took. Others can be refused for it meanwhile." So they do when they
- *    found no slot; or were late, met stripes in windows of different age, and started over.
+ *  - Striped keys are no single counter (stint.h says what their verdicts estimate). Each verdict is
+ *    the model's on some count, A and B hold for each window, and one refusal of each is its first.
+ *    B: a request is refused only if its cost did not fit beside the tokens that it may have seen,
+ *    also those of B1, B4 and B5.
  *  - What is charged stops at what a count holds, and is none of the tokens granted (A).
  *  - With STINT_FULL_REPLACE, once a live key was replaced, only that threads get on and that no
  *    key has two slots: A and B hold for keys that were not replaced, but nobody is told which
@@ -571,8 +568,6 @@ static bool run_scheduled(struct random *random) {
     self = NULL;
     stint_thread_number = own_number;
     h.stopped = schedule.stopped;
-    h.totals->switches += schedule.switches;
-    h.totals->stopped += schedule.stopped != THREADS_MAX;
     /* If he was changing a policy he may have the lock, which is in this thread's list of robust
      * ones: not when the table is unmapped. */
     if (h.stopped != THREADS_MAX)
@@ -778,10 +773,6 @@ static uint64_t latest_now(const struct call *call) {
 
 static uint64_t max_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
-}
-
-static uint64_t min_of(uint64_t one, uint64_t other) {
-    return one < other ? one : other;
 }
 
 static bool now_may_be(const struct call *call, uint64_t now) {
@@ -1175,7 +1166,7 @@ static uint64_t free_at_least(struct model_key key) {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < v.version_count; i++) {
         uint64_t free_at = model_free_at(v.versions[i].policy, key);
-        least = min_of(least, free_at);
+        least = free_at < least ? free_at : least;
     }
     return least;
 }
@@ -1552,33 +1543,20 @@ static bool linearizable(void) {
 
 /* ---- Striped keys ---------------------------------------------------------------------------- */
 
-/* A limit of the request's own is at most the policy's. */
-static int64_t striped_capacity(const struct call *call) {
-    uint32_t capacity = capacity_of(v.policy), own = call->request.limit;
-    return own != 0 && own < capacity ? own : capacity;
-}
-
-/* Whether a call took tokens of a striped key, or was about to when it stopped, in a window. */
+/* Whether a call took tokens of a striped key in a window, or may have: it stopped; or it charged,
+ * and as a stripe had no slot its verdict does not tell the window. */
 static bool takes_in(const struct call *call, uint64_t window) {
-    bool tracked = (call->verdict.flags & STINT_UNTRACKED) == 0;
+    const bool tracked = (call->verdict.flags & STINT_UNTRACKED) == 0;
     return decides(call) && !looks(call) &&
-           (call->ended == NEVER || (tracked && call->verdict.window == window));
+           (call->ended == NEVER || (tracked ? call->verdict.window == window : charges(call)));
 }
 
-/* Whether it may have: a charge that lost tokens, for want of a slot for a stripe, tells what it
- * charged, but not in which window. */
-static bool may_take_in(const struct call *call, uint64_t window) {
-    return takes_in(call, window) ||
-           (charges(call) && !looks(call) && (call->verdict.flags & STINT_UNTRACKED) != 0);
-}
-
-/* A striped key's tokens that were granted in a window and not given back. What was charged is no
- * grant. */
+/* What was granted in a window and not given back. "What STINT_CHARGE charges is no grant." */
 static int64_t striped_grants(uint64_t window) {
     int64_t tokens = 0;
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
-        bool stopped = call->ended == NEVER;
+        const bool stopped = call->ended == NEVER;
         if (call->kind == REFUND && call->window == window && !call->of_charge)
             tokens -= stopped ? call->tokens : call->given_back;
         else if (takes_in(call, window) && !stopped && !charges(call))
@@ -1587,50 +1565,29 @@ static int64_t striped_grants(uint64_t window) {
     return tokens;
 }
 
-/* The least tokens of a striped key that may have been used in a window at an instant. */
-static int64_t striped_least(uint64_t window, uint64_t instant) {
-    int64_t tokens = 0;
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *call = v.calls[i];
-        if (call->kind == RESET && call->began < instant)
-            return 0;
-        if (call->kind == REFUND && call->window == window && call->began < instant)
-            tokens -= call->tokens;
-        else if (takes_in(call, window) && call->ended < instant)
-            tokens += call->verdict.granted;
-    }
-    return tokens < 0 ? 0 : tokens;
+/* The most tokens of a window that a call held while it was under way (B4): "If it does not fit it
+ * takes nothing", but "if others were faster and it is short in the end, it gives back"; and who
+ * meets the turn of a window "starts over in the new one". */
+static int64_t striped_held(const struct call *call, uint64_t window) {
+    const int64_t cost = call->request.cost;
+    if (call->ended == NEVER || (call->verdict.flags & STINT_UNTRACKED) != 0)
+        return cost;
+    if (window < end_at(first_now(call)) || window > call->verdict.window)
+        return 0;
+    if (call->verdict.granted != 0 || (call->request.flags & STINT_PARTIAL) != 0)
+        return call->verdict.granted;
+    return cost > 0 && cost <= call->verdict.capacity ? cost - 1 : 0;
 }
 
-/* The most tokens that a request may have taken from one stripe after the other and given back in
- * the end: it seemed to fit, but others were faster, or the full table had no slot for one of the
- * stripes. */
-static int64_t held_for_a_while(const struct call *call, uint64_t window) {
-    int64_t capacity = striped_capacity(call), cost = call->request.cost;
-    if (!decides(call) || looks(call) || call->ended == NEVER)
-        return 0;
-    if ((call->verdict.flags & STINT_UNTRACKED) != 0)
-        return cost < capacity ? cost : capacity;
-    if (call->verdict.granted != 0 || (call->request.flags & STINT_PARTIAL) != 0 || cost == 0)
-        return 0;
-    for (uint64_t instant = call->began + 1; instant <= call->ended; instant++)
-        if (striped_least(window, instant) + cost <= capacity)
-            return cost - 1;
-    return 0;
-}
-
-/* The most tokens of a striped key that a call may have seen used in a window: what was taken
- * before it ended, but for what was given back, or reset, before it began. "The sum of the
- * stripes is no snapshot. A token that is given back in one stripe and taken in another while a
- * request looks can be seen twice." */
+/* The most tokens of a window that `by` may have seen: those taken before it ended, but for what
+ * was given back, or reset, before it began. Of a call that was under way meanwhile one token may
+ * have been on its way back (B1), or seen twice: "The sum of the stripes is no snapshot." */
 static int64_t striped_most(const struct call *by, uint64_t window) {
     int64_t tokens = 0;
     uint64_t reset = 0;
-    for (unsigned i = 0; i < all_count; i++) {
-        const struct call *call = all_calls[i];
-        if (call->kind == RESET && is_own(call) && call->ended < by->began)
-            reset = max_of(reset, call->began);
-    }
+    for (unsigned i = 0; i < v.call_count; i++)
+        if (v.calls[i]->kind == RESET && v.calls[i]->ended < by->began)
+            reset = max_of(reset, v.calls[i]->began);
     for (unsigned i = 0; i < v.call_count; i++) {
         const struct call *call = v.calls[i];
         if (call == by || call->began > by->ended)
@@ -1638,58 +1595,48 @@ static int64_t striped_most(const struct call *by, uint64_t window) {
         if (call->kind == REFUND && call->window == window && call->ended < by->began &&
             call->began > reset)
             tokens -= call->given_back;
-        if (!decides(call))
+        if (!decides(call) || looks(call))
             continue;
-        if (may_take_in(call, window) && call->ended > reset)
-            tokens += call->ended == NEVER ? call->request.cost : call->verdict.granted;
-        if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0 &&
-            (takes_in(call, window) || (call->verdict.flags & STINT_UNTRACKED) != 0))
+        if ((call->request.flags & STINT_DRAIN) != 0 && call->verdict.granted == 0)
             return STINT_LIMIT_MAX; /* it may have emptied the key */
         if (overlap(call, by))
-            tokens += held_for_a_while(call, window) + is_hot(call); /* B1 */
+            tokens += striped_held(call, window) + is_hot(call);
+        else if (takes_in(call, window) && call->ended > reset)
+            tokens += call->verdict.granted;
     }
-    return tokens;
+    return tokens > 0 ? tokens : 0; /* less than none: tokens of before a reset */
 }
 
-/* Whether what a call asked for may not have fitted into `room` tokens of a window. */
-static bool striped_was_full(const struct call *call, uint64_t window, int64_t room) {
-    int64_t cost = call->request.cost;
-    if ((call->request.flags & STINT_PARTIAL) != 0 && cost > 1)
-        cost = 1;
-    int64_t most = striped_most(call, window); /* less than none: tokens of before a reset */
-    return (most > 0 ? most : 0) + cost > room;
+/* Whether so many tokens may not have fitted, in the window of the time of the call or a later one:
+ * the verdict is of the window in which the refusal was marked, which may have begun since. */
+static bool striped_was_full(const struct call *call, int64_t tokens, int64_t room) {
+    bool was_full = h.stats.stray_tokens != 0 || v.strays_most != 0;
+    for (uint64_t window = end_at(first_now(call)); window <= call->verdict.window;
+         window += v.policy->window)
+        was_full |= striped_most(call, window) + tokens > room;
+    return was_full;
 }
 
-/* Whether what was granted is what was asked for. */
-static bool striped_granted(const struct call *call) {
-    const struct stint_verdict *verdict = &call->verdict;
-    uint32_t cost = call->request.cost;
-    bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
-    if (looks(call) || refused)
-        return verdict->granted == 0;
-    if ((call->request.flags & STINT_PARTIAL) != 0)
-        return verdict->granted <= cost && (verdict->granted != 0 || cost == 0);
-    /* The count holds no more, or some of its stripes have no slot in a full table. */
-    if (charges(call) && (striped_was_full(call, verdict->window, STINT_LIMIT_MAX) ||
-                          h.stats.placed >= h.lines * LINE_SLOTS))
-        return verdict->granted <= cost;
-    return verdict->granted == cost;
+/* Whether the verdict is the model's on some count: full for what was refused, with just the room
+ * that there was for what was granted in part. `used` is an estimate. */
+static bool striped_answers(const struct call *call, bool refused, uint32_t capacity) {
+    const struct stint_verdict *got = &call->verdict;
+    const struct stint_request *request = &call->request;
+    const uint32_t most = charges(call) ? STINT_LIMIT_MAX : capacity;
+    const bool in_part = !refused && !looks(call) && got->granted < request->cost;
+    struct model_by by = model_by(v.policy);
+    struct model_key key = {.window = got->window,
+                            .used = refused   ? STINT_LIMIT_MAX
+                                    : in_part ? most - got->granted
+                                              : 0,
+                            .refused = (got->flags & STINT_FIRST_REFUSAL) == 0,
+                            .known = true};
+    struct model_answer answer = model_decide(&by, request, got->window - got->reset_after, &key);
+    answer.off = UINT32_MAX;
+    return model_allows(&answer, got, NULL);
 }
 
-/* Whether a call was under way at once with one that may have met stripes in different windows. */
-static bool overlaps_straddler(const struct call *call) {
-    for (unsigned i = 0; i < v.call_count; i++) {
-        const struct call *other = v.calls[i];
-        const struct stint_verdict *verdict = &other->verdict;
-        bool tracked = (verdict->flags & STINT_UNTRACKED) == 0;
-        bool straddles = other->ended == NEVER || very_late(other) ||
-                         (tracked && verdict->window != end_at(decided_at(other)));
-        if (decides(other) && straddles && overlap(call, other))
-            return true;
-    }
-    return false;
-}
-
+/* "Striped policies" (struct stint_verdict): no single counter. */
 static const char *striped_wrong(void) {
     bool reset = false;
     for (unsigned i = 0; i < v.call_count; i++)
@@ -1699,27 +1646,24 @@ static const char *striped_wrong(void) {
         const struct stint_verdict *verdict = &call->verdict;
         if (!decides(call) || call->ended == NEVER || (verdict->flags & STINT_UNTRACKED) != 0)
             continue;
-        uint64_t now = verdict->window - verdict->reset_after;
+        const uint64_t now = verdict->window - verdict->reset_after;
+        const bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
+        const bool partial = (call->request.flags & STINT_PARTIAL) != 0;
+        const uint32_t capacity = verdict->capacity, cost = call->request.cost;
         if (!now_may_be(call, now) || verdict->window < end_at(now) ||
             end_at(verdict->window - 1) != verdict->window ||
             verdict->window > end_at(max_of(now, v.latest[i])))
             return "a verdict of no window that it could be in";
+        if (!striped_answers(call, refused, capacity))
+            return "a verdict that no count gives";
         if (!reset && striped_grants(verdict->window) > capacity_of(v.policy))
             return "A: more granted in a window than the policy allows";
-        if (verdict->granted != 0 && verdict->used < verdict->granted)
-            return "used is less than was granted";
-        bool refused = !verdict->allowed || (verdict->flags & STINT_SHADOWED) != 0;
-        if (!striped_granted(call))
-            return "granted is not what was asked for";
-        bool was_full = h.stats.stray_tokens != 0 || v.strays_most != 0;
-        /* The stripes were seen full in the window of its time or in a later one. The verdict is of
-         * the window in which the refusal was marked, which may have begun since. */
-        for (uint64_t window = end_at(first_now(call)); window <= verdict->window;
-             window += v.policy->window)
-            was_full |= refused && striped_was_full(call, window, striped_capacity(call));
-        was_full |= overlaps_straddler(call);
-        if (refused && !was_full)
+        if (refused && !striped_was_full(call, partial && cost > 1 ? 1 : cost, capacity))
             return "B: refused, though there was room at every instant";
+        /* Or some of its stripes have no slot in a full table. */
+        if (charges(call) && !looks(call) && verdict->granted < cost &&
+            h.stats.placed < h.lines * LINE_SLOTS && !striped_was_full(call, cost, STINT_LIMIT_MAX))
+            return "granted is not what was asked for";
         if (!refused || only_looks(call))
             continue;
         unsigned firsts = 0;
@@ -1799,28 +1743,16 @@ static bool wrong(const char *what, bool of_key) {
 }
 
 static void sum_up(void) {
-    struct history_totals *totals = h.totals;
-    totals->histories++;
-    totals->operations += all_count;
-    totals->strays += h.stats.stray_tokens;
-    totals->replaced += h.stats.replaced;
-    totals->backs += h.backs;
-    totals->clock_steps += h.stats.clock_steps;
+    h.totals->operations += all_count;
+    h.totals->strays += h.stats.stray_tokens;
     for (unsigned i = 0; i < all_count; i++) {
         const struct call *call = all_calls[i];
         bool overlaps = false;
         for (unsigned j = 0; j < all_count; j++)
             overlaps |= i != j && all_calls[j]->key == call->key &&
                         all_calls[j]->policy == call->policy && overlap(all_calls[j], call);
-        totals->overlapping += overlaps;
-        totals->changes += call->kind == CHANGE;
-        totals->overridden += decides(call) && (call->verdict.flags & STINT_OVERRIDDEN) != 0;
-        totals->bans += decides(call) && call->ended != NEVER && may_ban(call);
-        if (!decides(call) || call->ended == NEVER)
-            continue;
-        totals->refusals += !call->verdict.allowed;
-        totals->untracked += (call->verdict.flags & STINT_UNTRACKED) != 0;
-        totals->late += call->verdict.reset_after > longest_window(&h.policies[call->policy]);
+        h.totals->overlapping += overlaps;
+        h.totals->refusals += decides(call) && call->ended != NEVER && !call->verdict.allowed;
     }
 }
 
@@ -1871,14 +1803,6 @@ static bool check(void) {
 
 const char *history_wrong(void) {
     return h.wrong;
-}
-
-bool history_schedulable(void) {
-#ifdef STINT_THREAD_SANITIZER
-    return false;
-#else
-    return true;
-#endif
 }
 
 bool history_holds(uint64_t seed, enum history_threads threads, struct history_totals *totals,

@@ -20,22 +20,11 @@ enum history_threads {
 
 /* What histories have been made of, summed up. */
 struct history_totals {
-    uint64_t histories;
     uint64_t operations;
     uint64_t overlapping; /* operations on a key under way at once with another one on it */
-    uint64_t switches;    /* from a thread to another (scheduled) */
     uint64_t refusals;
-    uint64_t untracked;
-    uint64_t replaced;
-    uint64_t overridden; /* judged by an override, or a ban */
-    uint64_t bans;
-    uint64_t changes;     /* of policies */
-    uint64_t backs;       /* the clock was set back */
-    uint64_t clock_steps; /* slots and shards that were begun anew for that */
-    uint64_t strays;      /* the exception of promise B */
-    uint64_t late;        /* decided in a later window than that of their time */
-    uint64_t stopped;     /* threads that stopped for good on their way */
-    uint64_t states;      /* of the model that were visited */
+    uint64_t strays; /* the exception of promise B */
+    uint64_t states; /* of the model that were visited */
 };
 
 /* Makes one history and checks it. Adds to `totals`. Returns whether the library kept its promises;
@@ -45,8 +34,5 @@ bool history_holds(uint64_t seed, enum history_threads threads, struct history_t
 
 /* What was wrong with the last history that did not hold. */
 const char *history_wrong(void);
-
-/* Whether threads can be scheduled in this build: ThreadSanitizer does not know other stacks. */
-bool history_schedulable(void);
 
 #endif

@@ -84,8 +84,8 @@ const struct story stories[] = {
      .before = "take two key", .a = "take two key", .b = "take two key x2",
      .after = "change two 2/100ms reserve=2; turn 10; take two key look cost 0 = used 0"}},
 
-    /* The refused one's token is cut off again, or it would take room when the limit is raised; or
-     * it is counted, once, where refused requests are. */
+    /* The refused one's token is taken back, or it would take room when the limit is raised; or it
+     * is counted, once, where refused requests are. */
     {WITHOUT(BACK), {"overshoot under a limit that is raised", .stops = 1,
      .before = "take two key", .a = "take two key", .b = "take two key",
      .after = "change two 4/100ms; take two key x2 = yes; take two key = no"}},

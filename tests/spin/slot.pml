@@ -39,9 +39,7 @@
  * is above its limit, and so much may be reserved.
  *
  * What the header calls exceptions is found with UNFORGIVEN (a reset, or a window that carries, before a token
- * is back), STRICT (who is refused for one on its way back) and DEBTS_PAID.
- *
- * BACK: the clock is stepped back once, by so many ticks; ALLOWANCE: those of which nobody takes notice. */
+ * is back), STRICT (who is refused for one on its way back) and UNPAID (how much of a debt is not paid, at most). */
 
 #ifndef HOME
 #define HOME SLOTS
@@ -150,8 +148,7 @@ byte reach;
 #endif
 byte clock = 1;
 /* Where it is looked at once by a call, or a sweep, that begins, it need not move but then. */
-#define MOVES_ALONE (BACK || OVERRIDES)
-#if MOVES_ALONE
+#if OVERRIDES
 #define CLOCK_MOVES
 #else
 #define CLOCK_MOVES                                                                                \
@@ -167,13 +164,6 @@ byte begun; /* threads, of those that are alike */
 #else
 #define MAY_BEGIN true
 #define HAS_BEGUN
-#endif
-#if BACK
-byte high; /* ghost: where the clock was stepped back; 0: it was not */
-#define STEPPED (BACK > ALLOWANCE && high != 0)
-#define FAR(key, end, now) ((end) > (now) + LENGTH(key) + ALLOWANCE) /* stint_beyond_clock */
-#else
-#define STEPPED false
 #endif
 #if FALLS
 byte fallen; /* fallen_end */
@@ -225,9 +215,6 @@ typedef call_t {
 #if VARIES
     byte capacity;
 #endif
-#if BACK
-    bit after; /* it began after the clock was stepped back */
-#endif
     byte key;
     byte now
 };
@@ -273,13 +260,11 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #endif
 
 /* The promises. Their names are in spin's error messages, by which `run` tells them apart. */
-#if   BACK /* after a step that counts, in windows that begin after what the clock was before it */
-#define PROMISE_A_within_limit(k, end)                                                             \
-    (GRANTED_IN(k, end) <= LIMIT || (STEPPED && (end) <= high + LENGTH(k)))
-#elif defined(DEBTS_PAID) /* what one window had of the next is not had there */
+#if defined(UNPAID) /* what one window had of the next is not had there, but for so many */
 #define PROMISE_A_within_limit(k, end)                                                             \
     (GRANTED_IN(k, end) <= CAPACITY(me) &&                                                         \
-     GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <= LIMIT + CAPACITY(me))
+     GRANTED_IN(k, end) + ((end) > 2 -> GRANTED_IN(k, (end) - 2) : 0) <=                           \
+         LIMIT + CAPACITY(me) + UNPAID)
 #else
 #define PROMISE_A_within_limit(k, end)   (replaced[k] || GRANTED_IN(k, end) <= CAPACITY(me))
 #endif
@@ -289,7 +274,7 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
      (GRANTED_IN(k, end + 1) == 0 && GRANTED_IN(k, end - 1) == 0))
 #define PROMISE_A_counted_by_own(k, i)   (replaced[k] || slot[i].tag == KEY + (k))
 #define PROMISE_A_commits_own(i)         (slot[i].tag == KEY + call[me].key)
-#define PROMISE_A_token_is_counted(k, l) (replaced[k] || STEPPED || (l))
+#define PROMISE_A_token_is_counted(k, l) (replaced[k] || (l))
 #ifdef UNFORGIVEN
 #define FORGIVES_RESET false
 #else
@@ -301,23 +286,21 @@ bit replaced[2]; /* the key has lost a live slot: A and B are off */
 #else
 /* Who takes a token back takes his own: that of another only after a reset, or an exception of I1. */
 #define I4_takes_back_own                                                                          \
-    (replaced[call[me].key] || STEPPED || FORGIVES_RESET || call[me].mine != 0)
+    (replaced[call[me].key] || FORGIVES_RESET || call[me].mine != 0)
 /* What is used was counted, or is on its way back. */
 #define I4_all_are_counted(i)                                                                      \
-    (REPLACE || STEPPED || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
+    (REPLACE || KIND(i) != 2 || slot[i].tag < KEY || slot[i].tag >= OVERRIDE ||         \
      STATE_USED(slot[i].state) == charged[i] + ON_THEIR_WAY(i))
 #endif
-#define PROMISE_B_was_full(t)            (replaced[call[t].key] || STEPPED || call[t].lacked)
+#define PROMISE_B_was_full(t)            (replaced[call[t].key] || call[t].lacked)
 #ifdef UNFORGIVEN /* a token on its way back may be carried */
 #define PROMISE_B_no_debt(i) (slot[i].state != state || held == CARRIED(state, charged[i], NOW))
 #else
 #define PROMISE_B_no_debt(i) true
 #endif
 #define PROMISE_G_was_crowded(t)                                                                   \
-    (OVERRIDES || GONE || BACK || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
-#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || STEPPED || !(told[k] >> (end) & 1))
-/* Who called after the clock was stepped back waits for a window and the allowance at most. */
-#define PROMISE_H_soon_over(end) (!call[me].after || (end) <= NOW + LENGTH(call[me].key) + ALLOWANCE)
+    (OVERRIDES || GONE || call[t].crowded) /* overrides.c, sweep.c; here its now may move */
+#define PROMISE_C_first_refusal_once(k, end) (replaced[k] || !(told[k] >> (end) & 1))
 #define COMMITTED_IN(t, i)  COMMITTED_TO(i, t)
 #define COMMITTED_COUNT(t) (EACH_SLOT(COMMITTED_IN, t, +))
 
@@ -424,7 +407,7 @@ hidden byte before_none[SLOTS];
 #define I1_end_grows(i, new_tag, by) true
 #else
 #define I1_end_grows(i, new_tag, by)                                                               \
-    (REPLACE || STEPPED || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
+    (REPLACE || ((by) >= BY_OVERRIDE && STATE_ID(slot[i].state) > floor[i]) ||                     \
      STATE_ID(slot[i].state) > STATE_ID(before) ||                                                 \
      (STATE_ID(slot[i].state) == STATE_ID(before) &&                                               \
       (slot[i].tag == (new_tag) || (new_tag) == TOMBSTONE)))
@@ -465,12 +448,7 @@ hidden byte before_none[SLOTS];
 
 #define FORGET                                                                                     \
     i = 0; at = NONE; held_tag = 0; held = 0; state = 0; added = 0; tag = 0; tick = 0;             \
-    lines = 1; match = 0; sure = 0 FORGET_AHEAD
-#if BACK
-#define FORGET_AHEAD ; joined = 0; anew = 0
-#else
-#define FORGET_AHEAD
-#endif
+    lines = 1; match = 0; sure = 0
 
 /* STALE: start over. */
 #define START_OVER FORGET; goto find
@@ -500,11 +478,6 @@ hidden byte before_none[SLOTS];
 
 #define REFUSED                                                                                    \
     CHARGED; assert(PROMISE_B_was_full(me)); goto next
-#if BACK
-#define REFUSED_IN(end) assert(PROMISE_H_soon_over(end)); REFUSED
-#else
-#define REFUSED_IN(end) REFUSED
-#endif
 
 #define FIRST_REFUSED(end)                                                                         \
     assert(PROMISE_C_first_refusal_once(call[me].key, end));                                       \
@@ -530,10 +503,6 @@ proctype thread(byte me; byte keys; byte calls) { /* calls: still to be made */
 #if VARIES
     bit charge;
 #endif
-#if BACK
-    bit joined; /* the slot's window, which is ahead of now: look_ahead */
-    bit anew;   /* or it counts as over */
-#endif
 
 next:
     atomic {
@@ -550,9 +519,6 @@ next:
         fi;
         CLOCK_MOVES
         NOW = clock;
-#if BACK
-        call[me].after = high != 0;
-#endif
         if
         :: keys & 1 -> call[me].key = 0
         :: keys & 2 -> call[me].key = 1
@@ -657,32 +623,11 @@ reusable: /* slot_reusable */
         state = slot[i].state;
         if
         :: END_OF(tag, state) <= NOW -> at = i; held_tag = tag; held = state
-#if BACK
-        :: (tag == KEY || tag == KEY + 1) && FAR(tag - KEY, STATE_ID(state), NOW) && !STATE_PENDING(state) ->
-            goto reusable_clock
-        :: (tag < KEY || STATE_PENDING(state)) && STATE_ID(state) > NOW + 1 + ALLOWANCE -> goto reusable_clock
-#endif
 #ifdef WRONG_TOMBSTONE
         :: END_OF(tag, state) > NOW && tag == TOMBSTONE -> at = i; held_tag = tag; held = state
 #endif
         :: else
         fi;
-#if BACK
-        goto reusable_next
-    }
-reusable_clock: /* stint_beyond_clock: of its policy's window, or of none */
-    atomic {
-        NOW = MAX(NOW, clock);
-        if
-        :: STATE_ID(state) <= clock + ALLOWANCE +
-               (tag >= KEY && !STATE_PENDING(state) -> LENGTH(tag - KEY) : 1)
-        :: else -> at = i; held_tag = tag; held = state
-        fi;
-        goto reusable_next
-    }
-reusable_next:
-    atomic {
-#endif
         state = 0; tag = 0;
         i++;
         if
@@ -717,12 +662,6 @@ found_tag:
         :: END_OF(TAG, state) <= NOW -> goto decide_carry /* a new window in place */
         :: else
         fi;
-#if BACK
-        if
-        :: FAR(call[me].key, STATE_ID(state), NOW) && !joined -> goto look_ahead
-        :: else
-        fi;
-#endif
         if
         :: HAS_ROOM(state) -> goto decide_cas /* a cost, flags, a limit of its own */
         :: HAS_ROOM(state) && hot && !STATE_REFUSED(state) && !IS_FIRST(call[me].key) &&
@@ -740,26 +679,6 @@ found_tag:
 #if VARIES
 take_settled: /* by what the policy says now */
     atomic { hot = 0; call[me].capacity = (call[me].key == 0 -> limit : LIMIT); goto found_state }
-#endif
-#if BACK
-look_ahead: /* and stint_beyond_clock */
-    atomic {
-        if
-        :: clock > NOW -> NOW = clock; joined = STATE_ID(state) <= clock + LENGTH(call[me].key) + ALLOWANCE
-        :: !FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
-#ifndef WRONG_NEVER_STEPPED
-        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> anew = 1; goto decide_cas
-#else
-        :: FAR(call[me].key, STATE_ID(state), clock) && clock <= NOW -> joined = 1
-#endif
-        fi;
-        goto found_tag
-    }
-#endif
-#if BACK
-#define IS_ANEW anew
-#else
-#define IS_ANEW false
 #endif
 decide_carry: /* count_carry */
 #if CARRY
@@ -780,7 +699,7 @@ decide_cas: /* slot_charge: a swap */
         :: else
         fi;
         if
-        :: END_OF(TAG, state) <= NOW || IS_ANEW ->
+        :: END_OF(TAG, state) <= NOW ->
             tick = ID(call[me].key, WINDOW_END(call[me].key, NOW));
             state = STATE(tick, 0, 0, BEGINS_WITH);
             charged[i] = BEGINS_WITH
@@ -797,7 +716,7 @@ decide_cas: /* slot_charge: a swap */
             WRITE(i, TAG, STATE(tick, 0, 1, STATE_USED(state)), HOW_DOUBLE, BY_DECIDE);
 #endif
             FIRST_REFUSED(tick);
-            REFUSED_IN(tick)
+            REFUSED
         fi;
         OPENED(i)
     }
@@ -815,7 +734,7 @@ refuse: /* slot_unchanged: nothing to write */
         :: else
         fi;
 #endif
-        REFUSED_IN(STATE_ID(state))
+        REFUSED
     }
 take_add: /* take_in */
     atomic {
@@ -984,10 +903,6 @@ added_granted:
 
     /* stint_decide_absent */
 watermark_raise: /* of the slot's tag, not of a never-used one */
-#if BACK
-    atomic { tick = clock + ALLOWANCE }
-    atomic { watermark = MAX(watermark, (NOW < tick -> NOW : tick)); tick = 0; goto reach_raise }
-#endif
 #ifndef WRONG_WATERMARK_NOT_RAISED
     atomic { watermark = MAX(watermark, NOW); goto reach_raise }
 #endif
@@ -1137,35 +1052,8 @@ commit_tick:
 #ifndef WRONG_WATERMARK_BEFORE_LOOK
         tick = watermark;
 #endif
-#if BACK
-        if
-        :: MAX(tick, STATE_ID(held) - 1) > NOW + ALLOWANCE -> goto commit_clock
-        :: else -> goto commit_tick_end
-        fi
-    }
-commit_clock:
-    atomic {
-        lines = clock; NOW = MAX(NOW, lines);
-        if
-        :: tick > lines + ALLOWANCE -> goto commit_lower
-        :: else -> goto commit_tick_end
-        fi
-    }
-commit_lower: /* not over what somebody has raised since */
-    atomic { watermark = (watermark == tick -> lines : watermark); tick = lines; goto commit_tick_end }
-commit_tick_end:
-    atomic {
-        count = STATE_ID(held) - 1;
-        if
-        :: lines > 1 && count > lines + ALLOWANCE -> count = lines
-        :: else
-        fi;
-        lines = 1;
-        tick = MAX(tick, count); tick = MAX(tick, NOW);
-#else
         tick = MAX(tick, NOW);
         tick = MAX(tick, STATE_ID(held) - 1);
-#endif
         tick = ID(call[me].key, WINDOW_END(call[me].key, tick));
         goto commit
     }
@@ -1811,13 +1699,10 @@ done:
 }
 #endif
 
-#if MOVES_ALONE
+#if OVERRIDES
 active proctype clock_hand() {
     do
     :: clock < LAST -> clock++
-#if BACK
-    :: clock > BACK && high == 0 -> atomic { high = clock; clock = clock - BACK }
-#endif
     :: clock == LAST -> break
     od
 }
