@@ -13,9 +13,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "directory.h"
 #include "random.h"
 
@@ -628,14 +628,14 @@ TEST_IN_DIRECTORY(test_read_only_file) {
         struct told told = {0};
         assert_int_equal(stint_each(reader, tell, &told), 0);
     }
-    pid_t child = fork(); /* which inherits the handle, and has no lane either */
+    pid_t child = forked(); /* which inherits the handle, and has no lane either */
     if (child == 0) {
         const stint_key key = number_key(reader, 1);
         test_time = T0;
         (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
         _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
     }
-    assert_child_good(child);
+    assert_good(child);
     stint_close(reader);
     assert_memory_equal(before, copy, size);
     assert_int_equal(fstat(file, &later), 0);
@@ -689,7 +689,7 @@ TEST_IN_DIRECTORY(test_read_only_rights) {
     struct stint_limiter *writer = open_with(&options), *reader;
     uint32_t minute = add_policy(writer, "minute", 10, MINUTE, 0, 0);
     take_times(writer, minute, 1, 3);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         if (geteuid() == 0 && (chmod(directory, 0755) != 0 || setuid(65534) != 0))
             _exit(2);
@@ -702,7 +702,7 @@ TEST_IN_DIRECTORY(test_read_only_rights) {
             _exit(4);
         _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
     }
-    assert_child_good(child);
+    assert_good(child);
     stint_close(writer);
 }
 
@@ -817,7 +817,7 @@ TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
     int tell_parent[2];
     assert_int_equal(pipe(tell_parent), 0);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         struct stint_options options = attach_options(0);
         close(file);
@@ -830,7 +830,7 @@ TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     usleep(20000); /* it most likely waits by now; if not, there is nothing to see */
     assert_int_equal(rename(another, path), 0);
     close(file);
-    assert_child_good(child);
+    assert_good(child);
     close(tell_parent[0]);
     close(tell_parent[1]);
 }
@@ -845,12 +845,12 @@ TEST_IN_DIRECTORY(test_processes) {
     struct stint_limiter *two = attach(0), *reader = attach(STINT_READ_ONLY);
     take_times(two, minute, 1, 1); /* a lane more of the same process */
     assert_int_equal(get_stats(reader).processes, 1);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         take_times(one, minute, 1, 1);
         _exit(get_stats(reader).processes == 2 ? 0 : 1);
     }
-    assert_child_good(child);
+    assert_good(child);
     stint_close(reader);
     stint_close(two);
     stint_close(one);
