@@ -732,58 +732,6 @@ TEST_IN_DIRECTORY(test_read_only_beyond_count) {
     stint_close(limiter);
 }
 
-/* What is no table is refused, and not written to. */
-TEST_IN_DIRECTORY(test_read_only_damaged) {
-    struct stint_options options = attach_options(STINT_READ_ONLY);
-    struct stint_limiter *limiter = make_table(100, 0, 4);
-    add_kinds(limiter, KINDS);
-    const size_t size = get_stats(limiter).memory;
-    const size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
-    stint_close(limiter);
-    const struct {
-        size_t at;
-        unsigned char flip;
-        const char *reason;
-    } damages[] = {
-        {offsetof(struct header, magic), 1, "does not begin as one"},
-        {offsetof(struct header, layout), 4, "layout"},
-        {offsetof(struct header, features), 1, "features"},
-        {offsetof(struct header, shards), 2, "shape is none"},
-        {offsetof(struct header, shards) + 3, 1, "shape is none"},
-        {offsetof(struct header, max_keys) + 6, 1, "shape is none"},
-        {offsetof(struct header, max_keys) + 3, 1, "sizes"},
-        {offsetof(struct header, max_policies) + 3, 1, "shape is none"},
-        {offsetof(struct header, max_policies), 1, "sizes"},
-        {offsetof(struct header, labels), 1, "sizes"},
-        {offsetof(struct header, labels_count), 1, "labels"},
-        {offsetof(struct header, labels_count), 4, "sizes"},
-        {offsetof(struct header, labels_count) + 7, 4, "shape is none"},
-        {offsetof(struct header, size), 1, "sizes"},
-        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
-    };
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        int file = open(path, O_RDWR);
-        unsigned char byte;
-        assert_int_equal(pread(file, &byte, 1, (off_t)damages[i].at), 1);
-        byte ^= damages[i].flip;
-        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
-        assert_refused(&options, EPROTO, damages[i].reason);
-        byte ^= damages[i].flip;
-        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
-        close(file);
-    }
-    stint_close(attach(STINT_READ_ONLY));
-    assert_int_equal(truncate(path, (off_t)size - 1), 0);
-    assert_refused(&options, EPROTO, "cut off");
-    assert_int_equal(truncate(path, 100), 0);
-    assert_refused(&options, EPROTO, "has 100 bytes");
-    assert_int_equal(unlink(path), 0);
-    assert_refused(&options, ENOENT, "there is no table");
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_refused(&options, EPROTO, "not even a file");
-    assert_int_equal(rmdir(path), 0);
-}
-
 /* ---- The file's mode, and its name ----------------------------------------------------------- */
 
 TEST_IN_DIRECTORY(test_mode) {

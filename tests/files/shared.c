@@ -46,9 +46,11 @@ static int open_either(const struct stint_options *options, void *memory, size_t
                           : stint_open_in(options, memory, size, limiter);
 }
 
+/* Options without a shape attach. */
 static void assert_refused(const struct stint_options *options, int error, const char *reason) {
     struct stint_limiter *limiter = NULL;
-    int opened = stint_open(options, &limiter);
+    int opened =
+        options->max_keys == 0 ? stint_attach(options, &limiter) : stint_open(options, &limiter);
     if (opened != -error || strstr(stint_reason(), reason) == NULL ||
         strncmp(stint_reason(), options->path, strlen(options->path)) != 0)
         fail_msg("%d and \"%s\", not %d and \"%s\"", opened, stint_reason(), -error, reason);
@@ -222,6 +224,13 @@ TEST_IN_DIRECTORY(test_made_once) {
 
 /* ---- What else may be there ------------------------------------------------------------------ */
 
+/* Those of who only reads, and has the shape from the file. */
+static struct stint_options reader_options(void) {
+    struct stint_options options = shared_options(0);
+    options.flags = STINT_READ_ONLY;
+    return options;
+}
+
 static void write_file(void *bytes, size_t size) {
     file_write(path, (struct bytes){bytes, size});
 }
@@ -247,7 +256,7 @@ static unsigned char *whole_table(size_t *size) {
 }
 
 TEST_IN_DIRECTORY(test_not_a_table) {
-    struct stint_options options = shared_options(100);
+    struct stint_options options = shared_options(100), reader = reader_options();
     size_t size;
     unsigned char *table = whole_table(&size);
 
@@ -271,13 +280,16 @@ TEST_IN_DIRECTORY(test_not_a_table) {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         write_file(files[i].bytes, files[i].size);
         assert_refused(&options, EPROTO, files[i].reason);
+        assert_refused(&reader, EPROTO, files[i].reason);
         assert_still(files[i].bytes, files[i].size);
     }
     free(zeros);
 
     assert_int_equal(unlink(path), 0);
+    assert_refused(&reader, ENOENT, "there is no table");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_refused(&options, EISDIR, path);
+    assert_refused(&reader, EPROTO, "not even a file");
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(symlink("/nowhere/at/all", path), 0);
     assert_refused(&options, ELOOP, path);
@@ -302,25 +314,33 @@ struct damage {
     const char *reason; /* NULL: nobody minds */
 };
 
-static void assert_damages(unsigned char *table, size_t size, const struct damage *damages,
-                           size_t count) {
-    const struct stint_options options = shared_options(100);
+/* Whoever opens it with these options is told the reasons. */
+static void assert_told(const struct stint_options *options, unsigned char *table, size_t size,
+                        const struct damage *damages, size_t count) {
     for (const struct damage *damage = damages; damage < damages + count; damage++) {
         table[damage->at] ^= damage->flip;
         write_file(table, size);
         if (damage->reason == NULL) {
             stint_close(open_shared(100));
         } else {
-            assert_refused(&options, EPROTO, damage->reason);
+            assert_refused(options, EPROTO, damage->reason);
             assert_still(table, size);
         }
         table[damage->at] ^= damage->flip;
     }
 }
 
+/* So are its server, and who only reads. */
+static void assert_damages(unsigned char *table, size_t size, const struct damage *damages,
+                           size_t count) {
+    const struct stint_options options = shared_options(100), reader = reader_options();
+    assert_told(&options, table, size, damages, count);
+    assert_told(&reader, table, size, damages, count);
+}
+
 /* Every field that is checked, spoilt in turn. */
 TEST_IN_DIRECTORY(test_damaged_table) {
-    struct stint_options options = shared_options(100);
+    struct stint_options options = shared_options(100), reader = reader_options();
     size_t size;
     unsigned char *table = whole_table(&size);
     struct stint_limiter *limiter = open_shared(100);
@@ -329,13 +349,22 @@ TEST_IN_DIRECTORY(test_damaged_table) {
     size_t shard = (size_t)((char *)limiter->table.shards - (char *)limiter->header);
     stint_close(limiter);
 
+    /* Of the shape. (A server is told that it is not his: test_other_options.) */
+    const struct damage read[] = {
+        {offsetof(struct header, shards), 0x02, "shape is none"},
+        {offsetof(struct header, shards) + 3, 0x01, "shape is none"},
+        {offsetof(struct header, max_keys) + 6, 0x01, "shape is none"},
+        {offsetof(struct header, max_keys) + 3, 0x01, "sizes"},
+        {offsetof(struct header, max_policies) + 3, 0x01, "shape is none"},
+        {offsetof(struct header, max_policies), 0x01, "sizes"},
+        {offsetof(struct header, labels_count), 0x04, "sizes"},
+        {offsetof(struct header, labels_count) + 7, 0x04, "shape is none"},
+    };
+    assert_told(&reader, table, size, read, sizeof read / sizeof *read);
     const struct damage damages[] = {
         {offsetof(struct header, magic) + 3, 0x20, "does not begin as one"},
         {offsetof(struct header, layout), 0x40,
          "has another version's layout, 68, and this version of stint reads layout 4"},
-        {offsetof(struct header, shards), 0x02, "shards"},
-        {offsetof(struct header, max_keys) + 5, 0x01, "max_keys"},
-        {offsetof(struct header, max_policies) + 1, 0x80, "max_policies"},
         {offsetof(struct header, lanes), 0x01, "sizes"},
         {offsetof(struct header, size) + 6, 0x01, "sizes"},
         {offsetof(struct header, policy_count) + 4, 0x01, "policies"},
