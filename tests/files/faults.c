@@ -882,63 +882,6 @@ TEST_IN_DIRECTORY(test_forks) {
     munmap(ledger, sizeof *ledger);
 }
 
-static struct stint_limiter *busy;
-static uint32_t busy_done;
-
-static void *be_busy(void *ignored) {
-    for (uint64_t n = 0; !__atomic_load_n(&busy_done, __ATOMIC_SEQ_CST); n++) {
-        struct stint_verdict verdict;
-        const stint_key key = number_key(busy, n % 50);
-        if (stint_take(busy, n % FORK_POLICIES, key, 1, STINT_NOW, &verdict) && n % 3 == 0)
-            stint_refund(busy, n % FORK_POLICIES, key, 1, verdict.window);
-    }
-    return ignored;
-}
-
-/* The children of a process whose threads are in the middle of decisions go on without these
- * threads: to the limit in a table of their own, and at most to it in the one of all. */
-TEST_IN_DIRECTORY(test_forks_beside_threads) {
-    for (unsigned shared = 0; shared < 2; shared++) {
-        struct stint_options options = table_options();
-        pthread_t threads[3];
-        if (shared == 0)
-            options.path = NULL;
-        busy = open_with(&options);
-        busy_done = 0;
-        assert_int_equal(stint_policies_apply(busy, forked_texts, 0, NULL, NULL, NULL), 0);
-        for (size_t i = 0; i < 3; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, be_busy, NULL), 0);
-        for (unsigned n = 0; n < 30; n++) {
-            pid_t child = forked();
-            if (child == 0) {
-                (void)alarm(60);
-                for (uint32_t p = 0; p < FORK_POLICIES; p++)
-                    for (uint64_t key = 0; key < 50; key++) {
-                        const stint_key asked = number_key(busy, key);
-                        const uint32_t used = used_of(busy, p, asked);
-                        uint32_t taken = 0;
-                        while (stint_take(busy, p, asked, 1, STINT_NOW, NULL))
-                            taken++;
-                        EXPECT(taken <= FORK_LIMIT);
-                        EXPECT(shared != 0 || used + taken == FORK_LIMIT);
-                    }
-                EXPECT(policy_found(busy, "7") == 7);
-                stint_close(busy);
-                _exit(GOOD);
-            }
-            assert_good(child);
-            if (shared != 0) /* room again */
-                for (uint32_t p = 0; p < FORK_POLICIES; p++)
-                    for (uint64_t key = 0; key < 50; key++)
-                        stint_reset(busy, p, number_key(busy, key));
-        }
-        __atomic_store_n(&busy_done, 1, __ATOMIC_SEQ_CST);
-        for (size_t i = 0; i < 3; i++)
-            pthread_join(threads[i], NULL);
-        stint_close(busy);
-    }
-}
-
 /* ---- A library that is unloaded -------------------------------------------------------------- */
 
 static struct unloaded {

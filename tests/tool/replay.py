@@ -534,7 +534,8 @@ class MadeUpLogs(Replay):
         self.assertIn("and 1,224 more", replay("--limit=2/minute", path)[1])
 
     def test_a_line_beyond_the_bound(self):
-        path = self.write(gzip.compress(b"a 1\n" + b"x" * (1 << 26) + b"y\nb 2\n", 1))
+        longest = b"x" * (1 << 26)
+        path = self.write(gzip.compress(longest + b"\n" + longest + b"y\nb 2\n", 1))
         log = self.report("--limit", "2/minute", "--time=none", path)["log"]
         self.assertEqual((log["lines"], log["readable"]), (3, 2))
         self.assertEqual(log["unreadable_lines"], [{"line": 2, "why": "it is too long"}])
