@@ -589,62 +589,6 @@ TEST_IN_DIRECTORY(test_read_only) {
     stint_close(writer);
 }
 
-/* The same without a writer beside it: not a byte of the file changes. */
-TEST_IN_DIRECTORY(test_read_only_file) {
-    struct stint_limiter *writer = make_table(1000, 0, 4);
-    add_kinds(writer, KINDS);
-    for (uint32_t id = 0; id < KINDS; id++)
-        (void)ask(writer, id, number_key(writer, 1), 4, 0);
-    const size_t size = get_stats(writer).memory;
-    stint_close(writer);
-    assert_int_equal(chmod(path, 0400), 0);
-    int file = open(path, O_RDONLY);
-    assert_true(file >= 0);
-    char *before = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0), *copy = malloc(size);
-    assert_true(before != MAP_FAILED && copy != NULL);
-    memcpy(copy, before, size);
-    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0); /* which a reader does not wait for */
-
-    struct stint_limiter *reader = attach(STINT_READ_ONLY);
-    struct stat about, later;
-    assert_int_equal(fstat(file, &about), 0);
-    const uint64_t times[] = {T0, T0 + HOUR, T0 + 400 * DAY, T0 - 400 * DAY, T0 + 90 * SECOND};
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        test_time = times[i];
-        for (uint32_t id = 0; id < KINDS + 1; id++)
-            for (uint32_t flags = 0; flags < 32; flags++)
-                for (uint64_t number = 0; number < 3; number++) {
-                    const struct stint_request request = {.key = number_key(reader, number),
-                                                          .policy = id,
-                                                          .cost = (uint32_t)number,
-                                                          .flags = flags};
-                    struct stint_verdict verdict;
-                    (void)stint_decide(reader, &request, STINT_NOW, &verdict);
-                    (void)stint_take(reader, id, request.key, 1, STINT_NOW, NULL);
-                    (void)stint_decide_all(reader, &request, 1, STINT_NOW, NULL);
-                    stint_reset(reader, id, request.key);
-                }
-        (void)get_stats(reader);
-        struct told told = {0};
-        assert_int_equal(stint_each(reader, tell, &told), 0);
-    }
-    pid_t child = forked(); /* which inherits the handle, and has no lane either */
-    if (child == 0) {
-        const stint_key key = number_key(reader, 1);
-        test_time = T0;
-        (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
-        _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
-    }
-    assert_good(child);
-    stint_close(reader);
-    assert_memory_equal(before, copy, size);
-    assert_int_equal(fstat(file, &later), 0);
-    assert_int_equal(about.st_mtim.tv_nsec, later.st_mtim.tv_nsec);
-    munmap(before, size);
-    free(copy);
-    close(file);
-}
-
 /* By stint_open: whether a server would find its table. None is made. */
 TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_options options = shared_options(1000), other;
@@ -656,7 +600,10 @@ TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_limiter *writer = make_table(1000, 64, 0);
     uint32_t minute = add_policy(writer, "minute", 5, MINUTE, 0, 0);
     take_times(writer, minute, number_key(writer, 1), 3);
+    int file = open(path, O_RDWR);
     for (int open = 1; open >= 0; open--) { /* while the server runs, and without it */
+        if (!open) /* which a reader does not wait for */
+            assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
         limiter = open_with(&options);
         assert_int_equal(used_of(limiter, minute, number_key(limiter, 1)), 3);
         assert_int_equal(stint_policy_remove(limiter, minute), -EROFS);
@@ -676,6 +623,7 @@ TEST_IN_DIRECTORY(test_read_only_open) {
         if (open)
             stint_close(writer);
     }
+    close(file);
     assert_int_equal(truncate(path, 100000), 0);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
     assert_non_null(strstr(stint_reason(), "cut off"));

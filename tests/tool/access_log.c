@@ -120,16 +120,6 @@ TEST(gzip_is_told_by_its_first_bytes) {
     expect_end(&log, 3);
 }
 
-TEST(gzip_of_nothing_is_empty) {
-    struct access_log log;
-    (void)state;
-
-    write_file("", 0, "wb");
-    write_gzip("", 0);
-    open_path(&log);
-    expect_end(&log, 0);
-}
-
 TEST(gzip_cut_anywhere_fails) {
     static const char bytes[] = "one\ntwo\nthree\n";
     struct access_log log;
@@ -164,28 +154,6 @@ TEST(gzip_damaged_fails) {
         open_path(&log);
         expect_failure(&log, "gzip");
     }
-}
-
-TEST(bytes_after_gzip_fail) {
-    static const char *const after[] = {"x", "\x1F", "\x1F\x8C", "plain text\n"};
-    struct access_log log;
-    (void)state;
-
-    for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
-        write_file("", 0, "wb");
-        write_gzip("one\n", 4);
-        write_file(after[i], strlen(after[i]), "ab");
-        open_path(&log);
-        expect_line(&log, "one");
-        expect_failure(&log, "gzip");
-    }
-    write_file("", 0, "wb");
-    write_gzip("one\n", 4);
-    write_file("\0", 1, "ab");
-    write_gzip("two\n", 4); /* after padding nothing may come */
-    open_path(&log);
-    expect_line(&log, "one");
-    expect_failure(&log, "follow");
 }
 
 /* ---- Times ---------------------------------------------------------------------------------- */

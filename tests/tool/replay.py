@@ -645,7 +645,10 @@ class Failures(Replay):
                 (packed[:5], ": the gzip data ends too early\n"),
                 (packed[:100000] + b"\xff" * 100 + packed[100100:], ": the gzip data is damaged"),
                 (packed[:-5] + b"\0" + packed[-4:], ": the gzip data is damaged"),
-                (packed + b"hello", ": bytes that are not gzip follow the gzip data, after line ")):
+                (packed + b"\x1f", ": the gzip data ends too early, after line 10000"),
+                (packed + b"\x1f\x8c", ": the gzip data is damaged: incorrect header check, after line 10000"),
+                *((packed + more, ": bytes that are not gzip follow the gzip data, after line ")
+                  for more in (b"hello", b"\0" + packed))):
             path = self.write(content)
             self.fails(1, path + message, "--limit=20/minute", path)
             self.fails(1, "standard input" + message, "--limit=20/minute", "-", stdin=content)

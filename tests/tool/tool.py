@@ -1068,25 +1068,6 @@ class Killed(Tool):
             total += server.stop()
         return total
 
-    def test_no_grant_above_a_limit(self):
-        """In each window of 100 ms: by what all processes were granted, and by what commands told."""
-        self.loaded("40/100ms name=load")
-        commands, stops = collections.Counter(), 0
-        for key in "load-0", "load-1":
-            for command in ["take", "--json"], ["take", "--json", "--cost=5"], \
-                           ["take", "--json", "--cost=50", "--partial"]:
-                for stop, done in self.deaths(*command, self.table, "load", key):
-                    stops += stop is not None
-                    if done.stdout:
-                        verdict = json.loads(done.stdout)
-                        commands[key, verdict["window"]] += verdict["granted"]
-        total = self.granted()
-        self.assertGreater(stops, 100)
-        self.assertGreater(len(total), 20)
-        self.assertGreaterEqual(max(total.values()), 30)
-        for (key, window), tokens in (total + commands).items():
-            self.assertLessEqual(tokens, 40, (key, window))
-
     def test_no_count_is_lost(self):
         """What a killed take took is the only count that nobody knows."""
         self.loaded(f"100M/{YEAR} name=load")
