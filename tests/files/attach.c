@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -168,58 +167,6 @@ TEST_IN_DIRECTORY(test_each) {
     assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
     assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
     stint_close(limiter);
-}
-
-/* Slots tell their keys in every table that is a file, also those that were displaced, over the end
- * of a shard too. */
-TEST_IN_DIRECTORY(test_each_tells_keys) {
-    const struct {
-        uint32_t shards, max_policies, keys;
-        bool spread; /* over the whole table */
-    } shapes[] = {{1, 3, 700, false},   {4, 3, 700, false},   {64, 3, 600, false},
-                  {2, 1, 400, false},   {256, 2, 300, false}, {1, 64, 8000, true},
-                  {16, 64, 8000, true}, {8, 5, 1000, true}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct stint_options options = shared_options(shapes[i].keys);
-        options.shards = shapes[i].shards;
-        options.max_policies = shapes[i].max_policies;
-        options.on_full = STINT_FULL_REFUSE;
-        options.secret = test_secret();
-        struct stint_limiter *limiter = open_with(&options);
-        const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
-        const struct table *table = &limiter->table;
-        assert_true(table_hashes_whole(table));
-        uint64_t found = 0, asked = 0;
-        for (uint64_t number = 0; asked < shapes[i].keys && number < 1000000; number++) {
-            /* Most of them in the last lines of the first shard, so that they go round. */
-            const stint_key key = number_key(limiter, number);
-            const uint64_t home = table_home(table, key);
-            if (!shapes[i].spread && number % 64 != 0 &&
-                (home >= table->shard_lines || home + 4 < table->shard_lines))
-                continue;
-            asked += stint_take(limiter, minute, key, 1, STINT_NOW, NULL);
-        }
-        for (uint64_t line = 0; line < table->line_count; line++) {
-            for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-                const struct slot *slot = &table->lines[line].slots[j];
-                uint64_t hash;
-                if (slot->tag == 0)
-                    continue;
-                assert_true(table_hash(table, line, slot->tag, &hash));
-                assert_int_equal(used_of(limiter, minute, hash), 1);
-                assert_int_equal(table_tag(table, hash, minute), slot->tag);
-                found++;
-            }
-        }
-        assert_int_equal(found, asked);
-        /* What cannot be there is told as nothing. */
-        uint64_t hash, none = 0;
-        for (uint64_t line = 0; line < table->line_count; line++)
-            none += !table_hash(table, line, table_tag(table, number_key(limiter, line), 0), &hash);
-        assert_true(table->line_count / table->tag_unit == table->probe_lines || none != 0);
-        stint_close(limiter);
-        assert_int_equal(unlink(path), 0);
-    }
 }
 
 static bool tell_sum(void *context, const struct stint_entry *entry) {

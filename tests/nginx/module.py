@@ -740,33 +740,6 @@ class Metrics(Case):
                 samples[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
         return samples
 
-    def decisions(self, samples, policy):
-        return {dict(labels)["outcome"]: int(value) for (name, labels), value in samples.items()
-                if name == "stint_decisions_total" and dict(labels).get("policy") == policy
-                and dict(labels)["zone"] == "z"}
-
-    def test_counts(self):
-        with self.serve(f"stint_zone z keys=1k; stint_policy z 3{PER_LONG} name=p;"
-                        f"stint_policy z 1{PER_LONG} name=s shadow;",
-                        location("/", "stint_limit z p $arg_user;") +
-                        location("/other", "stint_limit z s $remote_addr;") +
-                        location("/metrics", "stint_metrics z;"), workers=3) as server:
-            before = self.parse(server.get("/metrics"))
-            self.assertEqual(sum(self.decisions(before, "p").values()), 0)
-            for user in range(5):
-                server.statuses(4, f"/file?user={user}")
-            server.statuses(3, "/other")
-            samples = self.parse(server.get("/metrics"))
-            counts = self.decisions(samples, "p")
-            self.assertEqual(counts, {**counts, "allowed": 15, "refused": 5})
-            counts = self.decisions(samples, "s")
-            self.assertEqual(counts, {**counts, "allowed": 1, "refused": 0, "shadowed": 2})
-            # Over a reload, too: the counts are in the table.
-            server.reload()
-            samples = self.parse(server.get("/metrics"))
-            counts = self.decisions(samples, "p")
-            self.assertEqual(counts, {**counts, "allowed": 15, "refused": 5})
-
     def test_methods_and_many_policies(self):
         """Of the metrics and of the status page; more than one buffer."""
         policies = "".join(f"stint_policy z 3{PER_LONG} name={'n' * 60}{i};\n" for i in range(300))
