@@ -577,30 +577,6 @@ TEST_IN_DIRECTORY(test_read_only_open) {
     assert_int_equal(unlink(path), 0);
 }
 
-/* Another user, who may only read. */
-TEST_IN_DIRECTORY(test_read_only_rights) {
-    struct stint_options options = shared_options(100);
-    options.mode = 0644;
-    struct stint_limiter *writer = open_with(&options), *reader;
-    uint32_t minute = add_policy(writer, "minute", 10, MINUTE, 0, 0);
-    take_times(writer, minute, 1, 3);
-    pid_t child = forked();
-    if (child == 0) {
-        if (geteuid() == 0 && (chmod(directory, 0755) != 0 || setuid(65534) != 0))
-            _exit(2);
-        options = attach_options(0);
-        int error = stint_attach(&options, &reader);
-        if (geteuid() == 65534 && (error != -EACCES || strstr(stint_reason(), path) == NULL))
-            _exit(3);
-        options = attach_options(STINT_READ_ONLY);
-        if (stint_attach(&options, &reader) != 0)
-            _exit(4);
-        _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
-    }
-    assert_good(child);
-    stint_close(writer);
-}
-
 /* A reader decides by all policies that are there, and mends none: so it looks at those, too, that
  * the count of policies does not tell of. */
 TEST_IN_DIRECTORY(test_read_only_beyond_count) {

@@ -106,16 +106,14 @@ class Traffic:
         return self
 
 
-class Servers(unittest.TestCase):
-    def started(self, server):
-        self.addCleanup(server.close)
-        return server.start()
-
-
-class Fleet(Servers):
+class Fleet(unittest.TestCase):
     """Three nodes and one balancer. The tests of all balancers are in Sticky."""
 
     balancer_kind = None
+
+    def started(self, server):
+        self.addCleanup(server.close)
+        return server.start()
 
     def setUp(self):
         self.application = self.started(Application())
@@ -345,57 +343,6 @@ class BehindNginx(Sticky, Fleet):
     def back(self, node, key):
         """Waits until the balancer sends the key to the node again."""
         until(lambda: self.one(key) == node.port, "the node to be tried again")
-
-
-class Rings(Servers):
-    """A hundred servers, of which one after the other leaves: the keys of that one move, and no others.
-    One application stands for them all; what is tested is where the balancers send the keys."""
-
-    SERVERS = 100
-
-    def setUp(self):
-        self.application = self.started(Application(self.SERVERS))
-        self.keys = [f"ring-{SEED}-{i}" for i in range(600)]
-
-    def where(self, balancer):
-        found = {}
-        connection = http.client.HTTPConnection("127.0.0.1", balancer.port, timeout=30)
-        for key in self.keys:
-            status, found[key] = ask(balancer.port, [("X-Api-Key", key)], connection=connection)
-            self.assertEqual(status, 200)
-        connection.close()
-        return found
-
-    def check(self, before, after, server):
-        self.assertIn(server, before.values())
-        for key in self.keys:
-            self.assertEqual((key, before[key] != after[key]), (key, before[key] == server))
-
-    @unittest.skipUnless(HAPROXY, "there is no haproxy")
-    def test_haproxy(self):
-        servers = "".join(f"    server node{i} 127.0.0.1:{self.application.port} id {i}\n"
-                          for i in range(1, self.SERVERS + 1))
-        balancer = self.started(Haproxy([], ("".join(BehindHaproxy.lines), servers),
-                                        ("    retries 2", "    http-response set-header X-Node "
-                                                          "id:%[srv_id]\n    retries 2"),
-                                        ("default-server check inter", "default-server inter")))
-        before = self.where(balancer)
-        for server in random.Random(SEED).sample(sorted(set(before.values())), 3):
-            balancer.admin(f"set server nodes/node{server} state maint")
-            self.check(before, self.where(balancer), server)
-            balancer.admin(f"set server nodes/node{server} state ready")
-        self.assertEqual(self.where(balancer), before)
-
-    def test_nginx(self):
-        def balancer(gone=None):
-            servers = "".join(f"server 127.0.1.{i}:{self.application.port}"
-                              f"{' down' if i == gone else ''};\n"
-                              for i in range(1, self.SERVERS + 1))
-            return self.started(NginxBalancer([], ("".join(BehindNginx.lines), servers)))
-
-        before = self.where(balancer())
-        for server in random.Random(SEED).sample(sorted(set(before.values())), 3):
-            self.check(before, self.where(balancer(gone=server)), server)
 
 
 if __name__ == "__main__":

@@ -205,14 +205,6 @@ class Nginx(Case):
             self.assertEqual(server.statuses(4), [200] * 3 + [429])
             self.assertEqual(server.logged(r"\[(?:warn|error|alert|emerg)\].*uninit.*"), [])
 
-    def test_counts_survive_a_reload_and_a_restart(self):
-        with self.serve(f"3{PER_LONG}", f"1K{PER_LONG}") as server:
-            self.assertEqual(server.statuses(2), [200] * 2)
-            server.reload()
-            self.assertEqual(server.statuses(2), [200, 429])
-        with self.serve(f"3{PER_LONG}", f"1K{PER_LONG}") as server:
-            self.assertEqual(server.statuses(1), [429])
-
 
 DNS_A, REFUSED = 1, 5
 IP_PKTINFO = 8  # Linux; Python has no name for it
