@@ -363,22 +363,6 @@ class Dns(Case):
             self.assertEqual([code for code, _ in other.ask(1)], [0])
             self.assertEqual([code for code, _ in server.ask(1)], [REFUSED])
 
-    def test_exact_answers_per_window(self):
-        """Each window's first queries are answered; those are tried again that did not all come in
-        one window."""
-        window = 2  # s
-        with self.refusing("30/2s") as server:
-            counted = 0
-            deadline = time.monotonic() + 30
-            while counted < 2 and time.monotonic() < deadline:
-                time.sleep(window - time.time() % window + 0.02)
-                begin = time.time() // window
-                codes = server.perf(1000, 8)
-                if time.time() // window == begin:
-                    self.assertEqual(codes, {"NOERROR": 30, "REFUSED": 970})
-                    counted += 1
-            self.assertEqual(counted, 2)
-
     def test_delays(self):
         """Five at once, five more when their window begins, and no others."""
         rules = replaced(blocks("lua")[2], ("20/s reserve=20", "5/2s reserve=5"))
