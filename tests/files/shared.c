@@ -551,7 +551,7 @@ TEST_IN_DIRECTORY(test_open_in) {
     options.path = NULL;
     size_t size = stint_memory_size(&options);
     assert_true(size >= 32 * 1000 && size < 1 << 20);
-    unsigned char *memory = shared_memory(size + 64);
+    unsigned char *const pages = shared_memory(size + 128), *const memory = pages + 64;
     struct stint_limiter *one = NULL, *two = NULL;
 
     options.path = path; /* whose hashes are whole */
@@ -601,28 +601,7 @@ TEST_IN_DIRECTORY(test_open_in) {
     assert_int_equal(stint_open_in(&options, memory, size, &one), -EBUSY); /* after 10 s */
     time_passes = false;
     assert_reason("other options");
-    assert_int_equal(munmap(memory, size + 64), 0);
-}
-
-/* Memory of any alignment that is allowed: decisions swap pairs of words. */
-TEST_IN_DIRECTORY(test_open_in_alignment) {
-    struct stint_options options = shared_options(100000);
-    options.path = NULL;
-    size_t size = stint_memory_size(&options);
-    for (size_t offset = 0; offset <= 4096; offset += 64) {
-        if (offset > 192 && offset % 1024 != 0)
-            continue;
-        struct stint_limiter *limiter;
-        unsigned char *memory = shared_memory(size + 4096);
-        assert_int_equal(stint_open_in(&options, memory + offset, size, &limiter), 0);
-        uint32_t minute = add_policy(limiter, "minute", 2, MINUTE, 0, 0);
-        for (uint64_t key = 0; key < 1000; key++) {
-            take_granted(limiter, minute, number_key(limiter, key), 2);
-            assert_false(stint_take(limiter, minute, number_key(limiter, key), 1, STINT_NOW, NULL));
-        }
-        stint_close(limiter);
-        assert_int_equal(munmap(memory, size + 4096), 0);
-    }
+    assert_int_equal(munmap(pages, size + 128), 0);
 }
 
 /* ---- Lanes of the counters ------------------------------------------------------------------- */
