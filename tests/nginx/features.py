@@ -84,12 +84,6 @@ class Order(Case):
                           "auth_basic_user_file users;") as server:
             self.assertEqual(server.statuses(4), [200, 200, 429, 429])
 
-    def test_auth_request(self):
-        with self.limited(f"2{PER_LONG}", "auth_request /auth;") as server:
-            auth = location("= /auth", "stint_limit off;", "return 403;")
-            server.edit(("location /", auth + "location /")).reload()
-            self.assertEqual(server.statuses(4), [403, 403, 429, 429])
-
     def test_a_limit_below_auth_request_is_a_500(self):
         """auth_request knows only 2xx, 401 and 403: the limit belongs to the location itself."""
         with self.serve(f"stint_zone z keys=1k; stint_policy z 2{PER_LONG} name=p;",
@@ -254,14 +248,6 @@ class Charging(WithUpstream):
             self.assertEqual(server.statuses(5, "/200"), [429] * 5)
             self.assertEqual(policy_status(server, "p")["charged"], 2)
 
-    def test_bytes(self):
-        with self.behind(f"stint_policy z 40{PER_LONG} name=bytes;",
-                         "stint_limit z bytes $remote_addr charge=$body_bytes_sent;") as server:
-            for used in 0, 6, 12, 18, 24, 30, 36:
-                self.assertEqual(server.get("/200").stint, f"PASSED bytes {used}/40 {40 - used}")
-            # The last one passed the limit, which is known only after it.
-            self.assertEqual(server.get("/200").stint, "REJECTED bytes 42/40 0")
-
     def test_the_cost_that_the_upstream_tells(self):
         with self.behind(f"stint_policy z 10{PER_LONG} name=p;",
                          "stint_limit z p $remote_addr charge=$upstream_http_x_cost;") as server:
@@ -413,10 +399,6 @@ class Plans(Case):
                 self.assertEqual(server.get(path)["RateLimit-Policy"], f'"free";q={allowed};w={LONG}')
             self.assertEqual(set(server.logged(r'stint limit "(.*?)" is not a number, the policy.s is '
                                                "taken")), {"x"})
-
-    def test_a_fixed_limit(self):
-        with self.serve(self.HTTP, location("/", "stint_limit z pro $remote_addr limit=3;")) as server:
-            self.assertEqual(server.statuses(4), [200] * 3 + [429])
 
 
 class Waiting(Case):
