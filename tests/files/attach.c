@@ -549,7 +549,7 @@ TEST_IN_DIRECTORY(test_read_only_open) {
     take_times(writer, minute, number_key(writer, 1), 3);
     int file = open(path, O_RDWR);
     for (int open = 1; open >= 0; open--) { /* while the server runs, and without it */
-        if (!open) /* which a reader does not wait for */
+        if (!open)                          /* which a reader does not wait for */
             assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
         limiter = open_with(&options);
         assert_int_equal(used_of(limiter, minute, number_key(limiter, 1)), 3);
