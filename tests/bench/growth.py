@@ -63,15 +63,6 @@ class Growth(commands.Case):
             ("take", "hot", True), ("refuse", "hot", False)) for t in powers])
         self.assertEqual({row["floor"] for row in found["threads"]}, {"one alone"})
 
-    def test_unplaced_keys_are_counted(self):
-        for row in result("growth", "--by", "load", *SMALL)["rows"]:
-            with self.subTest(row=row):
-                if row["load"] <= 0.5:
-                    self.assertEqual(row["unplaced"], 0)
-                if row["load"] == 0.95:
-                    self.assertGreater(row["unplaced"], 0)
-                    self.assertLess(row["unplaced"], 1000)
-
     def test_the_refused_part_is_refused(self):
         rows = result("growth", "--by", "refused", *SMALL)["rows"]
         self.assertEqual([row["refused_part"] for row in rows],

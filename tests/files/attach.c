@@ -11,11 +11,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "children.h"
 #include "directory.h"
 #include "random.h"
 
@@ -168,58 +167,6 @@ TEST_IN_DIRECTORY(test_each) {
     assert_int_equal(stint_each(NULL, tell, &told), -EINVAL);
     assert_int_equal(stint_each(limiter, NULL, &told), -EINVAL);
     stint_close(limiter);
-}
-
-/* Slots tell their keys in every table that is a file, also those that were displaced, over the end
- * of a shard too. */
-TEST_IN_DIRECTORY(test_each_tells_keys) {
-    const struct {
-        uint32_t shards, max_policies, keys;
-        bool spread; /* over the whole table */
-    } shapes[] = {{1, 3, 700, false},   {4, 3, 700, false},   {64, 3, 600, false},
-                  {2, 1, 400, false},   {256, 2, 300, false}, {1, 64, 8000, true},
-                  {16, 64, 8000, true}, {8, 5, 1000, true}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        struct stint_options options = shared_options(shapes[i].keys);
-        options.shards = shapes[i].shards;
-        options.max_policies = shapes[i].max_policies;
-        options.on_full = STINT_FULL_REFUSE;
-        options.secret = test_secret();
-        struct stint_limiter *limiter = open_with(&options);
-        const uint32_t minute = add_policy(limiter, "minute", 1, MINUTE, 0, 0);
-        const struct table *table = &limiter->table;
-        assert_true(table_hashes_whole(table));
-        uint64_t found = 0, asked = 0;
-        for (uint64_t number = 0; asked < shapes[i].keys && number < 1000000; number++) {
-            /* Most of them in the last lines of the first shard, so that they go round. */
-            const stint_key key = number_key(limiter, number);
-            const uint64_t home = table_home(table, key);
-            if (!shapes[i].spread && number % 64 != 0 &&
-                (home >= table->shard_lines || home + 4 < table->shard_lines))
-                continue;
-            asked += stint_take(limiter, minute, key, 1, STINT_NOW, NULL);
-        }
-        for (uint64_t line = 0; line < table->line_count; line++) {
-            for (uint32_t j = 0; j < LINE_SLOTS; j++) {
-                const struct slot *slot = &table->lines[line].slots[j];
-                uint64_t hash;
-                if (slot->tag == 0)
-                    continue;
-                assert_true(table_hash(table, line, slot->tag, &hash));
-                assert_int_equal(used_of(limiter, minute, hash), 1);
-                assert_int_equal(table_tag(table, hash, minute), slot->tag);
-                found++;
-            }
-        }
-        assert_int_equal(found, asked);
-        /* What cannot be there is told as nothing. */
-        uint64_t hash, none = 0;
-        for (uint64_t line = 0; line < table->line_count; line++)
-            none += !table_hash(table, line, table_tag(table, number_key(limiter, line), 0), &hash);
-        assert_true(table->line_count / table->tag_unit == table->probe_lines || none != 0);
-        stint_close(limiter);
-        assert_int_equal(unlink(path), 0);
-    }
 }
 
 static bool tell_sum(void *context, const struct stint_entry *entry) {
@@ -589,62 +536,6 @@ TEST_IN_DIRECTORY(test_read_only) {
     stint_close(writer);
 }
 
-/* The same without a writer beside it: not a byte of the file changes. */
-TEST_IN_DIRECTORY(test_read_only_file) {
-    struct stint_limiter *writer = make_table(1000, 0, 4);
-    add_kinds(writer, KINDS);
-    for (uint32_t id = 0; id < KINDS; id++)
-        (void)ask(writer, id, number_key(writer, 1), 4, 0);
-    const size_t size = get_stats(writer).memory;
-    stint_close(writer);
-    assert_int_equal(chmod(path, 0400), 0);
-    int file = open(path, O_RDONLY);
-    assert_true(file >= 0);
-    char *before = mmap(NULL, size, PROT_READ, MAP_SHARED, file, 0), *copy = malloc(size);
-    assert_true(before != MAP_FAILED && copy != NULL);
-    memcpy(copy, before, size);
-    assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0); /* which a reader does not wait for */
-
-    struct stint_limiter *reader = attach(STINT_READ_ONLY);
-    struct stat about, later;
-    assert_int_equal(fstat(file, &about), 0);
-    const uint64_t times[] = {T0, T0 + HOUR, T0 + 400 * DAY, T0 - 400 * DAY, T0 + 90 * SECOND};
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        test_time = times[i];
-        for (uint32_t id = 0; id < KINDS + 1; id++)
-            for (uint32_t flags = 0; flags < 32; flags++)
-                for (uint64_t number = 0; number < 3; number++) {
-                    const struct stint_request request = {.key = number_key(reader, number),
-                                                          .policy = id,
-                                                          .cost = (uint32_t)number,
-                                                          .flags = flags};
-                    struct stint_verdict verdict;
-                    (void)stint_decide(reader, &request, STINT_NOW, &verdict);
-                    (void)stint_take(reader, id, request.key, 1, STINT_NOW, NULL);
-                    (void)stint_decide_all(reader, &request, 1, STINT_NOW, NULL);
-                    stint_reset(reader, id, request.key);
-                }
-        (void)get_stats(reader);
-        struct told told = {0};
-        assert_int_equal(stint_each(reader, tell, &told), 0);
-    }
-    pid_t child = fork(); /* which inherits the handle, and has no lane either */
-    if (child == 0) {
-        const stint_key key = number_key(reader, 1);
-        test_time = T0;
-        (void)stint_take(reader, 4, key, 1, STINT_NOW, NULL);
-        _exit(used_of(reader, 0, key) == 4 && used_of(reader, 4, key) == 4 ? 0 : 1);
-    }
-    assert_child_good(child);
-    stint_close(reader);
-    assert_memory_equal(before, copy, size);
-    assert_int_equal(fstat(file, &later), 0);
-    assert_int_equal(about.st_mtim.tv_nsec, later.st_mtim.tv_nsec);
-    munmap(before, size);
-    free(copy);
-    close(file);
-}
-
 /* By stint_open: whether a server would find its table. None is made. */
 TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_options options = shared_options(1000), other;
@@ -656,7 +547,10 @@ TEST_IN_DIRECTORY(test_read_only_open) {
     struct stint_limiter *writer = make_table(1000, 64, 0);
     uint32_t minute = add_policy(writer, "minute", 5, MINUTE, 0, 0);
     take_times(writer, minute, number_key(writer, 1), 3);
+    int file = open(path, O_RDWR);
     for (int open = 1; open >= 0; open--) { /* while the server runs, and without it */
+        if (!open)                          /* which a reader does not wait for */
+            assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
         limiter = open_with(&options);
         assert_int_equal(used_of(limiter, minute, number_key(limiter, 1)), 3);
         assert_int_equal(stint_policy_remove(limiter, minute), -EROFS);
@@ -676,34 +570,11 @@ TEST_IN_DIRECTORY(test_read_only_open) {
         if (open)
             stint_close(writer);
     }
+    close(file);
     assert_int_equal(truncate(path, 100000), 0);
     assert_int_equal(stint_open(&options, &limiter), -EPROTO);
     assert_non_null(strstr(stint_reason(), "cut off"));
     assert_int_equal(unlink(path), 0);
-}
-
-/* Another user, who may only read. */
-TEST_IN_DIRECTORY(test_read_only_rights) {
-    struct stint_options options = shared_options(100);
-    options.mode = 0644;
-    struct stint_limiter *writer = open_with(&options), *reader;
-    uint32_t minute = add_policy(writer, "minute", 10, MINUTE, 0, 0);
-    take_times(writer, minute, 1, 3);
-    pid_t child = fork();
-    if (child == 0) {
-        if (geteuid() == 0 && (chmod(directory, 0755) != 0 || setuid(65534) != 0))
-            _exit(2);
-        options = attach_options(0);
-        int error = stint_attach(&options, &reader);
-        if (geteuid() == 65534 && (error != -EACCES || strstr(stint_reason(), path) == NULL))
-            _exit(3);
-        options = attach_options(STINT_READ_ONLY);
-        if (stint_attach(&options, &reader) != 0)
-            _exit(4);
-        _exit(used_of(reader, minute, 1) == 3 ? 0 : 5);
-    }
-    assert_child_good(child);
-    stint_close(writer);
 }
 
 /* A reader decides by all policies that are there, and mends none: so it looks at those, too, that
@@ -730,58 +601,6 @@ TEST_IN_DIRECTORY(test_read_only_beyond_count) {
     policy->length = 0;
     assert_refused(&options, EPROTO, "policy 0");
     stint_close(limiter);
-}
-
-/* What is no table is refused, and not written to. */
-TEST_IN_DIRECTORY(test_read_only_damaged) {
-    struct stint_options options = attach_options(STINT_READ_ONLY);
-    struct stint_limiter *limiter = make_table(100, 0, 4);
-    add_kinds(limiter, KINDS);
-    const size_t size = get_stats(limiter).memory;
-    const size_t policy = (size_t)((char *)limiter->policies - (char *)limiter->header);
-    stint_close(limiter);
-    const struct {
-        size_t at;
-        unsigned char flip;
-        const char *reason;
-    } damages[] = {
-        {offsetof(struct header, magic), 1, "does not begin as one"},
-        {offsetof(struct header, layout), 4, "layout"},
-        {offsetof(struct header, features), 1, "features"},
-        {offsetof(struct header, shards), 2, "shape is none"},
-        {offsetof(struct header, shards) + 3, 1, "shape is none"},
-        {offsetof(struct header, max_keys) + 6, 1, "shape is none"},
-        {offsetof(struct header, max_keys) + 3, 1, "sizes"},
-        {offsetof(struct header, max_policies) + 3, 1, "shape is none"},
-        {offsetof(struct header, max_policies), 1, "sizes"},
-        {offsetof(struct header, labels), 1, "sizes"},
-        {offsetof(struct header, labels_count), 1, "labels"},
-        {offsetof(struct header, labels_count), 4, "sizes"},
-        {offsetof(struct header, labels_count) + 7, 4, "shape is none"},
-        {offsetof(struct header, size), 1, "sizes"},
-        {policy + offsetof(struct policy, length) + 7, 0x80, "policy 0"},
-    };
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        int file = open(path, O_RDWR);
-        unsigned char byte;
-        assert_int_equal(pread(file, &byte, 1, (off_t)damages[i].at), 1);
-        byte ^= damages[i].flip;
-        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
-        assert_refused(&options, EPROTO, damages[i].reason);
-        byte ^= damages[i].flip;
-        assert_int_equal(pwrite(file, &byte, 1, (off_t)damages[i].at), 1);
-        close(file);
-    }
-    stint_close(attach(STINT_READ_ONLY));
-    assert_int_equal(truncate(path, (off_t)size - 1), 0);
-    assert_refused(&options, EPROTO, "cut off");
-    assert_int_equal(truncate(path, 100), 0);
-    assert_refused(&options, EPROTO, "has 100 bytes");
-    assert_int_equal(unlink(path), 0);
-    assert_refused(&options, ENOENT, "there is no table");
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_refused(&options, EPROTO, "not even a file");
-    assert_int_equal(rmdir(path), 0);
 }
 
 /* ---- The file's mode, and its name ----------------------------------------------------------- */
@@ -817,7 +636,7 @@ TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     assert_int_equal(flock(file, LOCK_EX | LOCK_NB), 0);
     int tell_parent[2];
     assert_int_equal(pipe(tell_parent), 0);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         struct stint_options options = attach_options(0);
         close(file);
@@ -830,7 +649,7 @@ TEST_IN_DIRECTORY(test_renamed_while_waited_for) {
     usleep(20000); /* it most likely waits by now; if not, there is nothing to see */
     assert_int_equal(rename(another, path), 0);
     close(file);
-    assert_child_good(child);
+    assert_good(child);
     close(tell_parent[0]);
     close(tell_parent[1]);
 }
@@ -845,12 +664,12 @@ TEST_IN_DIRECTORY(test_processes) {
     struct stint_limiter *two = attach(0), *reader = attach(STINT_READ_ONLY);
     take_times(two, minute, 1, 1); /* a lane more of the same process */
     assert_int_equal(get_stats(reader).processes, 1);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0) {
         take_times(one, minute, 1, 1);
         _exit(get_stats(reader).processes == 2 ? 0 : 1);
     }
-    assert_child_good(child);
+    assert_good(child);
     stint_close(reader);
     stint_close(two);
     stint_close(one);

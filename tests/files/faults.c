@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The stint authors
  *
  * Faults from outside: each system call of set-up fails, or its process is stopped or killed there;
- * file systems that are full or may only be read; clocks that differ; forks; a library that is
- * unloaded. What was told is a reason, what was there is unharmed, and nothing is left behind. */
+ * file systems that are full or may only be read; clocks that differ; a library that is unloaded.
+ * What was told is a reason, what was there is unharmed, and nothing is left behind. */
 #include "children.h"
 #include "fixture.h"
 #include "random.h"
@@ -817,125 +817,6 @@ TEST(test_clocks_differ) {
                 HOUR) /* each window of one is over, or beyond the clock, to the other */
                 assert_true(steps > 0);
         }
-}
-
-/* ---- Forks ----------------------------------------------------------------------------------- */
-
-enum { FORK_POLICIES = 8, FORK_KEYS = 3, FORK_LIMIT = 60 };
-
-static const char *const forked_texts =
-    "60/day name=0\n60/day name=1 start=per-key\n60/day name=2 start=first\n"
-    "60/day name=3 smooth\n60/day name=4 stripes=4\n60/day name=5 reserve=9\n"
-    "60/day name=6 in-flight\n60/day name=7 overrides\n";
-
-/* Counts grants of all processes, of each policy and key. */
-typedef uint32_t fork_ledger[FORK_POLICIES][FORK_KEYS];
-
-/* Takes `most` tokens of each, or what there is. */
-static void take_most(struct stint_limiter *limiter, fork_ledger *ledger, unsigned most) {
-    for (unsigned n = 0; n < most; n++)
-        for (uint32_t p = 0; p < FORK_POLICIES; p++)
-            for (uint64_t key = 0; key < FORK_KEYS; key++)
-                if (stint_take(limiter, p, number_key(limiter, key), 1, STINT_NOW, NULL))
-                    __atomic_fetch_add(&(*ledger)[p][key], 1, __ATOMIC_SEQ_CST);
-}
-
-/* A limiter is forked, and forked again, when nothing was done with it, in use, or used up; and the
- * three are closed in each order, whatever the others are at. What is granted is the limit. */
-TEST_IN_DIRECTORY(test_forks) {
-    fork_ledger *ledger = shared_memory(sizeof *ledger);
-    for (unsigned given = 0; given < 2; given++)
-        for (unsigned before = 0; before <= 70; before += 35)
-            for (unsigned first = 0; first < 3; first++) {
-                struct stint_options options = table_options();
-                struct stint_limiter *limiter = NULL;
-                if (given != 0)
-                    options.path = NULL;
-                const size_t size = stint_memory_size(&options);
-                void *memory = shared_memory(size);
-                memset(ledger, 0, sizeof *ledger);
-                assert_int_equal(given != 0 ? stint_open_in(&options, memory, size, &limiter)
-                                            : stint_open(&options, &limiter),
-                                 0);
-                assert_int_equal(stint_policies_apply(limiter, forked_texts, 0, NULL, NULL, NULL),
-                                 0);
-                take_most(limiter, ledger, before);
-                pid_t child = forked(), grandchild = -1;
-                unsigned who = 0;
-                if (child == 0) {
-                    grandchild = fork();
-                    who = grandchild == 0 ? 2 : 1;
-                }
-                take_most(limiter, ledger, who == first ? 3 : 70);
-                stint_close(limiter);
-                if (who != 0)
-                    _exit(who == 2 || status_of(grandchild) == 0 ? GOOD : BAD);
-                assert_good(child);
-                for (uint32_t p = 0; p < FORK_POLICIES; p++)
-                    for (unsigned key = 0; key < FORK_KEYS; key++)
-                        assert_int_equal((*ledger)[p][key], FORK_LIMIT);
-                munmap(memory, size);
-                if (given == 0)
-                    assert_int_equal(unlink(path), 0);
-            }
-    munmap(ledger, sizeof *ledger);
-}
-
-static struct stint_limiter *busy;
-static uint32_t busy_done;
-
-static void *be_busy(void *ignored) {
-    for (uint64_t n = 0; !__atomic_load_n(&busy_done, __ATOMIC_SEQ_CST); n++) {
-        struct stint_verdict verdict;
-        const stint_key key = number_key(busy, n % 50);
-        if (stint_take(busy, n % FORK_POLICIES, key, 1, STINT_NOW, &verdict) && n % 3 == 0)
-            stint_refund(busy, n % FORK_POLICIES, key, 1, verdict.window);
-    }
-    return ignored;
-}
-
-/* The children of a process whose threads are in the middle of decisions go on without these
- * threads: to the limit in a table of their own, and at most to it in the one of all. */
-TEST_IN_DIRECTORY(test_forks_beside_threads) {
-    for (unsigned shared = 0; shared < 2; shared++) {
-        struct stint_options options = table_options();
-        pthread_t threads[3];
-        if (shared == 0)
-            options.path = NULL;
-        busy = open_with(&options);
-        busy_done = 0;
-        assert_int_equal(stint_policies_apply(busy, forked_texts, 0, NULL, NULL, NULL), 0);
-        for (size_t i = 0; i < 3; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, be_busy, NULL), 0);
-        for (unsigned n = 0; n < 30; n++) {
-            pid_t child = forked();
-            if (child == 0) {
-                (void)alarm(60);
-                for (uint32_t p = 0; p < FORK_POLICIES; p++)
-                    for (uint64_t key = 0; key < 50; key++) {
-                        const stint_key asked = number_key(busy, key);
-                        const uint32_t used = used_of(busy, p, asked);
-                        uint32_t taken = 0;
-                        while (stint_take(busy, p, asked, 1, STINT_NOW, NULL))
-                            taken++;
-                        EXPECT(taken <= FORK_LIMIT);
-                        EXPECT(shared != 0 || used + taken == FORK_LIMIT);
-                    }
-                EXPECT(policy_found(busy, "7") == 7);
-                stint_close(busy);
-                _exit(GOOD);
-            }
-            assert_good(child);
-            if (shared != 0) /* room again */
-                for (uint32_t p = 0; p < FORK_POLICIES; p++)
-                    for (uint64_t key = 0; key < 50; key++)
-                        stint_reset(busy, p, number_key(busy, key));
-        }
-        __atomic_store_n(&busy_done, 1, __ATOMIC_SEQ_CST);
-        for (size_t i = 0; i < 3; i++)
-            pthread_join(threads[i], NULL);
-        stint_close(busy);
-    }
 }
 
 /* ---- A library that is unloaded -------------------------------------------------------------- */

@@ -326,14 +326,16 @@ TEST(test_each_call_of_apply_refused) {
     system_reset();
 }
 
-/* Huge pages are advice: without them all is right. */
-TEST(test_no_huge_pages) {
+/* Huge pages are advice, and a secret that was given asks for no random bytes: without them all is
+ * right. */
+TEST(test_not_needed) {
     system_reset();
     for (size_t f = 0; f < sizeof flag_sets / sizeof *flag_sets; f++) {
         if ((flag_sets[f] & STINT_PREFAULT) != 0)
             continue;
         struct stint_options options = options_of(300000, flag_sets[f]);
-        system_calls.refused[MADVISE] = UINT64_MAX;
+        options.secret = test_secret();
+        system_calls.refused[MADVISE] = system_calls.refused[GETRANDOM] = UINT64_MAX;
         system_calls.error = EINVAL;
         check_opens(&options, NULL);
     }
@@ -402,16 +404,6 @@ TEST(test_random_in_parts) {
                 assert_int_not_equal(seen[byte], 0); /* 1 in 2^128 is 0 in 16 rounds */
         }
     }
-}
-
-/* A secret that was given asks for no random bytes. */
-TEST(test_given_secret) {
-    system_reset();
-    struct stint_options options = options_of(10, 0);
-    options.secret = test_secret();
-    system_calls.refused[GETRANDOM] = UINT64_MAX;
-    system_calls.error = ENOSYS;
-    check_opens(&options, NULL);
 }
 
 /* Whoever waits for the lock of a table in use goes on if a signal interrupts him, and gives up at
@@ -585,11 +577,5 @@ TEST(test_nothing_after_open) {
     assert_int_equal(system_calls.mapped, mapped);
     assert_int_equal(system_calls.allocated, allocated);
     stint_close(limiter);
-    system_reset();
-}
-
-TEST(test_close_nothing) {
-    system_reset();
-    stint_close(NULL);
     system_reset();
 }

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * stint_resize: whatever the shapes are, the new table answers as the old one would have. Whoever
- * is killed in it leaves one of the two whole. What cannot be done is refused, and changes
- * nothing. */
+ * stint_resize: whatever the shapes are, the new table answers as the old one would have. What
+ * cannot be done is refused, and changes nothing. (Whoever is killed in it: faults.c. Damaged
+ * tables: fuzz_resize.c.) */
 #include "table/labels.h" /* before cmocka, which defines fail() as well */
 
-#include "base/limiter.h"
+#include "children.h"
 #include "directory.h"
 #include "kinds.h"
 #include "random.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -335,28 +332,16 @@ TEST_IN_DIRECTORY(test_as_it_was) {
     stint_close(limiter);
 }
 
-/* Policies that hold their ids go on; so do refunds of windows that are open. */
-TEST_IN_DIRECTORY(test_goes_on) {
+/* Late callers join the window that is there, and open none that was over (watermark). */
+TEST_IN_DIRECTORY(test_late_callers) {
     test_time = T0;
-    struct stint_options options = shaped(6200, 0, 0), given = sized(9000, 4, 10);
+    struct stint_options options = shaped(6200, 0, 10), given = sized(8000, 2, 0);
     struct stint_limiter *limiter = open_with(&options);
+    struct stint_verdict verdict;
     uint32_t id = add_policy(limiter, "p", 5, HOUR, 0, 0);
-    struct stint_verdict held = ask(limiter, id, 7, 5, 0);
-    assert_true(held.allowed);
-    assert_false(ask(limiter, id, 7, 1, 0).allowed);
-    stint_close(limiter);
-    resize(&given);
-    given.path = path;
-    limiter = open_with(&given);
-    struct stint_verdict verdict = ask(limiter, id, 7, 1, 0);
-    assert_false(verdict.allowed);
-    assert_int_equal(verdict.flags & STINT_FIRST_REFUSAL, 0); /* which there was */
-    stint_refund(limiter, id, 7, 2, held.window);
-    assert_int_equal(used_of(limiter, id, 7), 3);
-    /* Late callers join the window that is there, and open none that was over (watermark). */
+    (void)ask(limiter, id, 7, 5, 0);
     stint_close(limiter);
     test_time = T0 + HOUR + MINUTE;
-    given = sized(8000, 2, 0);
     resize(&given);
     given.path = path;
     given.max_policies = 10;
@@ -753,12 +738,10 @@ TEST_IN_DIRECTORY(test_other_users) {
         assert_int_equal(chmod(path, 0666), 0);
         assert_int_equal(chown(path, unread ? 12345 : 0, unread ? 12345 : 0), 0);
         assert_int_equal(chmod(directory, unread ? 0333 : 0777), 0);
-        fflush(NULL);
-        pid_t child = fork();
+        pid_t child = forked();
         if (child == 0)
             _exit(unread ? resize_unread() : resize_as_another());
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
+        const int status = status_of(child);
         assert_true(WIFEXITED(status));
         if (WEXITSTATUS(status) == 77)
             skip();
@@ -767,150 +750,4 @@ TEST_IN_DIRECTORY(test_other_users) {
         assert_int_equal(entries_of_directory(), 1);
     }
     free(before.start);
-}
-
-/* ---- Killed ---------------------------------------------------------------------------------- */
-
-enum { TRACED_KEYS = 40, STOPS_MAX = 2000 };
-
-/* Resizes in a child that is killed as it enters or leaves its system call number `stop`. Returns
- * whether it came so far. */
-static bool resize_killed(const struct stint_options *given, unsigned stop) {
-    int status = 0;
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
-            _exit(2);
-        (void)raise(SIGSTOP);
-        _exit(stint_resize(path, given) == 0 ? 0 : 1);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSTOPPED(status));
-    for (unsigned i = 0; i < stop; i++) {
-        assert_int_equal(ptrace(PTRACE_SYSCALL, child, NULL, NULL), 0);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (WIFEXITED(status)) {
-            assert_int_equal(WEXITSTATUS(status), 0);
-            return false;
-        }
-        assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
-    }
-    assert_int_equal(kill(child, SIGKILL), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    return true;
-}
-
-static void assert_counts(const struct stint_options *options) {
-    struct stint_limiter *limiter = open_with(options);
-    for (uint64_t i = 0; i < TRACED_KEYS; i++)
-        assert_int_equal(used_of(limiter, 0, number_key(limiter, i)), 1 + i % 5);
-    stint_close(limiter);
-}
-
-/* Whoever is killed in it, wherever that is, leaves the old table or the new one; and what else he
- * leaves is gone after the next. */
-TEST_IN_DIRECTORY(test_killed) {
-    if (emulated("ptrace"))
-        skip();
-    test_time = T0;
-    struct stint_options old = shaped(800, 0, 4), resized = shaped(2000, 4, 6),
-                         given = sized(2000, 4, 6);
-    struct stint_limiter *limiter = open_with(&old);
-    (void)add_policy(limiter, "p", 5, DAY, 0, 0);
-    for (uint64_t i = 0; i < TRACED_KEYS; i++)
-        (void)ask(limiter, 0, number_key(limiter, i), 1 + (uint32_t)i % 5, 0);
-    stint_close(limiter);
-
-    struct bytes before = file_read(path);
-    unsigned olds = 0, news = 0, left = 0;
-    for (unsigned stop = 1;; stop++) {
-        assert_true(stop < STOPS_MAX);
-        file_write(path, before);
-        if (!resize_killed(&given, stop))
-            break;
-        unsigned entries = entries_of_directory();
-        struct stat about, new_about;
-        assert_int_equal(stat(path, &about), 0);
-        bool is_new = (size_t)about.st_size != before.size;
-        olds += !is_new, news += is_new, left += entries == 2;
-        if (!is_new)
-            assert_file(before);
-        if (entries == 2)
-            assert_int_equal(stat(leftover(), &new_about), 0);
-        else
-            assert_int_equal(entries, 1);
-        assert_counts(is_new ? &resized : &old);
-        resize(&given);
-        assert_int_equal(entries_of_directory(), 1);
-        assert_counts(&resized);
-    }
-    assert_true(olds > 10 && news > 0 && left > 0); /* they were all met */
-    free(before.start);
-}
-
-/* ---- Damaged files --------------------------------------------------------------------------- */
-
-/* A few bytes or words anywhere, mostly where they are looked at. */
-static void damage(struct bytes bytes) {
-    for (uint32_t times = 1 + below(4); times > 0; times--) {
-        size_t part = below(3) == 0 ? bytes.size : below(2) == 0 ? 4096 : 400;
-        size_t at = below((uint32_t)(part < bytes.size ? part : bytes.size) - 8) & ~(size_t)7;
-        uint64_t word;
-        memcpy(&word, bytes.start + at, 8);
-        switch (below(4)) {
-        case 0:
-            word ^= UINT64_C(1) << below(64);
-            break;
-        case 1:
-            word = random_next(&draws);
-            break;
-        case 2:
-            word = below(300);
-            break;
-        default:
-            memcpy(&word, bytes.start + (below((uint32_t)bytes.size - 8) & ~7u), 8);
-        }
-        memcpy(bytes.start + at, &word, 8);
-    }
-}
-
-/* What somebody has written over is refused and stays as it is, or becomes a table that opens. */
-TEST_IN_DIRECTORY(test_damaged_tables) {
-    draws.state = test_seed();
-    const uint64_t rounds = test_rounds(800);
-    unsigned refused = 0, done = 0;
-    struct stint_options options = shaped(2000, 0, POLICIES);
-    options.labels = 64;
-    struct stint_limiter *limiter = open_with(&options);
-    fill_table(limiter, POLICIES);
-    stint_close(limiter);
-    struct bytes whole = file_read(path), bytes = file_read(path);
-    for (uint64_t round = 0; round < rounds; round++) {
-        memcpy(bytes.start, whole.start, whole.size);
-        damage(bytes);
-        file_write(path, bytes);
-        struct stint_options given = sized(800 + below(3000), 1u << below(4), 12 + below(20));
-        int error = stint_resize(path, &given);
-        assert_int_equal(entries_of_directory(), 1);
-        if (error != 0) {
-            assert_true(error == -EPROTO || error == -EINVAL || error == -ENOSPC);
-            assert_file(bytes);
-            refused++;
-            continue;
-        }
-        done++;
-        limiter = NULL;
-        options = shared_options(0);
-        assert_int_equal(stint_attach(&options, &limiter), 0);
-        for (uint64_t i = 0; i < 50; i++)
-            (void)ask(limiter, below(12), number_key(limiter, below(60)), 1 + below(3), 0);
-        (void)get_stats(limiter);
-        stint_close(limiter);
-    }
-    assert_true(rounds < 100 || (refused > 0 && done > 0));
-    free(whole.start);
-    free(bytes.start);
 }

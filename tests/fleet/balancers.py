@@ -62,17 +62,10 @@ class Server(Nginx):
 
 
 class Application(Server):
-    """With `addresses` it also listens on 127.0.1.1 to 127.0.1.N, and says on which it was asked."""
-
-    def __init__(self, addresses=0):
+    def __init__(self):
         super().__init__("application")
-        listen = f"        listen 127.0.0.1:{self.port};\n"
-        if addresses:
-            listen += "".join(f"listen 127.0.1.{i + 1}:{self.port};\n" for i in range(addresses))
-            listen += 'if ($server_addr ~ "([0-9]+)$") { set $number $1; }\n'
-            listen += 'add_header X-Node "address:$number";\n'
         self.configuration.write_text(replaced(
-            APPLICATION, HTTP, ("        listen 127.0.0.1:9000;\n", listen)))
+            APPLICATION, HTTP, ("127.0.0.1:9000;", f"127.0.0.1:{self.port};")))
 
 
 class Node(Server):
@@ -117,18 +110,12 @@ class Haproxy(Process):
     def command(self):
         return [HAPROXY, "-db", "-f", str(self.directory / "haproxy.cfg")]
 
-    def admin(self, command):
-        with socket.socket(socket.AF_UNIX) as admin:
-            admin.connect(str(self.directory / "admin.sock"))
-            admin.sendall(command.encode() + b"\n")
-            answer = b""
-            while part := admin.recv(65536):
-                answer += part
-        return answer.decode()
-
     def up(self):
         """For each node whether it gets requests."""
-        lines = self.admin("show servers state nodes").splitlines()
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.connect(str(self.directory / "admin.sock"))
+            admin.sendall(b"show servers state nodes\n")
+            lines = admin.makefile().read().splitlines()
         names = lines[1].split()[1:]
         states = {}
         for line in lines[2:]:

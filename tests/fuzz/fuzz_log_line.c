@@ -36,7 +36,7 @@ static void check_fields(struct text line) {
         assert(i + field.length == line.length || is_blank(field.bytes[field.length]));
     }
     struct text none;
-    assert(!text_field(line, number + 1, &none));
+    assert(!text_field(line, 0, &none) && !text_field(line, number + 1, &none));
     assert(!text_field(line, UINT32_MAX, &none));
 }
 

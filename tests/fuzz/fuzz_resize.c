@@ -6,69 +6,25 @@
  * safe. */
 #include "fuzz.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "directory.h"
 #include "base/limiter.h"
-#include "policy_text.h"
 
 enum { MAX_POLICIES = 6, KEYS = 24, PATCHES = 12, CALLS = 60 };
-
-#define DAY (UINT64_C(86400) * 1000000000)
-#define T0  (UINT64_C(19723) * DAY) /* 2024-01-01 */
-
-static uint64_t now = T0;
-
-static uint64_t clock_of_test(void) {
-    return now;
-}
 
 /* ---- The whole table ------------------------------------------------------------------------- */
 
 /* Where the parts of a table begin; and where it ends. */
 enum part { HEADER, POLICIES, RECORDS, COUNTERS, SHARDS, LINES, LABELS, PARTS };
 
-static struct {
-    char *bytes;
-    size_t size;
-    size_t parts[PARTS + 1];
-} whole;
+static struct bytes whole;
+static size_t parts[PARTS + 1];
 
-static char path[64];
-
-static struct stint_options options_of(uint64_t max_keys) {
-    struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = max_keys;
-    options.clock = clock_of_test;
+/* Of a table in a file, or of one that is to be. */
+static struct stint_options options_of(uint64_t max_keys, const char *file) {
+    struct stint_options options = shared_options(max_keys);
+    options.path = file;
     options.flags = STINT_SMALL_PAGES;
     return options;
-}
-
-static stint_key key_of(const struct stint_limiter *limiter, uint64_t number) {
-    return stint_key_of(limiter, &number, sizeof number);
-}
-
-static void file_write(const char *bytes, size_t size) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    bool written = file >= 0 && write(file, bytes, size) == (ssize_t)size;
-    assert(written);
-    close(file);
-}
-
-static char *file_read(size_t *size) {
-    struct stat about;
-    int file = open(path, O_RDONLY);
-    bool there = file >= 0 && fstat(file, &about) == 0;
-    assert(there);
-    *size = (size_t)about.st_size;
-    char *bytes = fuzz_malloc(*size);
-    bool whole_file = read(file, bytes, *size) == about.st_size;
-    assert(whole_file);
-    close(file);
-    return bytes;
 }
 
 /* Makes it once, with a policy of each kind and keys that have used them. */
@@ -79,47 +35,37 @@ static void make_whole(void) {
                                         "8/minute name=d stripes=4",
                                         "2/day name=e start=per-key shadow jitter=5% near=50%",
                                         "3/h name=f count-refused"};
-    struct stint_options options = options_of(16);
-    struct stint_limiter *limiter;
-
     snprintf(path, sizeof path, "/dev/shm/stint-fuzz-%ld", (long)getpid());
     unlink(path);
-    options.path = path;
+    struct stint_options options = options_of(16, path);
     options.max_policies = MAX_POLICIES;
     options.labels = 16;
-    options.secret = fuzz_secret();
-    int error = stint_open(&options, &limiter);
-    assert(error == 0);
+    options.secret = test_secret();
+    struct stint_limiter *limiter = open_with(&options);
     for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        error = stint_policy_parse(texts[id], &policy, NULL);
-        assert(error == 0);
-        int added = policy_added(limiter, &policy);
-        assert(added == (int)id);
+        assert_int_equal(add_text(limiter, texts[id]), id);
         for (uint64_t key = 0; key < 3; key++)
             for (uint32_t i = 0; i < 4; i++)
-                stint_take(limiter, id, key_of(limiter, key + id), 1, STINT_NOW, NULL);
-        error = stint_label(limiter, key_of(limiter, id), texts[id], 8);
-        assert(error == 0);
+                stint_take(limiter, id, number_key(limiter, key + id), 1, STINT_NOW, NULL);
+        assert_int_equal(stint_label(limiter, number_key(limiter, id), texts[id], 8), 0);
     }
-    const void *const parts[PARTS] = {
+    const void *const begins[PARTS] = {
         limiter->header,       limiter->policies,    limiter->records, limiter->counters,
         limiter->table.shards, limiter->table.lines, limiter->labels};
     for (enum part part = HEADER; part < PARTS; part++)
-        whole.parts[part] = (size_t)((const char *)parts[part] - (const char *)limiter->header);
-    whole.parts[PARTS] = limiter->memory.size;
-    whole.bytes = file_read(&whole.size);
+        parts[part] = (size_t)((const char *)begins[part] - (const char *)limiter->header);
+    parts[PARTS] = limiter->memory.size;
+    whole = file_read(path);
     stint_close(limiter);
 }
 
 /* ---- The damage ------------------------------------------------------------------------------ */
 
 /* Writes a word, or a byte in it, over a place in one of the parts; or something from elsewhere. */
-static void patch(struct input *input, char *table, size_t size) {
+static void patch(struct input *input, unsigned char *table, size_t size) {
     enum part part = (enum part)input_below(input, PARTS);
     uint8_t form = (uint8_t)input_number(input, 1);
-    size_t at = whole.parts[part] +
-                8 * (size_t)input_below(input, (whole.parts[part + 1] - whole.parts[part]) / 8);
+    size_t at = parts[part] + 8 * (size_t)input_below(input, (parts[part + 1] - parts[part]) / 8);
     size_t length = 8;
 
     if (at + 8 > size)
@@ -127,7 +73,7 @@ static void patch(struct input *input, char *table, size_t size) {
     if ((form & 3) == 0) {
         input_bytes(input, table + at, 8);
     } else if ((form & 3) == 1) {
-        table[at + (form >> 2 & 7)] = (char)input_number(input, 1);
+        table[at + (form >> 2 & 7)] = (unsigned char)input_number(input, 1);
     } else {
         length = (size_t)8 << (form >> 2 & 7);
         size_t from = 8 * (size_t)input_below(input, size / 8);
@@ -145,7 +91,6 @@ static bool look(void *context, const struct stint_entry *entry) {
 
 static void use(struct input *input, struct stint_limiter *limiter) {
     struct stint_policy policy = STINT_POLICY_INIT;
-    struct stint_stats stats = STINT_STATS_INIT;
     uint64_t told = 0;
     uint32_t count = 0;
 
@@ -155,54 +100,49 @@ static void use(struct input *input, struct stint_limiter *limiter) {
     assert(count <= MAX_POLICIES);
     for (size_t i = 0; i < CALLS; i++) {
         uint8_t form = (uint8_t)input_number(input, 1);
-        now += (form & 64) != 0 ? (uint64_t)form * 100000000 : 0;
-        stint_take(limiter, form & 7, key_of(limiter, input_below(input, KEYS)),
+        test_time += (form & 64) != 0 ? (uint64_t)form * 100000000 : 0;
+        stint_take(limiter, form & 7, number_key(limiter, input_below(input, KEYS)),
                    1 + (form >> 3 & 1), STINT_NOW, NULL);
     }
-    int error = stint_stats_get(limiter, &stats);
-    assert(error == 0 && stats.live <= stats.used && stats.used <= stats.slots);
-    error = stint_each(limiter, look, &told);
-    assert(error == 0);
+    const struct stint_stats stats = get_stats(limiter);
+    assert(stats.live <= stats.used && stats.used <= stats.slots);
+    assert_int_equal(stint_each(limiter, look, &told), 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input input = {data, size};
     struct stint_limiter *limiter;
 
-    if (whole.bytes == NULL)
+    if (whole.start == NULL)
         make_whole();
     uint8_t form = (uint8_t)input_number(&input, 1);
-    const size_t most = whole.size;
-    const size_t table_size = (form & 6) == 6 ? (size_t)input_below(&input, most + 1) : most;
-    struct stint_options given = options_of((form & 8) != 0 ? input_below(&input, 4000) : 0);
+    struct bytes table = whole;
+    if ((form & 6) == 6) /* cut off */
+        table.size = (size_t)input_below(&input, whole.size + 1);
+    struct stint_options given = options_of((form & 8) != 0 ? input_below(&input, 4000) : 0, NULL);
     given.shards = (form & 16) != 0 ? 1u << input_below(&input, 9) : 0;
     given.max_policies = (form & 32) != 0 ? (uint32_t)input_below(&input, 40) : 0;
     given.labels = (form & 64) != 0 ? (uint32_t)input_below(&input, 40) : 0;
-    given.secret = (form & 128) != 0 ? fuzz_secret() : NULL;
-    now = T0 + input_number(&input, 2) * UINT64_C(1000000);
+    given.secret = (form & 128) != 0 ? test_secret() : NULL;
+    test_time = T0 + input_number(&input, 2) * UINT64_C(1000000);
 
-    char *table = exact_copy(whole.bytes, most);
+    table.start = (unsigned char *)exact_copy(whole.start, whole.size);
     for (size_t patches = (size_t)input_below(&input, PATCHES); patches > 0; patches--)
-        patch(&input, table, most);
-    file_write(table, table_size);
+        patch(&input, table.start, whole.size);
+    file_write(path, table);
 
     int error = stint_resize(path, &given);
     if (error != 0) {
-        size_t after_size;
-        char *after = file_read(&after_size);
         assert(error == -EPROTO || error == -EINVAL || error == -ENOSPC);
         assert(stint_reason()[0] != '\0');
-        assert(after_size == table_size && memcmp(after, table, table_size) == 0);
-        free(after);
+        assert_file(table);
     } else {
-        given = options_of(0);
-        given.path = path;
-        error = stint_attach(&given, &limiter);
-        assert(error == 0);
+        given = options_of(0, path);
+        assert_int_equal(stint_attach(&given, &limiter), 0);
         use(&input, limiter);
         stint_close(limiter);
     }
-    free(table);
+    free(table.start);
     unlink(path);
     return 0;
 }

@@ -8,15 +8,12 @@
  * nonsense. */
 #include "fuzz.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/limiter.h"
 #include "fixture.h"
-#include "policy_text.h"
+#include "base/limiter.h"
 
 enum { MAX_POLICIES = 12, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 
@@ -46,22 +43,18 @@ static void check_slept(void) {
 
 /* ---- The whole table ------------------------------------------------------------------------- */
 
-static struct stint_options options_of(uint32_t on_full) {
-    struct stint_options options = STINT_OPTIONS_INIT;
+static struct stint_options options_of(enum stint_on_full on_full) {
+    struct stint_options options = fixture_options(16, on_full);
 
-    options.max_keys = 16;
     options.shards = 2;
     options.max_policies = MAX_POLICIES;
     options.labels = LABELS;
-    options.on_full = on_full;
     options.flags = STINT_SMALL_PAGES;
-    options.clock = test_clock;
-    options.secret = fuzz_secret();
     return options;
 }
 
 static stint_key key_of(const struct stint_limiter *limiter, uint64_t number) {
-    return number == 0 ? STINT_KEY_GLOBAL : stint_key_of(limiter, &number, sizeof number);
+    return number == 0 ? STINT_KEY_GLOBAL : number_key(limiter, number);
 }
 
 /* Where the parts of a table begin; and where it ends. Labels stand behind the lines. */
@@ -104,13 +97,8 @@ static void make_whole(struct whole *whole, bool file) {
     int error = file ? stint_open(&options, &limiter)
                      : stint_open_in(&options, whole->bytes, whole->size, &limiter);
     assert(error == 0);
-    for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++) {
-        struct stint_policy policy = STINT_POLICY_INIT;
-        error = stint_policy_parse(texts[id], &policy, NULL);
-        assert(error == 0);
-        int added = policy_added(limiter, &policy);
-        assert(added == (int)id);
-    }
+    for (uint32_t id = 0; id < sizeof texts / sizeof texts[0]; id++)
+        assert_int_equal(add_text(limiter, texts[id]), id);
     error = stint_override(limiter, banning, key_of(limiter, 0), 7, T0 + DAY);
     assert(error == 0);
     error = stint_override(limiter, banning, key_of(limiter, 1), 0, T0 + DAY);
@@ -120,9 +108,8 @@ static void make_whole(struct whole *whole, bool file) {
             for (uint32_t i = 0; i < 4; i++)
                 stint_take(limiter, id, key_of(limiter, key + (id == banning ? 0 : id)), 1,
                            STINT_NOW, NULL);
-    struct stint_stats stats = STINT_STATS_INIT;
-    error = stint_stats_get(limiter, &stats);
-    assert(error == 0 && stats.overrides == 2 && stats.barred == 1 && stats.banned == 1);
+    const struct stint_stats stats = get_stats(limiter);
+    assert(stats.overrides == 2 && stats.barred == 1 && stats.banned == 1);
     for (uint64_t key = 0; key < LABELS + 2; key++)
         (void)stint_label(limiter, key_of(limiter, key), "\033[31m of a terminal", 20);
     /* A is replaced, and f removed. */
@@ -296,19 +283,15 @@ static bool check_entry(void *context, const struct stint_entry *entry) {
 }
 
 static void check_entries(struct stint_limiter *limiter) {
-    struct stint_stats stats = STINT_STATS_INIT;
-
-    assert(stint_stats_get(limiter, &stats) == 0);
-    uint64_t left = stats.slots;
+    uint64_t left = get_stats(limiter).slots;
     assert(stint_each(limiter, check_entry, &left) == 0);
 }
 
 static void check_counts(struct stint_limiter *limiter) {
-    struct stint_stats stats = STINT_STATS_INIT;
+    const struct stint_stats stats = get_stats(limiter);
     size_t size = (size_t)16 << 10;
     char *metrics = fuzz_malloc(size);
 
-    assert(stint_stats_get(limiter, &stats) == 0);
     assert(stats.used <= stats.slots && stats.live <= stats.used);
     assert(stats.policies <= MAX_POLICIES && stats.memory == limiter->memory.size);
     check_entries(limiter);
@@ -514,7 +497,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t cut = (form & 12) == 12 ? (size_t)input_below(&input, whole->size + 1) : 0;
     size_t table_size = whole->size - cut;
     int fd = -1;
-    options = options_of(form & 3 ? (form & 3) - 1u : 0);
+    options = options_of((enum stint_on_full)(form & 3 ? (form & 3) - 1u : 0));
     if ((form & 16) != 0)
         options.secret = NULL;
     test_time = T0 + input_number(&input, 2) * UINT64_C(1000000);

@@ -10,18 +10,6 @@
 
 #include <stint.h>
 
-/* The same hashes in every run. XXH3 needs a secret that looks random. */
-static inline const void *fuzz_secret(void) {
-    static uint8_t secret[STINT_SECRET_SIZE];
-    uint64_t x = UINT64_C(88172645463325252);
-
-    for (size_t i = 0; i < sizeof secret; i++) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        secret[i] = (uint8_t)(x >> 32);
-    }
-    return secret;
-}
-
 /* The whole text that `write(object, buffer, size)` writes as snprintf does; what it writes into
  * buffers that are too small is the beginning of it. */
 static inline char *whole_text(int (*write)(const void *object, char *buffer, size_t size),
@@ -70,7 +58,6 @@ static inline struct stint_limiter *open_for(uint32_t max_policies) {
     options.max_keys = 8;
     options.max_policies = max_policies;
     options.flags = STINT_SMALL_PAGES;
-    options.secret = fuzz_secret();
     int error = stint_open(&options, &limiter);
     assert(error == 0);
     return limiter;

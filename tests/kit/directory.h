@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[PATH_MAX], path[PATH_MAX + 16];
@@ -87,16 +86,6 @@ static inline unsigned entries_of_directory(void) {
     if (opened != NULL)
         closedir(opened);
     return entries - 2; /* . and .. */
-}
-
-/* ---- Children -------------------------------------------------------------------------------- */
-
-/* Waits for its end, which must be exit code 0. */
-static inline void assert_child_good(pid_t child) {
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("the child ended with status %#x", (unsigned)status);
 }
 
 #endif

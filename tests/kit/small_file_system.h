@@ -4,11 +4,11 @@
 #ifndef STINT_TESTS_SMALL_FILE_SYSTEM_H
 #define STINT_TESTS_SMALL_FILE_SYSTEM_H
 
+#include "children.h"
 #include "directory.h"
 
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 
 enum { NO_MOUNT = 77 };
 
@@ -28,12 +28,10 @@ static inline bool small_file_system_mount(const char *options) {
 
 /* Runs in a child what returns 0, NO_MOUNT, or what CHECK says. */
 static inline void small_file_system_test(int (*use)(void)) {
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = forked();
     if (child == 0)
         _exit(use());
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
+    const int status = status_of(child);
     assert_true(WIFEXITED(status));
     if (WEXITSTATUS(status) == NO_MOUNT) {
         print_message("skipped: no file system can be mounted here\n");

@@ -521,23 +521,8 @@ class Subproject(Case):
 
     def test_as_the_readme_says(self):
         [line] = blocks_of("meson")
-        self.outer("project('outer', 'c')\n" + line
+        self.outer("project('outer', 'c', default_options: ['c_std=c11', 'warning_level=3'])\n" + line
                    + "executable('main', 'main.c', dependencies: stint)\n")
-        self.build()
-
-    def test_wrap(self):
-        self.outer("project('outer', 'c')\nstint = dependency('stint')\n"
-                   "executable('main', 'main.c', dependencies: stint)\n")
-        (self.directory / "subprojects" / "stint").rename(
-            self.directory / "subprojects" / "stint-1.0")
-        self.write("subprojects/limiter.wrap",
-                   "[wrap-file]\ndirectory = stint-1.0\n[provide]\ndependency_names = stint\n")
-        self.build()
-
-    def test_fallback(self):
-        self.outer("project('outer', 'c', default_options: ['c_std=c11', 'warning_level=3'])\n"
-                   "stint = dependency('stint', fallback: 'stint')\n"
-                   "executable('main', 'main.c', dependencies: stint)\n")
         self.build("--werror", "-Ddefault_library=static")
 
     def test_the_library_alone(self):

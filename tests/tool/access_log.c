@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Reading access logs: every form of a line, a field and a time, and the damaged ones. */
+ * Reading access logs: long lines, gzip, and every form of a time. (The ends of lines, and fields:
+ * fuzz_log_line.c.) */
 #include "../../src/tool/access_log.h"
 
 #include <stdio.h>
@@ -77,44 +78,6 @@ static void expect_failure(struct access_log *log, const char *why) {
     access_log_close(log);
 }
 
-TEST(lines_end_in_lf_or_crlf_or_the_file) {
-    static const char bytes[] = "one\ntwo\r\n\n\r\nfi\rve\r\r\nsi\0x\nlast";
-    struct access_log log;
-    (void)state;
-
-    write_file(bytes, sizeof(bytes) - 1, "wb");
-    open_path(&log);
-    assert_int_equal(log.size, sizeof(bytes) - 1);
-    expect_line(&log, "one");
-    expect_line(&log, "two");
-    expect_line(&log, "");
-    expect_line(&log, "");
-    expect_line(&log, "fi\rve\r"); /* only one CR belongs to the end */
-    expect_line(&log, "si\0x");
-    expect_line(&log, "last");
-    assert_int_equal(log.consumed, sizeof(bytes) - 1);
-    expect_end(&log, 7);
-}
-
-TEST(files_of_no_or_one_byte) {
-    static const struct {
-        const char *bytes;
-        size_t length, lines;
-        size_t line_length; /* of the first */
-    } cases[] = {
-        {"", 0, 0, 0}, {"\n", 1, 1, 0}, {"a", 1, 1, 1}, {"\x1F", 1, 1, 1}, {"\r", 1, 1, 0}};
-    (void)state;
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct access_log log;
-        write_file(cases[i].bytes, cases[i].length, "wb");
-        open_path(&log);
-        if (cases[i].lines != 0)
-            expect_bytes(&log, cases[i].bytes, cases[i].line_length);
-        expect_end(&log, cases[i].lines);
-    }
-}
-
 /* Lines of every length around the size of a block, so that their ends fall on every side of it. */
 TEST(long_lines_are_whole) {
     enum { BLOCK = 1 << 16 };
@@ -140,33 +103,6 @@ TEST(long_lines_are_whole) {
     free(bytes);
 }
 
-TEST(a_line_beyond_the_bound_is_skipped) {
-    enum { PIECE = 1 << 20 };
-    char *piece = malloc(PIECE);
-    struct access_log log;
-    struct text line;
-    (void)state;
-
-    assert_non_null(piece);
-    memset(piece, 'x', PIECE);
-    write_file("first\n", 6, "wb");
-    for (size_t i = 0; i < ACCESS_LOG_LINE_MAX / PIECE; i++)
-        write_file(piece, PIECE, "ab");
-    write_file("\n", 1, "ab"); /* at the bound: read */
-    for (size_t i = 0; i < ACCESS_LOG_LINE_MAX / PIECE; i++)
-        write_file(piece, PIECE, "ab");
-    write_file("x\nlast\n", 7, "ab"); /* one byte more: skipped */
-    free(piece);
-
-    open_path(&log);
-    expect_line(&log, "first");
-    assert_int_equal(access_log_next(&log, &line), LOG_LINE);
-    assert_int_equal(line.length, ACCESS_LOG_LINE_MAX);
-    assert_int_equal(access_log_next(&log, &line), LOG_TOO_LONG);
-    expect_line(&log, "last");
-    expect_end(&log, 4);
-}
-
 TEST(gzip_is_told_by_its_first_bytes) {
     struct access_log log;
     (void)state;
@@ -182,16 +118,6 @@ TEST(gzip_is_told_by_its_first_bytes) {
     expect_line(&log, "three");
     assert_int_equal(log.consumed, log.size);
     expect_end(&log, 3);
-}
-
-TEST(gzip_of_nothing_is_empty) {
-    struct access_log log;
-    (void)state;
-
-    write_file("", 0, "wb");
-    write_gzip("", 0);
-    open_path(&log);
-    expect_end(&log, 0);
 }
 
 TEST(gzip_cut_anywhere_fails) {
@@ -230,91 +156,13 @@ TEST(gzip_damaged_fails) {
     }
 }
 
-TEST(bytes_after_gzip_fail) {
-    static const char *const after[] = {"x", "\x1F", "\x1F\x8C", "plain text\n"};
-    struct access_log log;
-    (void)state;
+/* ---- Times ---------------------------------------------------------------------------------- */
 
-    for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++) {
-        write_file("", 0, "wb");
-        write_gzip("one\n", 4);
-        write_file(after[i], strlen(after[i]), "ab");
-        open_path(&log);
-        expect_line(&log, "one");
-        expect_failure(&log, "gzip");
-    }
-    write_file("", 0, "wb");
-    write_gzip("one\n", 4);
-    write_file("\0", 1, "ab");
-    write_gzip("two\n", 4); /* after padding nothing may come */
-    open_path(&log);
-    expect_line(&log, "one");
-    expect_failure(&log, "follow");
-}
-
-TEST(what_cannot_be_opened_or_read) {
-    struct access_log log;
-    (void)state;
-
-    assert_false(access_log_open(&log, "/nonexistent/access.log"));
-    assert_string_equal(log.error, "No such file or directory");
-    assert_true(access_log_open(&log, "/tmp"));
-    expect_failure(&log, "directory");
-}
-
-/* ---- Fields --------------------------------------------------------------------------------- */
+#define S UINT64_C(1000000000)
 
 static struct text text_of(const char *string) {
     return (struct text){string, strlen(string)};
 }
-
-TEST(fields_are_counted_as_awk_does) {
-    static const struct {
-        const char *line;
-        unsigned number;
-        const char *field; /* NULL: missing */
-    } cases[] = {
-        {"a b c", 1, "a"},
-        {"a b c", 3, "c"},
-        {"a b c", 4, NULL},
-        {"a b c", 0, NULL},
-        {"a b c", 1000000, NULL},
-        {"  a\t \tb  ", 1, "a"},
-        {"  a\t \tb  ", 2, "b"},
-        {"  a\t \tb  ", 3, NULL},
-        {"", 1, NULL},
-        {" \t ", 1, NULL},
-        {"a\vb\fc\rd e", 1, "a\vb\fc\rd"}, /* only space and tab separate */
-        {"h - - [17/May/2015:10:05:03 +0000] \"GET /a b\"", 5, "+0000]"},
-        {"h - - [17/May/2015:10:05:03 +0000] \"GET /a b\"", 6, "\"GET"},
-    };
-    (void)state;
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct text field;
-        bool found = text_field(text_of(cases[i].line), cases[i].number, &field);
-        assert_int_equal(found, cases[i].field != NULL);
-        if (!found)
-            continue;
-        assert_int_equal(field.length, strlen(cases[i].field));
-        assert_memory_equal(field.bytes, cases[i].field, field.length);
-    }
-}
-
-TEST(a_field_holds_any_byte) {
-    struct text field, line = {"a\0b c\0", 6};
-    (void)state;
-
-    assert_true(text_field(line, 1, &field));
-    assert_int_equal(field.length, 3);
-    assert_memory_equal(field.bytes, "a\0b", 3);
-    assert_true(text_field(line, 2, &field));
-    assert_int_equal(field.length, 2);
-}
-
-/* ---- Times ---------------------------------------------------------------------------------- */
-
-#define S UINT64_C(1000000000)
 
 /* Lines that have one time, or none for one reason. */
 struct time_case {
