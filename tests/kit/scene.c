@@ -21,11 +21,11 @@
 #include <unistd.h>
 
 #include "counters.h" /* for the number of the thread */
-#include "labels.h"
 #include "policy_id.h"
 #include "slot.h"
 
 #include "model.h"
+#include "named.h"
 #include "random.h"
 #include "watch.h"
 
@@ -49,7 +49,6 @@ enum {
     TEXT_MAX = 200,
     STRIPE_OF_ALL = 2, /* the number of threads that have none of their own: of a first stripe */
     REST = 40,         /* tokens that are taken at most until one is refused */
-    NAMES = 4,         /* of a key */
 };
 
 /* A policy that a scene names need not be added. */
@@ -832,34 +831,17 @@ static void tidy(const struct act *act) {
 
 /* ---- Names of keys --------------------------------------------------------------------------- */
 
-/* No two have a word in common, not even the empty ones. */
-static size_t name_of(stint_key key, unsigned number, char bytes[STINT_LABEL_SIZE]) {
-    static const size_t lengths[NAMES] = {STINT_LABEL_SIZE, 33, 17, 17};
-    for (size_t i = 0; i < lengths[number - 1]; i++)
-        bytes[i] = (char)(1 + mix(key, number * 64 + i) % 255);
-    return lengths[number - 1];
-}
-
-/* The number of the name that is seen; 0: none. */
-static unsigned name_seen(stint_key key, uint32_t *refused) {
-    struct label_read read;
-    char bytes[STINT_LABEL_SIZE];
-
-    stint_label_read(s.limiter, key, &read);
-    *refused = read.refused;
-    if (read.length == 0)
-        return 0;
-    for (unsigned i = 1; i <= NAMES; i++)
-        if (name_of(key, i, bytes) == read.length && memcmp(bytes, read.bytes, read.length) == 0)
-            return i;
-    breaks("a key has a name that it was never given");
-    return 0;
+static uint32_t name_bit(stint_key key, uint32_t *refused) {
+    const int name = name_seen(s.limiter, key, refused);
+    if (name < 0)
+        breaks("a key has a name that it was never given");
+    return name < 0 ? 0 : UINT32_C(1) << name;
 }
 
 static void seen(const struct act *act) {
     const struct part *part = &act->parts[0];
     uint32_t refused;
-    const uint32_t name = UINT32_C(1) << name_seen(part->key, &refused);
+    const uint32_t name = name_bit(part->key, &refused);
     if (((part->limit | (s.killed ? part->flags : 0)) & name) == 0 ||
         ((part->expected & EXPECT_USED) != 0 && !is_number(part, refused, part->used)))
         not_so(act);
@@ -867,17 +849,15 @@ static void seen(const struct act *act) {
 
 static int label(const struct act *act) {
     const struct part *part = &act->parts[0];
-    char bytes[STINT_LABEL_SIZE];
-    const size_t length = name_of(part->key, part->cost, bytes);
     s.labelled = true;
-    return set_up(act, stint_label(s.limiter, part->key, bytes, length));
+    return set_up(act, name_key(s.limiter, part->key, part->cost));
 }
 
 static void look_at_names(void) {
     static const stint_key keys[] = {KEY, OTHER, HOLDER, HOLDER + 1, HOLDER + 2, HOLDER + 3};
     uint32_t refused;
     for (unsigned i = 0; i < sizeof keys / sizeof keys[0] && s.labelled; i++)
-        (void)name_seen(keys[i], &refused);
+        (void)name_bit(keys[i], &refused);
 }
 
 /* ---- Handles --------------------------------------------------------------------------------- */
