@@ -1181,7 +1181,7 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     if (tokens > named->most)
         breaks("A: more than the limit in one window");
     if (logged->verdict.allowed || !logged->whole || replaced || named->replaced ||
-        s.scene->in_order)
+        s.scene->in_order || (named->policy.flags & STINT_SMOOTH) != 0)
         return;
     struct stint_stats stats = STINT_STATS_INIT;
     stint_stats_get(s.limiter, &stats);
@@ -1576,7 +1576,7 @@ static bool is_new(void) {
 
 /* The calls of the play that has ended, before everybody took what is left. */
 static void note_told(void) {
-    told.open = s.deaths || s.scene->in_file || is_open_play();
+    told.open = s.deaths || s.scene->any_order || s.scene->in_file || is_open_play();
     told.logged = s.logged;
     told.count = s.call_count;
     memcpy(told.log, s.log, s.logged * sizeof(s.log[0]));
@@ -1701,9 +1701,10 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
         stops[i] = i < scene->stops || (scene->dies && i == 0);
     stint_test_removed = removed;
     do {
-        if ((scene->stops == 3 || (scene->in_file && stops[0] > STOPS_ALL)) && outcome.plays > 0 &&
-            random_below(&random, one_in) != 0)
+        if (scene->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)
             continue;
+        if (scene->in_file && stops[0] > STOPS_ALL)
+            stops[0] += (unsigned)random_below(&random, 2 * one_in - 1);
         play_once(stops);
         outcome.plays++;
         memcpy(outcome.stops, stops, sizeof(stops));

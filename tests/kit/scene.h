@@ -75,7 +75,8 @@ struct scene {
     bool key_replaced; /* a full table may replace `key`, of which A and B need not hold then (G) */
     bool in_order;     /* B and C are those of its calls one after the other; set-up may fail */
     bool of_policies;  /* it is stopped where it reads or writes a policy, too */
-    bool in_file;      /* the table is: nobody watches it */
+    bool any_order;    /* its answers need be those of no order: who slept tells the time anew */
+    bool in_file;      /* the table is: nobody watches it, nor its order */
     bool reads;        /* `a` has a handle of its own, in a file, which only reads */
     /* `a` is stopped only at instants of this name; 0 stops: at the first. */
     bool at_instant;
