@@ -39,7 +39,7 @@ enum {
     STOPS_TRIED = 40, /* of the second of two threads, and of the first meanwhile */
     STOPS_ALL = 120,  /* then it looks at the many slots of a table in a file */
     STACK = 256 * 1024,
-    MEMORY_MOST = 1 << 20,
+    MEMORY_MOST = 1 << 18,
     POLICIES_MAX = 16,
     LIMITS_MAX = 8,
     ACTS_MAX = 40,
@@ -563,7 +563,7 @@ static void add_policy(struct named *named, const char *notation) {
     named->least = UINT32_MAX;
     knows(named, &named->policy);
     if (stint_policy_add(s.limiter, &named->policy, &named->id) != 0)
-        no_scene(notation, stint_reason());
+        breaks("add %s: %s", named->name, stint_reason());
 }
 
 static struct logged *log_call(const struct part *part, uint64_t now) {
@@ -605,6 +605,10 @@ static int64_t tokens_in(const struct logged *which) {
     return tokens;
 }
 
+static void not_so(const struct act *act) {
+    breaks("not so: %.*s", act->length, act->text);
+}
+
 static bool is_number(const struct part *part, uint32_t number, uint32_t expected) {
     return number == expected || (part->either && s.killed && number == part->before);
 }
@@ -632,7 +636,7 @@ static void expect_part(const struct act *act, const struct part *part,
         ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
         (v->flags & part->marks) == part->marks;
     if (!as_expected)
-        breaks("not so: %.*s", act->length, act->text);
+        not_so(act);
 }
 
 static void answered(const struct act *act, const struct part *part, uint64_t now,
@@ -751,18 +755,29 @@ static int apply(const struct act *act) {
                                             NULL, NULL, NULL));
 }
 
-static void not_so(const struct act *act) {
-    breaks("not so: %.*s", act->length, act->text);
-}
-
-/* What a policy says. */
+/* What a policy says, and what `key` has used of it. */
 struct said {
     char text[TEXT_MAX];
+    uint32_t used;
 };
 
-/* Whether it is what the notation says, whose end is there. */
-static bool said_is(const struct said *said, const struct named *named, const char *notation,
-                    const char *end) {
+static struct said said_by(uint32_t id) {
+    const struct stint_request look = {.key = KEY, .policy = id, .flags = STINT_PEEK};
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_verdict verdict;
+    (void)stint_decide(s.limiter, &look, s.time, &verdict);
+    struct said said = {"none", verdict.used};
+    const bool found = stint_policy_get(s.limiter, id, &policy) == 0;
+    if (found)
+        (void)stint_policy_format(&policy, said.text, sizeof(said.text));
+    if (found == ((verdict.flags & STINT_UNKNOWN_POLICY) != 0))
+        breaks("a policy is there, or decides, but not both");
+    return said;
+}
+
+/* Whether it says what the notation says, up to the end. */
+static bool says(const struct said *said, const struct named *named, const char *notation,
+                 const char *end) {
     char one[TEXT_MAX], text[TEXT_MAX] = "none";
     (void)snprintf(one, sizeof(one), "%.*s", (int)(end - notation), notation);
     if (strcmp(one, " none") != 0) {
@@ -772,45 +787,28 @@ static bool said_is(const struct said *said, const struct named *named, const ch
     return strcmp(said->text, text) == 0;
 }
 
-/* And what its key has used. */
-static struct said said_by_id(uint32_t id) {
-    const struct stint_request look = {.key = KEY, .policy = id, .flags = STINT_PEEK};
-    struct said said = {"none"};
-    struct stint_policy policy = STINT_POLICY_INIT;
-    struct stint_verdict verdict;
-    (void)stint_decide(s.limiter, &look, s.time, &verdict);
-    const bool found = stint_policy_get(s.limiter, id, &policy) == 0;
-    if (found) {
-        const int length = stint_policy_format(&policy, said.text, sizeof(said.text));
-        (void)snprintf(said.text + length + 1, sizeof(said.text) - (size_t)length - 1, "%u",
-                       verdict.used);
-    }
-    if (found == ((verdict.flags & STINT_UNKNOWN_POLICY) != 0))
-        breaks("a policy decides, or is there");
-    return said;
-}
-
 /* By its name is found what has decisions. */
 static void find(const struct act *act, struct named *named) {
-    const char *text = act->notation, *end = text + strlen(text), * or = strstr(text, " or ");
+    const char *text = act->notation, *end = text + strlen(text), *old_end = strstr(text, " or ");
+    const char *new = old_end == NULL ? text : old_end + 3;
     uint32_t id = UINT32_MAX;
     const int error = stint_policy_find(s.limiter, named->name, &id);
-    const struct said said = said_by_id(id);
+    const struct said said = said_by(id);
     if (error == 0 && policy_gone(&s.limiter->policies[id]))
         not_so(act);
     if (text == end) {
         (void)set_up(act, error);
         return;
     }
-    if (!said_is(&said, named, or == NULL ? text : or +3, end) &&
-        !(or != NULL && s.killed && said_is(&said, named, text, or)))
+    const bool is_old = s.killed && old_end != NULL && says(&said, named, text, old_end);
+    if (!is_old && !says(&said, named, new, end))
         not_so(act);
     if (named->id == UINT32_MAX || s.opened) {
         named->id = id;
         return;
     }
-    const struct said by_first = said_by_id(named->id);
-    if (memcmp(&said, &by_first, sizeof said) != 0)
+    const struct said by_first = said_by(named->id);
+    if (strcmp(said.text, by_first.text) != 0 || said.used != by_first.used)
         not_so(act);
 }
 
@@ -994,7 +992,6 @@ static void play_acts(const struct acts *acts) {
 /* What processes share: the table, unless it is in a file; and what one knew at its end. */
 static char path[40];
 static void *memory, *left;
-static size_t memory_size;
 
 static struct stint_limiter *open_handle(bool reads) {
     static const char secret[STINT_SECRET_SIZE] = "scene";
@@ -1011,10 +1008,13 @@ static struct stint_limiter *open_handle(bool reads) {
     options.labels = LABELS_IN_SET;
     options.on_full = s.scene->on_full;
     options.secret = secret;
-    memory_size = stint_memory_size(&options);
-    if ((s.scene->dies && !s.scene->in_file ? stint_open_in(&options, memory, memory_size, &limiter)
+    if ((s.scene->dies && !s.scene->in_file ? stint_open_in(&options, memory, MEMORY_MOST, &limiter)
                                             : stint_open(&options, &limiter)) != 0)
-        no_scene(stint_reason(), "the table cannot be opened");
+        breaks("the table cannot be opened: %s", stint_reason());
+    if (limiter == NULL && stint_test_step == NULL)
+        no_scene("", s.broken);
+    if (limiter == NULL)
+        longjmp(s.stuck, 1);
     return limiter;
 }
 
@@ -1032,7 +1032,8 @@ static void open_table(void) {
         memory = shared_memory(MEMORY_MOST);
         left = shared_memory(sizeof(s));
     }
-    memset(memory, 0, memory_size);
+    if (s.scene->dies)
+        memset(memory, 0, MEMORY_MOST);
     if (s.scene->in_file)
         (void)unlink(path);
     s.limiter = open_handle(false);
