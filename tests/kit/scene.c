@@ -37,7 +37,7 @@ enum {
     STEPS_MAX = 20000, /* of all threads: more is waiting for a thread that does not go on */
     LOG_MAX = 512,
     STOPS_TRIED = 40, /* of the second of two threads, and of the first meanwhile */
-    STOPS_ALL = 120,  /* then it looks at the many slots of a table in a file */
+    STOPS_ALL = 240,  /* then it looks at the many slots of a table in a file */
     STACK = 256 * 1024,
     MEMORY_MOST = 1 << 18,
     POLICIES_MAX = 16,

@@ -44,6 +44,8 @@ TEST(test_named_in_its_set) {
 
 /* ---- Read-only handles ----------------------------------------------------------------------- */
 
+enum { POLICIES = 60 };
+
 struct crowd {
     struct stint_limiter *writer, *reader;
     uint64_t told, reads, stop;
@@ -62,7 +64,7 @@ static bool count_entry(void *context, const struct stint_entry *entry) {
 }
 
 static void read_all(struct crowd *crowd, struct random *random) {
-    static const uint32_t id = 0;
+    static const uint32_t id = 0, ids[] = {0, 1, 2, 3, POLICIES - 1}; /* the last is never given */
     struct stint_policy policy = STINT_POLICY_INIT;
     struct stint_stats stats = STINT_STATS_INIT;
     struct stint_policy_stats counts = STINT_POLICY_STATS_INIT;
@@ -73,7 +75,7 @@ static void read_all(struct crowd *crowd, struct random *random) {
     for (unsigned i = 0; i < 200; i++) {
         const struct stint_request look = {.key =
                                                number_key(crowd->reader, random_below(random, 40)),
-                                           .policy = (uint32_t)random_below(random, 5),
+                                           .policy = ids[random_below(random, 5)],
                                            .cost = 1,
                                            .flags = STINT_PEEK};
         (void)stint_decide(crowd->reader, &look, STINT_NOW, &verdict);
@@ -140,7 +142,7 @@ TEST_IN_DIRECTORY(test_readers_beside_writers) {
         struct crowd crowd = {0};
         set_time(EPOCH);
         options.labels = 2 * LABELS_IN_SET;
-        options.max_policies = 60; /* of which 20 come in the place of one */
+        options.max_policies = POLICIES; /* of which 20 come in the place of one */
         crowd.writer = open_with(&options);
         (void)add_text(crowd.writer, "5/600ms name=plain");
         (void)add_text(crowd.writer, "5/600ms name=smooth smooth");

@@ -97,6 +97,9 @@ static const struct scene deaths[] = {
               "take p key look = used 7; take s key look = used 8; add x 3/100s; add y 3/100s;"
               "tidy 4; find x 3/100s; find y 3/100s; take x key x3 = yes; take x key = no;"
               "take y key x3 = yes; take y key = no"},
+    {"an id that falls free with its slots", DIES, .in_file = true,
+     .before = "add c 5/100s; take c key rest", .a = "remove c",
+     .after = "close; open; tidy; add x 3/100s; take x key x3 = yes; take x key = no"},
 };
 /* clang-format on */
 
@@ -135,7 +138,7 @@ TEST(test_deaths_in_hand_over) {
         char before[FORM_MAX], a[FORM_MAX], after[FORM_MAX], again[FORM_MAX], ids[FORM_MAX];
         FORM(before,
              "%s add p 5/100s; add r " RULED
-             "%s; override r other 3 100000; take r third cost 3 quiet",
+             "%s; override r other 3 100000; take r third cost 3 quiet; find r",
              i % 2 == 0 ? "" : "add x 1/100s; add y 1/100s;",
              i % 2 == 0 ? "" : "; remove x; remove y; close; open");
         FORM(a, removed ? "remove r" : "apply %s name=%s", new, name);
