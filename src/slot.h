@@ -91,7 +91,7 @@
  *
  * What holds it: tests/spin (every run of small cases, and the orders), tests/kit/watch.c (I1, I3
  * and I5 to I7, after each atomic operation of histories and scenes), and in tests/protocol
- * scenes.c (what goes wrong without each guard) and deaths.c (a process dies before each atomic
+ * scenes.c (what goes wrong without each guard, and a process that dies before each atomic
  * operation).
  *
  * The literature: Purcell and Harris, "Non-blocking hashtables with open addressing" (2005). */

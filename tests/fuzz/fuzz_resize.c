@@ -6,8 +6,8 @@
  * safe. */
 #include "fuzz.h"
 
-#include "directory.h"
 #include "base/limiter.h"
+#include "directory.h"
 
 enum { MAX_POLICIES = 6, KEYS = 24, PATCHES = 12, CALLS = 60 };
 

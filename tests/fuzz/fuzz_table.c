@@ -13,7 +13,6 @@
 
 #include "base/limiter.h"
 #include "fixture.h"
-#include "base/limiter.h"
 
 enum { MAX_POLICIES = 12, KEYS = 24, PATCHES = 24, CALLS = 200, BATCH = 4, LABELS = 4 };
 

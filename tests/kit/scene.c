@@ -2,24 +2,30 @@
  * Copyright (c) 2026 The stint authors
  *
  * No threads of the system: what others do is done inside the thread's own call, before one of its
- * atomic operations; a second thread that is stopped as well has a stack of its own. */
+ * atomic operations; a second thread that is stopped as well has a stack of its own. Who is to die
+ * is a process. */
 #include "scene.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "base/counters.h" /* for the number of the thread */
 #include "policy_id.h"
 #include "slot.h"
 
 #include "model.h"
+#include "named.h"
 #include "random.h"
 #include "schedule.h"
 #include "watch.h"
@@ -32,7 +38,9 @@ enum {
     STEPS_MAX = 20000, /* of all threads: more is waiting for a thread that does not go on */
     LOG_MAX = 512,
     STOPS_TRIED = 40, /* of the second of two threads, and of the first meanwhile */
+    STOPS_ALL = 240,  /* then it looks at the many slots of a table in a file */
     STACK = 256 * 1024,
+    MEMORY_MOST = 1 << 18,
     POLICIES_MAX = 16,
     LIMITS_MAX = 8,
     ACTS_MAX = 40,
@@ -82,6 +90,14 @@ enum verb {
     APPLY,
     REMOVE,
     FIND,
+    PRUNE,
+    TIDY,
+    LABEL,
+    SEEN,
+    CLOSE,
+    OPEN,
+    EACH,
+    HEADERS,
     OVERRIDE,
     CLEAR,
     AS,
@@ -89,8 +105,9 @@ enum verb {
 };
 
 static const char *const verbs[VERBS] = {
-    "take",  "all", "batch",  "hold",  "refund", "back", "reset",    "turn",  "tell", "die",
-    "stray", "add", "change", "apply", "remove", "find", "override", "clear", "as"};
+    "take",  "all",   "batch", "hold",   "refund", "back",    "reset",    "turn",  "tell",
+    "die",   "stray", "add",   "change", "apply",  "remove",  "find",     "prune", "tidy",
+    "label", "seen",  "close", "open",   "each",   "headers", "override", "clear", "as"};
 
 enum {
     EXPECT_YES = 1,
@@ -200,8 +217,11 @@ static struct {
     unsigned steps[ROLES], all_steps;
     unsigned stops[3];
     bool second_done, waits, deaths, set_back, killed;
+    bool opened; /* once more: ids may be free */
+    bool labelled;
+    struct stint_limiter *writer; /* others' handle, if `a` has one of its own */
     char broken[SCENE_BROKEN_MAX];
-    jmp_buf stuck, died, dead;
+    jmp_buf stuck, died;
 } s;
 
 static void breaks(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -403,6 +423,18 @@ static void read_words(struct act *act, const char *text) {
     }
 }
 
+/* Numbers of names, a bit each. */
+static void read_names(struct part *part, const char **text) {
+    char word[TEXT_MAX];
+    for (const char *rest = *text; next_word(&rest, word) && word[0] != '='; *text = rest)
+        if (strcmp(word, "or") == 0) {
+            part->flags = part->limit;
+            part->limit = 0;
+        } else {
+            part->limit |= UINT32_C(1) << strtoul(word, NULL, 10);
+        }
+}
+
 static void read_act(struct act *act, const char *text) {
     char word[TEXT_MAX];
     struct part *part = &act->parts[0];
@@ -428,16 +460,31 @@ static void read_act(struct act *act, const char *text) {
         act->tick = next_number(&text);
         break;
     case APPLY:
+    case PRUNE:
+    case TIDY:
+    case CLOSE:
+    case OPEN:
+    case EACH:
         (void)snprintf(act->notation, sizeof(act->notation), "%s", text);
         return;
     case ADD:
     case CHANGE:
+    case FIND:
+    case HEADERS:
         part->policy = next_policy(&text);
         (void)snprintf(act->notation, sizeof(act->notation), "%s", text);
         return;
+    case LABEL:
+        part->key = next_key(&text);
+        part->cost = (uint32_t)next_number(&text);
+        break;
+    case SEEN:
+        part->key = next_key(&text);
+        read_names(part, &text);
+        break;
     default:
         part->policy = next_policy(&text);
-        if (act->verb != TELL && act->verb != REMOVE && act->verb != FIND)
+        if (act->verb != TELL && act->verb != REMOVE)
             part->key = next_key(&text);
         break;
     }
@@ -517,7 +564,7 @@ static void add_policy(struct named *named, const char *notation) {
     named->least = UINT32_MAX;
     knows(named, &named->policy);
     if (stint_policy_add(s.limiter, &named->policy, &named->id) != 0)
-        no_scene(notation, stint_reason());
+        breaks("add %s: %s", named->name, stint_reason());
 }
 
 static struct logged *log_call(const struct part *part, uint64_t now) {
@@ -559,6 +606,10 @@ static int64_t tokens_in(const struct logged *which) {
     return tokens;
 }
 
+static void not_so(const struct act *act) {
+    breaks("not so: %.*s", act->length, act->text);
+}
+
 static bool is_number(const struct part *part, uint32_t number, uint32_t expected) {
     return number == expected || (part->either && s.killed && number == part->before);
 }
@@ -586,7 +637,7 @@ static void expect_part(const struct act *act, const struct part *part,
         ((expected & EXPECT_RULED) == 0 || v->allowed == (v->flags == STINT_OVERRIDDEN)) &&
         (v->flags & part->marks) == part->marks;
     if (!as_expected)
-        breaks("not so: %.*s", act->length, act->text);
+        not_so(act);
 }
 
 static void answered(const struct act *act, const struct part *part, uint64_t now,
@@ -695,20 +746,139 @@ static int change(const struct act *act, struct named *named) {
 }
 
 static int apply(const struct act *act) {
+    const bool prunes = act->verb == PRUNE;
     for (unsigned i = 0; i < s.policy_count; i++) {
         char name[40];
         (void)snprintf(name, sizeof(name), "name=%s", s.policies[i].name);
-        s.policies[i].replaced |= strstr(act->notation, name) != NULL;
+        s.policies[i].replaced |= prunes || strstr(act->notation, name) != NULL;
     }
-    return set_up(act, stint_policies_apply(s.limiter, act->notation, 0, NULL, NULL, NULL));
+    return set_up(act, stint_policies_apply(s.limiter, act->notation, prunes ? STINT_PRUNE : 0,
+                                            NULL, NULL, NULL));
+}
+
+/* What a policy says, and what `key` has used of it. */
+struct said {
+    char text[TEXT_MAX];
+    uint32_t used;
+};
+
+static struct said said_by(uint32_t id) {
+    const struct stint_request look = {.key = KEY, .policy = id, .flags = STINT_PEEK};
+    struct stint_policy policy = STINT_POLICY_INIT;
+    struct stint_verdict verdict;
+    (void)stint_decide(s.limiter, &look, s.time, &verdict);
+    struct said said = {"none", verdict.used};
+    const bool found = stint_policy_get(s.limiter, id, &policy) == 0;
+    if (found)
+        (void)stint_policy_format(&policy, said.text, sizeof(said.text));
+    if (found == ((verdict.flags & STINT_UNKNOWN_POLICY) != 0))
+        breaks("a policy is there, or decides, but not both");
+    return said;
+}
+
+/* Whether it says what the notation says, up to the end. */
+static bool says(const struct said *said, const struct named *named, const char *notation,
+                 const char *end) {
+    char one[TEXT_MAX], text[TEXT_MAX] = "none";
+    (void)snprintf(one, sizeof(one), "%.*s", (int)(end - notation), notation);
+    if (strcmp(one, " none") != 0) {
+        const struct stint_policy policy = read_policy(named, one);
+        (void)stint_policy_format(&policy, text, sizeof(text));
+    }
+    return strcmp(said->text, text) == 0;
 }
 
 /* By its name is found what has decisions. */
-static void find(const struct act *act, const struct named *named) {
-    uint32_t id = 0;
-    (void)set_up(act, stint_policy_find(s.limiter, named->name, &id));
-    if (policy_gone(&s.limiter->policies[id]))
-        breaks("not so: %.*s", act->length, act->text);
+static void find(const struct act *act, struct named *named) {
+    const char *text = act->notation, *end = text + strlen(text), *old_end = strstr(text, " or ");
+    const char *new = old_end == NULL ? text : old_end + 3;
+    uint32_t id = UINT32_MAX;
+    const int error = stint_policy_find(s.limiter, named->name, &id);
+    const struct said said = said_by(id);
+    if (error == 0 && policy_gone(&s.limiter->policies[id]))
+        not_so(act);
+    if (text == end) {
+        (void)set_up(act, error);
+        return;
+    }
+    const bool is_old = s.killed && old_end != NULL && says(&said, named, text, old_end);
+    if (!is_old && !says(&said, named, new, end))
+        not_so(act);
+    if (named->id == UINT32_MAX || s.opened) {
+        named->id = id;
+        return;
+    }
+    const struct said by_first = said_by(named->id);
+    if (strcmp(said.text, by_first.text) != 0 || said.used != by_first.used)
+        not_so(act);
+}
+
+static void tidy(const struct act *act) {
+    const struct table *table = &s.limiter->table;
+    uint32_t ids = 0;
+    for (uint64_t i = 0; i < table->line_count * LINE_SLOTS; i++) {
+        const struct slot *slot = &table->lines[i / LINE_SLOTS].slots[i % LINE_SLOTS];
+        const struct policy *policy = limiter_tag_policy(s.limiter, slot->tag);
+        if (policy != NULL && policy_gone(policy))
+            not_so(act);
+    }
+    for (uint32_t id = 0; id < s.limiter->max_policies; id++)
+        ids += limiter_policy(s.limiter, id) != NULL;
+    if (act->notation[0] != '\0' && ids != strtoul(act->notation, NULL, 10))
+        breaks("not so, but %u: %.*s", ids, act->length, act->text);
+}
+
+/* ---- Names of keys --------------------------------------------------------------------------- */
+
+static uint32_t name_bit(stint_key key, uint32_t *refused) {
+    const int name = name_seen(s.limiter, key, refused);
+    if (name < 0)
+        breaks("a key has a name that it was never given");
+    return name < 0 ? 0 : UINT32_C(1) << name;
+}
+
+static void seen(const struct act *act) {
+    const struct part *part = &act->parts[0];
+    uint32_t refused;
+    const uint32_t name = name_bit(part->key, &refused);
+    if (((part->limit | (s.killed ? part->flags : 0)) & name) == 0 ||
+        ((part->expected & EXPECT_USED) != 0 && !is_number(part, refused, part->used)))
+        not_so(act);
+}
+
+static int label(const struct act *act) {
+    const struct part *part = &act->parts[0];
+    s.labelled = true;
+    return set_up(act, name_key(s.limiter, part->key, part->cost));
+}
+
+static void look_at_names(void) {
+    static const stint_key keys[] = {KEY, OTHER, HOLDER, HOLDER + 1, HOLDER + 2, HOLDER + 3};
+    uint32_t refused;
+    for (unsigned i = 0; i < sizeof keys / sizeof keys[0] && s.labelled; i++)
+        (void)name_bit(keys[i], &refused);
+}
+
+/* ---- Handles --------------------------------------------------------------------------------- */
+
+static struct stint_limiter *open_handle(bool reads);
+
+static bool ignore_entry(void *context, const struct stint_entry *entry) {
+    (void)context;
+    return entry->end != 0;
+}
+
+static int headers(const struct named *named) {
+    const struct stint_verdict verdict = {0};
+    char text[1000];
+    return stint_headers(s.limiter, STINT_HEADERS_DRAFT, &named->id, &verdict, 1, text,
+                         sizeof(text)) < (int)sizeof(text);
+}
+
+static void close_handle(void) {
+    struct stint_limiter *limiter = s.limiter;
+    s.limiter = NULL;
+    stint_close(limiter);
 }
 
 /* Returns whether it was allowed, or an error of set-up. */
@@ -755,7 +925,29 @@ static int make(const struct act *act, uint64_t now) {
     case CHANGE:
         return change(act, named);
     case APPLY:
+    case PRUNE:
         return apply(act);
+    case TIDY:
+        tidy(act);
+        break;
+    case LABEL:
+        return label(act);
+    case SEEN:
+        seen(act);
+        break;
+    case CLOSE:
+        close_handle();
+        break;
+    case OPEN:
+        if (s.limiter != NULL)
+            close_handle();
+        s.opened = true; /* ids may be free */
+        s.watch.limiter = s.limiter = open_handle(false);
+        break;
+    case EACH:
+        return stint_each(s.limiter, ignore_entry, NULL) == 0;
+    case HEADERS:
+        return headers(named);
     case REMOVE:
         named->replaced = true;
         return set_up(act, stint_policy_remove(s.limiter, named->id));
@@ -798,17 +990,54 @@ static void play_acts(const struct acts *acts) {
         play_act(&acts->acts[i]);
 }
 
-static void open_table(void) {
+/* What processes share: the table, unless it is in a file; and what one knew at its end. */
+static char path[40];
+static void *memory, *left;
+
+static struct stint_limiter *open_handle(bool reads) {
     static const char secret[STINT_SECRET_SIZE] = "scene";
     struct stint_options options = STINT_OPTIONS_INIT;
-    options.max_keys = 2;                    /* one line of four slots */
-    options.max_policies = POLICIES_MAX + 2; /* one is replaced, and one has a companion */
-    options.on_full = s.scene->on_full;
+    struct stint_limiter *limiter = NULL;
     options.clock = scene_clock;
+    options.path = s.scene->in_file ? path : NULL;
+    options.flags = reads ? STINT_READ_ONLY : 0;
+    if (reads && stint_attach(&options, &limiter) == 0)
+        return limiter;
+    options.max_keys = 2; /* one line of four slots, but in a file */
+    /* One is replaced, and one has a companion. A file's table is as small as they are few. */
+    options.max_policies = s.scene->in_file ? 7 : POLICIES_MAX + 2;
+    options.labels = LABELS_IN_SET;
+    options.on_full = s.scene->on_full;
     options.secret = secret;
-    s.time = EPOCH;
-    if (stint_open(&options, &s.limiter) != 0)
+    if ((s.scene->dies && !s.scene->in_file ? stint_open_in(&options, memory, MEMORY_MOST, &limiter)
+                                            : stint_open(&options, &limiter)) != 0)
+        breaks("the table cannot be opened: %s", stint_reason());
+    if (limiter == NULL && stint_test_step == NULL)
+        no_scene("", s.broken);
+    if (limiter == NULL)
+        longjmp(s.stuck, 1);
+    return limiter;
+}
+
+static void *shared_memory(size_t size) {
+    void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED)
         abort();
+    return start;
+}
+
+static void open_table(void) {
+    s.time = EPOCH;
+    if (memory == NULL) {
+        (void)snprintf(path, sizeof(path), "/dev/shm/stint-scene-%d", (int)getpid());
+        memory = shared_memory(MEMORY_MOST);
+        left = shared_memory(sizeof(s));
+    }
+    if (s.scene->dies)
+        memset(memory, 0, MEMORY_MOST);
+    if (s.scene->in_file)
+        (void)unlink(path);
+    s.limiter = open_handle(false);
     for (unsigned i = 0; i < s.policy_count; i++) {
         struct named *named = &s.policies[i];
         const size_t length = strlen(named->name);
@@ -825,7 +1054,8 @@ static void open_table(void) {
 static void begin_play(void) {
     s.logged = s.call_count = s.events = s.all_steps = 0;
     s.role = NOBODY;
-    s.deaths = s.waits = s.set_back = s.killed = false;
+    s.deaths = s.waits = s.set_back = s.killed = s.opened = s.labelled = false;
+    s.writer = NULL;
     s.second_done = true;
     s.broken[0] = '\0';
     stint_thread_number = STRIPE_OF_ALL;
@@ -953,7 +1183,7 @@ static void judge_answer(const struct logged *logged, bool replaced) {
     if (tokens > named->most)
         breaks("A: more than the limit in one window");
     if (logged->verdict.allowed || !logged->whole || replaced || named->replaced ||
-        s.scene->in_order)
+        s.scene->in_order || (named->policy.flags & STINT_SMOOTH) != 0)
         return;
     struct stint_stats stats = STINT_STATS_INIT;
     stint_stats_get(s.limiter, &stats);
@@ -1010,13 +1240,19 @@ static void judge_log(void) {
 static void others(const struct acts *acts) {
     const uint64_t number = stint_thread_number;
     void (*hook)(enum stint_test_instant instant) = stint_test_hook;
+    struct stint_limiter *limiter = s.limiter;
     s.role = NOBODY;
+    s.limiter = s.writer != NULL ? s.writer : limiter;
     stint_test_hook = NULL;
     stint_thread_number = s.number[NOBODY];
     play_acts(acts);
     stint_thread_number = number;
     stint_test_hook = hook;
     s.role = FIRST;
+    if (s.writer == NULL)
+        return;
+    s.writer = s.limiter;
+    s.limiter = limiter;
 }
 
 /* The second thread. */
@@ -1053,11 +1289,42 @@ static void second_begins(void) {
     second_goes_on();
 }
 
+/* A process that ends, or is killed, tells what it knew. */
+static _Noreturn void leave(void) {
+    memcpy(left, &s, sizeof(s));
+    if (s.killed)
+        (void)raise(SIGKILL);
+    _exit(0);
+}
+
+static void first_dies(void) {
+    struct stint_limiter *limiter = s.limiter;
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        s.role = FIRST;
+        if (setjmp(s.stuck) == 0)
+            play_acts(&s.a);
+        else
+            breaks("E: a thread waits for one that does not go on");
+        leave();
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    if (status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+        breaks("a process ends with status %#x", (unsigned)status);
+    else
+        memcpy(&s, left, sizeof(s));
+    s.limiter = limiter;
+    s.deaths |= s.killed;
+}
+
 static void step_of_first(void) {
     unsigned at = s.steps[FIRST];
     if (s.scene->dies) {
-        if (at == s.stops[0])
-            longjmp(s.dead, 1);
+        s.killed = at == s.stops[0];
+        if (s.killed)
+            leave();
     } else if (s.scene->stops == 3) {
         if (at == s.stops[0])
             second_begins();
@@ -1075,19 +1342,24 @@ static void step_of_first(void) {
 
 /* Of a policy, or of another table than the one of the scene. */
 static bool is_apart(const void *word) {
-    const struct table *table = &s.limiter->table;
-    return word != NULL &&
-           ((const char *)word < (const char *)table->shards
-                ? s.role == SECOND || !s.scene->of_policies
-                : (const char *)word >= (const char *)(table->lines + table->line_count));
+    const struct stint_limiter *limiter = s.limiter;
+    if (word == NULL || limiter == NULL || s.labelled)
+        return false;
+    return (const char *)word < (const char *)limiter->table.shards
+               ? s.role == SECOND || !s.scene->of_policies
+               : (const char *)word >=
+                     (const char *)(limiter->table.lines + limiter->table.line_count);
 }
 
 /* I1, I3 and I5 to I7, after each atomic operation. */
 static void look_at_table(void) {
     void (*hook)(const void *word) = stint_test_step;
+    if (s.scene->in_file || s.limiter == NULL)
+        return;
     stint_test_step = NULL; /* its own loads are no steps */
     s.watch.stepped_back |= s.set_back;
     (void)watch_look(&s.watch, s.time);
+    look_at_names();
     stint_test_step = hook;
     if (s.watch.broken != NULL)
         breaks("%s", s.watch.broken);
@@ -1318,7 +1590,7 @@ static bool is_new(void) {
 
 /* The calls of the play that has ended, before everybody took what is left. */
 static void note_told(void) {
-    told.open = s.deaths || is_open_play();
+    told.open = s.deaths || s.scene->any_order || s.scene->in_file || is_open_play();
     told.logged = s.logged;
     told.count = s.call_count;
     memcpy(told.log, s.log, s.logged * sizeof(s.log[0]));
@@ -1346,16 +1618,22 @@ static void play_once(const unsigned stops[3]) {
     memset(s.steps, 0, sizeof(s.steps));
     memcpy(s.stops, stops, sizeof(s.stops));
     begin_play();
-    watch_begin(&s.watch, s.limiter);
+    if (!s.scene->in_file)
+        watch_begin(&s.watch, s.limiter);
     play_acts(&s.before);
+    s.opened = false;
+    if (s.scene->reads) {
+        s.writer = s.limiter;
+        s.limiter = open_handle(true);
+    }
     stint_test_step = step;
     stint_test_hook = instant_step;
+    if (s.scene->dies)
+        first_dies();
     if (setjmp(s.stuck) == 0) {
         s.role = FIRST;
-        if (setjmp(s.dead) == 0)
+        if (!s.scene->dies)
             play_acts(&s.a);
-        else
-            s.deaths = s.killed = true;
         second_goes_on();
         /* Those come behind who did not come between its steps. */
         if (s.scene->stops == 1 || s.scene->stops == 2) {
@@ -1365,6 +1643,10 @@ static void play_once(const unsigned stops[3]) {
                 others(&s.c);
         }
         s.role = NOBODY;
+        if (s.writer != NULL) {
+            stint_close(s.limiter);
+            s.limiter = s.writer;
+        }
         play_acts(&s.after);
         note_told();
         judge_log();
@@ -1428,10 +1710,14 @@ struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t
     do {
         if (scene->stops == 3 && outcome.plays > 0 && random_below(&random, one_in) != 0)
             continue;
+        if (scene->in_file && stops[0] > STOPS_ALL)
+            stops[0] += (unsigned)random_below(&random, 2 * one_in - 1);
         play_once(stops);
         outcome.plays++;
         memcpy(outcome.stops, stops, sizeof(stops));
     } while (s.broken[0] == '\0' && next_stops(stops));
+    if (scene->in_file)
+        (void)unlink(path);
     memcpy(outcome.broken, s.broken, sizeof(outcome.broken));
     stint_test_removed = 0;
     return outcome;

@@ -25,7 +25,14 @@
  *     add NAME NOTATION               a policy; `change` changes one
  *     apply TEXT                      stint_policies_apply
  *     remove POLICY
- *     find POLICY                     by its name: it has decisions
+ *     find POLICY [OLD or] [NEW]      by its name: it has decisions, and is NEW, or OLD only if `a`
+ *                                     was killed; by its first id, too; none: there is none
+ *     prune TEXT                      `apply` that removes what the text does not name
+ *     tidy [N]                        no slot is a policy's that is gone; N ids are in use
+ *     label KEY N                     it is given its name number N, 1 to 4
+ *     seen KEY [N ... or] [N ...]     what its name may be; 0: none. Its `used`: refused windows
+ *     close, open                     the table; in a file: who opens it is alone
+ *     each, headers POLICY            reads
  *     override POLICY KEY LIMIT TICK
  *     clear POLICY KEY                its override
  *     as N                            the thread's number from now on, which chooses stripes
@@ -63,11 +70,14 @@ struct scene {
     /* 0: nobody is stopped. 1, 2: `a` is; in the last play `b` and `c` come behind it. 3: `a` is
      * stopped, `b` begins and is stopped, `a` goes on and is stopped again, and `b` goes on. */
     unsigned stops;
-    bool dies; /* instead, `a` is killed before each of its steps; it does not take the lock */
+    bool dies; /* instead, `a` is a process that is killed before each of its steps */
     enum stint_on_full on_full;
     bool key_replaced; /* a full table may replace `key`, of which A and B need not hold then (G) */
     bool in_order;     /* B and C are those of its calls one after the other; set-up may fail */
     bool of_policies;  /* it is stopped where it reads or writes a policy, too */
+    bool any_order;    /* its answers need be those of no order: who slept tells the time anew */
+    bool in_file;      /* the table is: nobody watches it, nor its order */
+    bool reads;        /* `a` has a handle of its own, in a file, which only reads */
     /* `a` is stopped only at instants of this name; 0 stops: at the first. */
     bool at_instant;
     enum stint_test_instant instant;
@@ -83,7 +93,8 @@ struct outcome {
 };
 
 /* Plays a scene with these guards (testing.h) taken away. Of the many plays of one with two threads
- * that are stopped, one in `one_in` is drawn by the seed; none, if it is not SCHEDULABLE. */
+ * that are stopped, or of a table in a file, one in `one_in` is drawn by the seed; none, if it is
+ * not SCHEDULABLE. */
 struct outcome scene_play(const struct scene *scene, guard_set removed, uint64_t one_in,
                           uint64_t seed);
 

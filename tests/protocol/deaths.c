@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Copyright (c) 2026 The stint authors
  *
- * A process dies before each step of a call of set-up, on a table that others share, and forks
- * before each step of any call. Whoever comes after it is held up by nothing, is granted what is
- * left and never more (promises A, B, E). Set-up that was begun is finished or undone. Deaths in a
- * decision are in scenes.c. */
+ * What takes processes, and is no scene: one is forked before each step of a call, and one that
+ * makes a table dies or stops before each of its steps. Whoever comes after it is held up by
+ * nothing, and is granted what is left and never more (promises A, B, E). (Deaths in decisions:
+ * scenes.c. In other set-up: set_up.c.) */
 #include "base/limiter.h" /* before cmocka, which defines fail() as well */
 
 #include "fixture.h"
@@ -15,38 +15,48 @@
 #include "dying.h"
 #include "random.h"
 
-enum { LIMIT = 5, COST = 2, MAX_KEYS = 40, MANY = 400 };
+enum { LIMIT = 5, COST = 2, MAX_KEYS = 40 };
 
 static void *memory;
 static size_t size;
 
 struct scene {
     struct stint_limiter *limiter;
-    uint32_t plain, striped, carries, first, month;
-    stint_key key; /* whose requests the dead was deciding */
+    uint32_t plain, striped, carries, first, month, ruled;
+    stint_key key;
 };
 
-static struct stint_limiter *attach(enum stint_on_full on_full) {
-    struct stint_options options = fixture_options(MAX_KEYS, on_full);
+static struct stint_limiter *attach(void) {
+    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
     struct stint_limiter *limiter;
     if (stint_open_in(&options, memory, size, &limiter) != 0)
         fail_msg("%s", stint_reason());
     return limiter;
 }
 
-static void add_policies(struct scene *scene) {
-    scene->plain = add_policy(scene->limiter, "plain", LIMIT, MINUTE, 0, 0);
-    struct stint_policy policy = make_policy("striped", 8, MINUTE, 0, 0);
-    policy.stripes = 4;
-    scene->striped = add_made(scene->limiter, &policy);
-    policy = make_policy("carries", LIMIT, MINUTE, 0, 0);
-    policy.capacity = 2 * LIMIT;
-    scene->carries = add_made(scene->limiter, &policy);
-    scene->first = add_policy(scene->limiter, "first", LIMIT, MINUTE, 0, STINT_START_FIRST);
-    policy = make_policy("month", LIMIT, 0, 0, 0);
-    policy.calendar = STINT_CALENDAR_MONTH;
-    scene->month = add_made(scene->limiter, &policy);
+/* In the table of all, or in a private one. */
+static void scene_begin(struct scene *scene, bool private) {
+    test_time = T0;
+    memset(memory, 0, size);
+    scene->limiter = private ? open_limiter(MAX_KEYS, STINT_FULL_REFUSE) : attach();
+    scene->key = number_key(scene->limiter, 7);
+    scene->plain = add_text(scene->limiter, "5/minute name=plain");
+    scene->striped = add_text(scene->limiter, "8/minute name=striped stripes=4");
+    scene->carries = add_text(scene->limiter, "5/minute name=carries capacity=10");
+    scene->first = add_text(scene->limiter, "5/minute name=first start=first");
+    scene->month = add_text(scene->limiter, "5/month name=month");
+    scene->ruled = add_text(scene->limiter, "2/minute name=ruled overrides");
 }
+
+/* Takes one by one until refused. */
+static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_key key) {
+    uint32_t granted = 0;
+    while (granted < 100 && stint_take(scene->limiter, policy, key, 1, STINT_NOW, NULL))
+        granted++;
+    return granted;
+}
+
+/* ---- What may be under way when a process is forked ------------------------------------------ */
 
 /* What an act was granted of the plain policy, less what it gave back. */
 static uint32_t took;
@@ -55,57 +65,23 @@ static void take(const struct scene *scene) {
     took += stint_take(scene->limiter, scene->plain, scene->key, 1, STINT_NOW, NULL);
 }
 
-/* ---- What may be under way when a process dies ----------------------------------------------- */
-
-static void nothing(const struct scene *scene) {
-    (void)scene;
-}
-
 static void take_until_refused(const struct scene *scene) {
     for (unsigned i = 0; i <= LIMIT; i++)
         take(scene);
 }
 
-static void last_window(const struct scene *scene) {
-    take_until_refused(scene);
-    test_time += MINUTE;
-}
-
 /* All slots hold keys of windows that are over, so that claims take slots over. */
 static void stale_table(const struct scene *scene) {
-    for (uint64_t i = 0; i < MANY; i++)
-        (void)stint_take(scene->limiter, scene->plain, number_key(scene->limiter, 1000 + i), 1,
-                         STINT_NOW, NULL);
+    for (uint64_t i = 0; i < 400; i++)
+        (void)ask(scene->limiter, scene->plain, number_key(scene->limiter, 1000 + i), 1, 0);
     test_time += MINUTE;
 }
 
-static void full_table(const struct scene *scene) {
-    for (uint64_t i = 0; i < MANY; i++)
-        (void)stint_take(scene->limiter, scene->plain, number_key(scene->limiter, 1000 + i), LIMIT,
-                         STINT_NOW, NULL);
-}
-
-static void take_cost(const struct scene *scene) {
-    took += COST * stint_take(scene->limiter, scene->plain, scene->key, COST, STINT_NOW, NULL);
-}
-
-static void take_striped(const struct scene *scene) {
-    (void)stint_take(scene->limiter, scene->striped, scene->key, COST, STINT_NOW, NULL);
-}
-
-static void take_first(const struct scene *scene) {
-    (void)stint_take(scene->limiter, scene->first, scene->key, 1, STINT_NOW, NULL);
-    (void)stint_take(scene->limiter, scene->month, scene->key, 1, STINT_NOW, NULL);
-}
-
-/* Their windows are over: the next requests begin others. */
-static void last_first(const struct scene *scene) {
-    take_first(scene);
-    test_time += 40 * DAY;
-}
-
-static void take_carrying(const struct scene *scene) {
-    (void)stint_take(scene->limiter, scene->carries, scene->key, COST, STINT_NOW, NULL);
+static void take_of_others(const struct scene *scene) {
+    (void)ask(scene->limiter, scene->striped, scene->key, COST, 0);
+    (void)ask(scene->limiter, scene->carries, scene->key, COST, 0);
+    (void)ask(scene->limiter, scene->first, scene->key, 1, 0);
+    (void)ask(scene->limiter, scene->month, scene->key, 1, 0);
 }
 
 static void take_all(const struct scene *scene) {
@@ -134,159 +110,78 @@ static void take_and_refund(const struct scene *scene) {
 }
 
 static void add_another_policy(const struct scene *scene) {
-    struct stint_policy policy = make_policy("another", 7, HOUR, 0, 0);
-    (void)policy_added(scene->limiter, &policy);
-}
-
-static void change_policy(const struct scene *scene) {
-    struct stint_policy policy = make_policy("plain", LIMIT - 1, MINUTE, 0, 0);
-    (void)stint_policy_change(scene->limiter, scene->plain, &policy);
-    policy = make_policy("carries", 3 * LIMIT, MINUTE, 0, 0);
-    (void)stint_policy_change(scene->limiter, scene->carries, &policy);
+    (void)add_text(scene->limiter, "7/h name=another");
 }
 
 static void attach_and_take(const struct scene *scene) {
     struct scene own = *scene;
-    own.limiter = attach(STINT_FULL_ADMIT);
+    own.limiter = attach();
     take(&own);
     stint_close(own.limiter);
 }
 
+/* If it has not been replaced meanwhile. */
+static void change_to(const struct scene *scene, uint32_t id, const char *text) {
+    const struct stint_policy policy = parsed(text);
+    (void)stint_policy_change(scene->limiter, id, &policy);
+}
+
+static void change_policies(const struct scene *scene) {
+    change_to(scene, scene->plain, "4/minute name=plain");
+    change_to(scene, scene->carries, "15/minute name=carries");
+}
+
+static void give_flag(const struct scene *scene) {
+    change_to(scene, scene->plain, "5/minute name=plain ban=1h");
+}
+
+static void apply(const struct scene *scene) {
+    if (stint_policies_apply(
+            scene->limiter,
+            "7/h name=plain\n9/minute name=new ban=1h\n8/minute name=striped stripes=4", 0, NULL,
+            NULL, NULL) != 0)
+        _exit(8);
+}
+
+static void remove_plain(const struct scene *scene) {
+    (void)stint_policy_remove(scene->limiter, scene->plain);
+}
+
+static void find(const struct scene *scene) {
+    if (policy_found(scene->limiter, "striped") < 0 || policy_found(scene->limiter, "none") >= 0)
+        _exit(4);
+}
+
+static void override_and_clear(const struct scene *scene) {
+    if (stint_override(scene->limiter, scene->ruled, scene->key, LIMIT, test_time + HOUR) != 0 ||
+        stint_override_clear(scene->limiter, scene->ruled, scene->key) != 0)
+        _exit(5);
+}
+
 static const struct act {
     const char *name;
-    void (*before)(const struct scene *scene);
     void (*act)(const struct scene *scene);
-    uint32_t tokens;        /* of the plain policy that the dead may have taken with him */
+    void (*before)(const struct scene *scene);
+    uint32_t tokens;        /* of the plain policy that the act may take */
     uint32_t before_tokens; /* that are used in the present window before */
-    enum stint_on_full on_full;
-    bool replaces;
-    bool locks; /* it may die with the lock for set-up */
+    bool sets_up;
 } acts[] = {
-    {"a new key", nothing, take, 1, 0, STINT_FULL_REFUSE, false, false},
-    {"a new key and a cost", nothing, take_cost, COST, 0, STINT_FULL_REFUSE, false, false},
-    {"a key that is there", take, take, 1, 1, STINT_FULL_REFUSE, false, false},
-    {"up to a refusal", nothing, take_until_refused, LIMIT, 0, STINT_FULL_REFUSE, false, false},
-    {"a new window", last_window, take, 1, 0, STINT_FULL_REFUSE, false, false},
-    {"a new window and a cost", last_window, take_cost, COST, 0, STINT_FULL_REFUSE, false, false},
-    {"a slot that is taken over", stale_table, take, 1, 0, STINT_FULL_REFUSE, false, false},
-    {"a slot that is replaced", full_table, take, 1, 0, STINT_FULL_REPLACE, true, false},
-    {"stripes", nothing, take_striped, 0, 0, STINT_FULL_REFUSE, false, false},
-    {"first requests, and a month", nothing, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
-    {"a window after the first", last_first, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
-    {"slots for first requests", stale_table, take_first, 0, 0, STINT_FULL_REFUSE, false, false},
-    {"unused tokens roll over", nothing, take_carrying, 0, 0, STINT_FULL_REFUSE, false, false},
-    {"several as one", nothing, take_all, 1, 0, STINT_FULL_REFUSE, false, false},
-    {"a batch", nothing, take_batch, 2, 0, STINT_FULL_REFUSE, false, false},
-    {"a refund", take, take_and_refund, COST, 1, STINT_FULL_REFUSE, false, false},
-    {"a policy that is added", nothing, add_another_policy, 0, 0, STINT_FULL_REFUSE, false, true},
-    {"attaching", nothing, attach_and_take, 1, 0, STINT_FULL_REFUSE, false, true},
+    {"a new key", take, NULL, 1, 0, false},
+    {"up to a refusal", take_until_refused, take, LIMIT, 1, false},
+    {"a slot that is taken over", take, stale_table, 1, 0, false},
+    {"stripes, first requests, a month", take_of_others, NULL, 0, 0, false},
+    {"several as one", take_all, NULL, 1, 0, false},
+    {"a batch", take_batch, NULL, 2, 0, false},
+    {"a refund", take_and_refund, take, COST, 1, false},
+    {"a name is looked up", find, take, 0, 1, true},
+    {"a policy that is added", add_another_policy, take, 0, 1, true},
+    {"attaching", attach_and_take, take, 0, 1, true},
+    {"limits that change", change_policies, take, 0, 1, true},
+    {"a policy that gets overrides", give_flag, take, 0, 1, true},
+    {"policies that are applied", apply, take, 0, 1, true},
+    {"a policy that is removed", remove_plain, take, 0, 1, true},
+    {"an override", override_and_clear, take, 0, 1, true},
 };
-
-/* ---- The death ------------------------------------------------------------------------------- */
-
-static bool from_set_up;
-
-static void stop_at_step(const void *word) {
-    (void)word;
-    if (steps_left-- == 0)
-        (void)raise(SIGSTOP);
-}
-
-/* What a maker of a table asks the system for are steps, too (the linker puts these in the place of
- * the C library's). */
-ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
-int __real_madvise(void *address, size_t length, int advice);
-int __wrap_madvise(void *address, size_t length, int advice);
-
-ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
-    STEP(bytes);
-    return __real_getrandom(bytes, length, flags);
-}
-
-int __wrap_madvise(void *address, size_t length, int advice) {
-    STEP(address);
-    return __real_madvise(address, length, advice);
-}
-
-/* Runs the act in a process that dies before its step of that number. Returns false if it came to
- * its end. */
-static bool die(const struct scene *scene, void (*act)(const struct scene *scene), uint64_t step) {
-    pid_t child = forked_to_die(step, from_set_up);
-    if (child == 0) {
-        act(scene);
-        _exit(0);
-    }
-    return has_died(child);
-}
-
-static void scene_begin(struct scene *scene, enum stint_on_full on_full) {
-    test_time = T0;
-    memset(memory, 0, size);
-    scene->limiter = attach(on_full);
-    scene->key = number_key(scene->limiter, 7);
-    add_policies(scene);
-}
-
-/* Takes one by one until refused. */
-static uint32_t granted_after(const struct scene *scene, uint32_t policy, stint_key key) {
-    uint32_t granted = 0;
-    while (granted < 100 && stint_take(scene->limiter, policy, key, 1, STINT_NOW, NULL))
-        granted++;
-    return granted;
-}
-
-/* Of acts with the lock for set-up; of the others scenes.c has deaths. */
-TEST(test_death_at_each_step) {
-    uint64_t deaths = 0;
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        const struct act *act = &acts[i];
-        struct scene scene;
-        bool dies = true;
-        uint64_t step = 0;
-        if (!act->locks || emulated("robust mutexes"))
-            continue;
-        for (; dies; step++) {
-            alarm(60); /* nobody is held up: by what the dead left, it would be for ever */
-            scene_begin(&scene, act->on_full);
-            act->before(&scene);
-            dies = die(&scene, act->act, step);
-            uint32_t left = LIMIT - act->before_tokens;
-            uint32_t granted = granted_after(&scene, scene.plain, scene.key);
-            if (granted > left || granted + act->tokens < left)
-                fail_msg("%s, step %" PRIu64 ": %" PRIu32 " granted after it", act->name, step,
-                         granted);
-            /* then keys lose their slots to each other: A and B do not hold */
-            if (!act->replaces) {
-                assert_int_equal(granted_after(&scene, scene.plain, number_key(scene.limiter, 8)),
-                                 LIMIT);
-                granted = granted_after(&scene, scene.striped, scene.key);
-                assert_in_range(granted, 8 - COST, 8);
-                granted = granted_after(&scene, scene.carries, scene.key);
-                assert_in_range(granted, 2 * LIMIT - COST, 2 * LIMIT);
-                granted = granted_after(&scene, scene.first, scene.key);
-                assert_in_range(granted, LIMIT - 1, LIMIT);
-                granted = granted_after(&scene, scene.month, scene.key);
-                assert_in_range(granted, LIMIT - 1, LIMIT);
-            }
-            /* And with the next window all of it is over. */
-            test_time += 10 * MINUTE;
-            assert_int_equal(granted_after(&scene, scene.plain, scene.key), LIMIT);
-            assert_int_equal(granted_after(&scene, scene.striped, scene.key), 8);
-            assert_int_equal(granted_after(&scene, scene.carries, scene.key), 2 * LIMIT);
-            assert_int_equal(granted_after(&scene, scene.first, scene.key), LIMIT);
-            uint32_t another = add_policy(scene.limiter, "another", 7, HOUR, 0, 0);
-            assert_int_equal(granted_after(&scene, another, scene.key), 7);
-            stint_close(scene.limiter);
-            stint_close(attach(act->on_full));
-        }
-        deaths += step - 1;
-        print_message("%-25s %3" PRIu64 " steps\n", act->name, step - 1);
-        assert_true(step > 3);
-    }
-    alarm(0);
-    print_message("%" PRIu64 " deaths\n", deaths);
-}
 
 /* ---- Forks ----------------------------------------------------------------------------------- */
 
@@ -300,22 +195,24 @@ enum { RESTS = 6 };
 
 static struct fork_told {
     uint32_t granted[2][RESTS]; /* to the parent; to its child */
-    bool forked, done;          /* the parent is */
+    bool forked;
 } * fork_told;
 
 static struct fork_plan {
     const struct scene *scene;
-    void (*goes_on)(const struct scene *scene, unsigned who); /* 0: the parent */
-    unsigned way, who;
+    const struct act *act;
+    unsigned way, who; /* 0: the parent */
     pid_t child;
 } fork_plan;
+
+static void go_on(const struct scene *scene, unsigned who);
 
 static void *fork_by_another(void *ignored) {
     fork_plan.child = fork();
     if (fork_plan.child == 0) {
         alarm(60);
         took = 0;
-        fork_plan.goes_on(fork_plan.scene, 1);
+        go_on(fork_plan.scene, 1);
         _exit(0);
     }
     return ignored;
@@ -350,23 +247,20 @@ static void fork_at_step(const void *word) {
 
 /* Runs the act in a process that is forked before its step of that number. Returns false if there
  * was none. */
-static bool fork_during(const struct scene *scene, void (*act)(const struct scene *scene),
-                        uint64_t step, unsigned way,
-                        void (*goes_on)(const struct scene *scene, unsigned who)) {
+static bool fork_during(const struct scene *scene, const struct act *act, uint64_t step,
+                        unsigned way) {
     memset(fork_told, 0, sizeof *fork_told);
     pid_t actor = forked();
     if (actor == 0) {
         int status = 0;
         alarm(60);
         took = 0;
-        fork_plan = (struct fork_plan){scene, goes_on, way, 0, -1};
+        fork_plan = (struct fork_plan){scene, act, way, 0, -1};
         steps_left = step;
         stint_test_step = fork_at_step;
-        act(scene);
+        act->act(scene);
         stint_test_step = NULL;
-        if (fork_plan.who == 0)
-            __atomic_store_n(&fork_told->done, true, __ATOMIC_SEQ_CST);
-        goes_on(scene, fork_plan.who);
+        go_on(scene, fork_plan.who);
         if (fork_plan.who == 0 && fork_plan.child > 0 &&
             (waitpid(fork_plan.child, &status, 0) != fork_plan.child || status != 0))
             _exit(3);
@@ -374,7 +268,8 @@ static bool fork_during(const struct scene *scene, void (*act)(const struct scen
     }
     const int status = status_of(actor);
     if (status != 0)
-        fail_msg("way %u, step %" PRIu64 ": status %#x", way, step, (unsigned)status);
+        fail_msg("%s, way %u, step %" PRIu64 ": status %#x", act->name, way, step,
+                 (unsigned)status);
     return fork_told->forked;
 }
 
@@ -413,237 +308,10 @@ static void check_rests(const struct act *act, uint64_t step, unsigned way, bool
         }
 }
 
-/* All ways at all steps by the stress suite's run, some here. */
-TEST(test_fork_at_each_step) {
-    enum { ONE_IN = 24 };
-    const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
-    const uint64_t one_in = factor > 1 ? 1 : ONE_IN;
-    struct random random = {test_seed()};
-    uint64_t forks = 0;
-    fork_told = shared_memory(sizeof *fork_told);
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        for (unsigned way = 0; way < WAYS; way++) {
-            const struct act *act = &acts[i];
-            struct scene scene;
-            bool forked = true;
-            if (act->locks && ((way & (ITSELF | PRIVATE)) != 0 || emulated("robust mutexes")))
-                continue;
-            for (uint64_t step = random_below(&random, one_in); forked;
-                 step += 1 + random_below(&random, 2 * one_in - 1)) {
-                alarm(120);
-                scene_begin(&scene, act->on_full);
-                if ((way & PRIVATE) != 0) {
-                    stint_close(scene.limiter);
-                    scene.limiter = open_limiter(MAX_KEYS, act->on_full);
-                    add_policies(&scene);
-                }
-                act->before(&scene);
-                forked = fork_during(&scene, act->act, step, way, take_rest);
-                forks += forked;
-                if (!act->replaces) /* then keys lose their slots to each other */
-                    check_rests(act, step, way, forked);
-                test_time += 10 * MINUTE;
-                assert_int_equal(granted_after(&scene, scene.plain, scene.key), LIMIT);
-                assert_int_equal(granted_after(&scene, scene.striped, scene.key), 8);
-                (void)add_policy(scene.limiter, "another", 7, HOUR, 0, 0);
-                stint_close(scene.limiter);
-            }
-        }
-    alarm(0);
-    print_message("%" PRIu64 " forks\n", forks);
-    assert_true(forks > 100);
-    munmap(fork_told, sizeof *fork_told);
-}
-
-/* A change is made whole or not at all, and what comes after it finds one or the other. */
-TEST(test_death_in_change) {
-    if (emulated("robust mutexes"))
-        skip();
-    struct scene scene;
-    unsigned changed = 0, unchanged = 0;
-    bool dies = true;
-    for (uint64_t step = 0; dies; step++) {
-        alarm(60);
-        scene_begin(&scene, STINT_FULL_REFUSE);
-        assert_int_equal(granted_after(&scene, scene.carries, scene.key), 2 * LIMIT);
-        dies = die(&scene, change_policy, step);
-        test_time += MINUTE;
-        uint32_t granted = granted_after(&scene, scene.carries, scene.key);
-        if (granted != 3 * LIMIT && (granted != LIMIT || !dies)) /* a debt by one rule */
-            fail_msg("step %" PRIu64 ": %" PRIu32 " granted after it", step, granted);
-        struct stint_policy policy = STINT_POLICY_INIT;
-        add_another_policy(&scene); /* repairs */
-        assert_int_equal(stint_policy_get(scene.limiter, scene.plain, &policy), 0);
-        assert_true(policy.limit == LIMIT || policy.limit == LIMIT - 1);
-        assert_int_equal(granted_after(&scene, scene.plain, scene.key), policy.limit);
-        struct stint_request look = {.key = scene.key, .policy = scene.plain, .flags = STINT_PEEK};
-        struct stint_verdict verdict;
-        stint_decide(scene.limiter, &look, STINT_NOW, &verdict);
-        assert_int_equal(verdict.capacity, policy.limit);
-        policy.limit == LIMIT ? unchanged++ : changed++;
-        policy.limit = LIMIT + 3;
-        assert_int_equal(stint_policy_change(scene.limiter, scene.plain, &policy), 0);
-        assert_int_equal(granted_after(&scene, scene.plain, scene.key) + verdict.used, LIMIT + 3);
-        stint_close(scene.limiter);
-    }
-    alarm(0);
-    assert_true(changed > 0 && unchanged > 3);
-}
-
-/* ---- Policies that are replaced and removed -------------------------------------------------- */
-
-static const char *applied; /* the text, and whether policies that it does not name are removed */
-static uint32_t applied_flags;
-
-static void apply(const struct scene *scene) {
-    if (stint_policies_apply(scene->limiter, applied, applied_flags, NULL, NULL, NULL) != 0)
-        fail_msg("%s", stint_reason());
-}
-
-static void remove_plain(const struct scene *scene) {
-    (void)stint_policy_remove(scene->limiter, scene->plain);
-}
-
-/* One of the two: the name is found or not, and what is found is one policy, whole, by its old id
- * and by its new one. Returns whether it is the new one. */
-static bool check_old_or_new(const struct scene *scene, uint32_t old, const char *name,
-                             const char *before, const char *after) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    char text[200] = "", id_text[200] = "";
-    int found = policy_found(scene->limiter, name);
-    if (found >= 0) {
-        assert_int_equal(stint_policy_get(scene->limiter, (uint32_t)found, &policy), 0);
-        assert_true(stint_policy_format(&policy, text, sizeof text) > 0);
-    }
-    bool is_new = strcmp(text, after) == 0;
-    if (!is_new && strcmp(text, before) != 0)
-        fail_msg("\"%s\" is neither \"%s\" nor \"%s\"", text, before, after);
-    if (old == UINT32_MAX || before[0] == '\0')
-        return is_new;
-    struct stint_verdict verdict = ask(scene->limiter, old, scene->key, 0, STINT_PEEK);
-    assert_int_equal((verdict.flags & STINT_UNKNOWN_POLICY) != 0, found < 0);
-    if (found < 0)
-        return is_new;
-    assert_int_equal(stint_policy_get(scene->limiter, old, &policy), 0);
-    assert_true(stint_policy_format(&policy, id_text, sizeof id_text) > 0);
-    assert_string_equal(id_text, text);
-    assert_int_equal(verdict.used, used_of(scene->limiter, (uint32_t)found, scene->key));
-    if (stint_take(scene->limiter, old, scene->key, 1, STINT_NOW, NULL)) {
-        assert_int_equal(used_of(scene->limiter, old, scene->key), verdict.used + 1);
-        assert_int_equal(used_of(scene->limiter, (uint32_t)found, scene->key), verdict.used + 1);
-    }
-    return is_new;
-}
-
-/* No slot is left of policies that are gone. */
-static void assert_swept(const struct stint_limiter *limiter) {
-    const struct table *table = &limiter->table;
-    for (uint64_t line = 0; line < table->line_count; line++)
-        for (unsigned s = 0; s < LINE_SLOTS; s++) {
-            const struct policy *policy =
-                limiter_tag_policy(limiter, table->lines[line].slots[s].tag);
-            assert_false(policy != NULL && policy_gone(policy));
-        }
-}
-
-/* Of each policy that another one takes the place of, or none, there is the old one or the new one
- * at any instant, and applying again finishes. */
-TEST(test_death_in_apply) {
-    if (emulated("robust mutexes"))
-        skip();
-    static const struct {
-        const char *text;
-        uint32_t flags;
-        void (*act)(const struct scene *scene);
-        struct {
-            const char *name, *before, *after;
-        } policies[4];
-    } rows[] = {
-        {"7/h name=plain",
-         0,
-         apply,
-         {{"plain", "5/minute name=\"plain\"", "7/hour name=\"plain\""},
-          {"striped", "8/minute name=\"striped\" stripes=4",
-           "8/minute name=\"striped\" stripes=4"}}},
-        {"6/s name=new\n4/minute name=plain\n9/h name=striped stripes=2",
-         STINT_PRUNE,
-         apply,
-         {{"plain", "5/minute name=\"plain\"", "4/minute name=\"plain\""},
-          {"striped", "8/minute name=\"striped\" stripes=4", "9/hour name=\"striped\" stripes=2"},
-          {"carries", "5/minute name=\"carries\" capacity=10", ""},
-          {"new", "", "6/second name=\"new\""}}},
-        {"8/minute name=striped stripes=4\n5/minute name=carries capacity=10",
-         STINT_PRUNE,
-         remove_plain,
-         {{"plain", "5/minute name=\"plain\"", ""}}},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct scene scene;
-        bool dies = true;
-        uint64_t step = 0;
-        unsigned old = 0, new = 0;
-        applied = rows[i].text;
-        applied_flags = rows[i].flags;
-        for (; dies; step++) {
-            alarm(60);
-            scene_begin(&scene, STINT_FULL_REFUSE);
-            const uint32_t ids[] = {scene.plain, scene.striped, scene.carries, UINT32_MAX};
-            for (size_t p = 0; p < 3; p++)
-                for (uint64_t key = 7; key < 12; key++)
-                    (void)stint_take(scene.limiter, ids[p], number_key(scene.limiter, key), 1,
-                                     STINT_NOW, NULL);
-            dies = die(&scene, rows[i].act, step);
-            bool all = true;
-            for (size_t p = 0; p < 4 && rows[i].policies[p].name != NULL; p++) {
-                bool is_new =
-                    check_old_or_new(&scene, ids[p], rows[i].policies[p].name,
-                                     rows[i].policies[p].before, rows[i].policies[p].after);
-                all &= is_new;
-                is_new ? new ++ : old++;
-            }
-            assert_true(all || dies);
-            struct stint_limiter *other = attach(STINT_FULL_REFUSE);
-            apply(&scene);
-            for (size_t p = 0; p < 4 && rows[i].policies[p].name != NULL; p++)
-                for (unsigned side = 0; side < 2; side++) {
-                    const struct scene seen = {.limiter = side == 0 ? scene.limiter : other,
-                                               .key = scene.key};
-                    assert_true(check_old_or_new(&seen, ids[p], rows[i].policies[p].name,
-                                                 rows[i].policies[p].before,
-                                                 rows[i].policies[p].after));
-                }
-            assert_swept(other);
-            stint_close(other);
-            stint_close(scene.limiter);
-        }
-        print_message("text %zu: %" PRIu64 " deaths\n", i, step - 1);
-        assert_true(old > 3 && new > 3);
-    }
-    alarm(0);
-}
-
-static uint32_t ruled;
-static void flag_given(const struct scene *scene);
-static void flag_added(const struct scene *scene);
-
-/* ---- Forks in set-up ------------------------------------------------------------------------- */
-
-static void find(const struct scene *scene) {
-    if (policy_found(scene->limiter, "striped") < 0 || policy_found(scene->limiter, "none") >= 0)
-        _exit(4);
-}
-
-static void override_and_clear(const struct scene *scene) {
-    if (stint_override(scene->limiter, ruled, scene->key, LIMIT, test_time + HOUR) != 0 ||
-        stint_override_clear(scene->limiter, ruled, scene->key) != 0)
-        _exit(5);
-}
-
 static void add_mine(const struct scene *scene, unsigned who) {
-    const struct stint_policy mine = make_policy(who == 0   ? "mine-0"
-                                                 : who == 1 ? "mine-1"
-                                                            : "mine-2",
-                                                 3, DAY, 0, 0);
+    char text[40];
+    snprintf(text, sizeof text, "3/day name=mine-%u", who);
+    const struct stint_policy mine = parsed(text);
     const int id = policy_added(scene->limiter, &mine);
     if (id < 0)
         print_error("process %u: %s\n", who, stint_reason());
@@ -652,8 +320,8 @@ static void add_mine(const struct scene *scene, unsigned who) {
 }
 
 /* Decides, finds, and sets up; but not while the parent has the lock of the table of both. */
-static void all_goes_on(const struct scene *scene, unsigned who) {
-    const uint32_t policies[] = {scene->plain, scene->striped, scene->carries, ruled};
+static void set_up_on(const struct scene *scene, unsigned who) {
+    const uint32_t policies[] = {scene->plain, scene->striped, scene->carries, scene->ruled};
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
         if (granted_after(scene, policies[i], scene->key) > 3 * LIMIT)
             _exit(7);
@@ -670,299 +338,65 @@ static void all_goes_on(const struct scene *scene, unsigned who) {
         _exit(9);
 }
 
-/* A thread forks while another one sets up. In the child its set-up has ended there, as by a death;
- * in the table of all it goes on. (A thread that forks in its own set-up must have the table for
- * itself.) */
-TEST(test_fork_in_set_up) {
-    if (emulated("robust mutexes"))
-        skip();
-    static void (*const set_ups[])(const struct scene *scene) = {
-        find,         add_another_policy, change_policy, apply,
-        remove_plain, flag_given,         flag_added,    override_and_clear,
-    };
-    enum { ONE_IN = 40 };
-    const uint64_t one_in = environment_number("STINT_TEST_FACTOR", 1) > 1 ? 2 : ONE_IN;
+static void go_on(const struct scene *scene, unsigned who) {
+    if (fork_plan.act->sets_up)
+        set_up_on(scene, who);
+    else
+        take_rest(scene, who);
+}
+
+static void check_after(const struct scene *scene, const struct act *act, uint64_t step,
+                        unsigned way, bool forked) {
+    const bool together = (way & PRIVATE) == 0;
+    if (!act->sets_up) {
+        check_rests(act, step, way, forked);
+        test_time += 10 * MINUTE;
+        assert_int_equal(granted_after(scene, scene->plain, scene->key), LIMIT);
+        assert_int_equal(granted_after(scene, scene->striped, scene->key), 8);
+    }
+    add_mine(scene, 2);
+    if (act->sets_up && together) {
+        assert_true(policy_found(scene->limiter, "mine-0") >= 0);
+        assert_true(policy_found(scene->limiter, "plain") >= 0);
+    }
+}
+
+/* A thread forks, itself or while another one is there. In the child the other's set-up has ended
+ * there, as by a death; in the table of all it goes on. (A thread that forks in its own set-up must
+ * have the table for itself.) All ways at all steps by the stress suite's run, some here. */
+TEST(test_fork_at_each_step) {
+    const bool all = environment_number("STINT_TEST_FACTOR", 1) > 1;
     struct random random = {test_seed()};
     uint64_t forks = 0;
     fork_told = shared_memory(sizeof *fork_told);
-    applied = "7/h name=plain\n9/minute name=new\n8/minute name=striped stripes=4";
-    applied_flags = 0;
-    for (size_t i = 0; i < sizeof set_ups / sizeof *set_ups; i++)
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         for (unsigned way = 0; way < WAYS; way++) {
+            const struct act *act = &acts[i];
+            const uint64_t one_in = act->sets_up ? all ? 2 : 40 : all ? 1 : 24;
             struct scene scene;
             bool forked = true;
-            if ((way & (ITSELF | PRIVATE)) == ITSELF)
+            if (act->sets_up &&
+                ((way & (ITSELF | PRIVATE)) == ITSELF || emulated("robust mutexes")))
                 continue;
             for (uint64_t step = random_below(&random, one_in); forked;
                  step += 1 + random_below(&random, 2 * one_in - 1)) {
                 alarm(120);
-                scene_begin(&scene, STINT_FULL_REFUSE);
-                if ((way & PRIVATE) != 0) {
-                    stint_close(scene.limiter);
-                    scene.limiter = open_limiter(MAX_KEYS, STINT_FULL_REFUSE);
-                    add_policies(&scene);
-                }
-                ruled = add_policy(scene.limiter, "ruled", 2, MINUTE, 0, STINT_OVERRIDES);
-                take(&scene);
-                forked = fork_during(&scene, set_ups[i], step, way, all_goes_on);
+                scene_begin(&scene, (way & PRIVATE) != 0);
+                if (act->before != NULL)
+                    act->before(&scene);
+                forked = fork_during(&scene, act, step, way);
                 forks += forked;
-                add_mine(&scene, 2);
-                if ((way & PRIVATE) == 0) {
-                    assert_true(policy_found(scene.limiter, "mine-0") >= 0);
-                    assert_int_equal(policy_found(scene.limiter, "plain") >= 0, true);
-                    assert_swept(scene.limiter);
-                }
+                check_after(&scene, act, step, way, forked);
                 stint_close(scene.limiter);
             }
         }
     alarm(0);
     print_message("%" PRIu64 " forks\n", forks);
-    assert_true(forks > 50);
+    assert_true(forks > 150);
     munmap(fork_told, sizeof *fork_told);
 }
 
-static const char *own_path;
-
-static void open_and_take(const struct scene *scene) {
-    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
-    struct stint_limiter *limiter;
-    options.path = own_path;
-    if (stint_open(&options, &limiter) != 0)
-        _exit(1);
-    if (scene->limiter == NULL)
-        stint_close(limiter);
-}
-
-static struct stint_limiter *open_own(void) {
-    struct stint_options options = fixture_options(MAX_KEYS, STINT_FULL_REFUSE);
-    options.path = own_path;
-    return open_with(&options);
-}
-
-/* An opener who is alone makes ids free; the next one finishes that. Most of his steps are alike:
- * he looks at one slot after the other. So all are tried by the stress suite's run, some here. */
-TEST(test_death_in_freeing) {
-    if (emulated("robust mutexes"))
-        skip();
-    char path[] = "/dev/shm/stint-deaths-XXXXXX";
-    struct scene scene = {0};
-    enum { ONE_IN = 6 };
-    const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
-    const uint64_t one_in = factor < ONE_IN ? ONE_IN / factor : 1;
-    struct random random = {test_seed()};
-    bool dies = true;
-    uint64_t step = 0;
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
-    own_path = path;
-    for (; dies; step += 1 + random_below(&random, 2 * one_in - 1)) {
-        alarm(60);
-        unlink(path);
-        scene.limiter = open_own();
-        add_policies(&scene);
-        scene.key = number_key(scene.limiter, 7);
-        take_until_refused(&scene);
-        take_striped(&scene);
-        take_carrying(&scene);
-        applied = "9/h name=striped stripes=2\n5/minute name=plain";
-        applied_flags = STINT_PRUNE;
-        apply(&scene);
-        uint32_t striped = (uint32_t)policy_found(scene.limiter, "striped");
-        assert_int_equal(granted_after(&scene, striped, scene.key), 9);
-        stint_close(scene.limiter);
-        scene.limiter = NULL;
-        dies = die(&scene, open_and_take, step);
-        scene.limiter = open_own();
-        assert_int_equal(used_of(scene.limiter, scene.plain, scene.key), LIMIT);
-        assert_int_equal(used_of(scene.limiter, striped, scene.key), 9);
-        assert_int_equal(policy_found(scene.limiter, "striped"), striped);
-        uint32_t ids[] = {scene.striped, scene.carries};
-        for (uint32_t i = 0; i < 2; i++) {
-            char name[] = {'a', (char)('a' + i), '\0'};
-            assert_true(
-                (ask(scene.limiter, ids[i], scene.key, 1, 0).flags & STINT_UNKNOWN_POLICY) != 0);
-            assert_int_equal(add_policy(scene.limiter, name, 3, DAY, 0, 0), ids[i]);
-            assert_int_equal(policy_found(scene.limiter, name), ids[i]);
-            assert_int_equal(get_policy_stats(scene.limiter, ids[i]).allowed, 0);
-            assert_int_equal(granted_after(&scene, ids[i], scene.key), 3);
-        }
-        stint_close(scene.limiter);
-    }
-    alarm(0);
-    unlink(path);
-    print_message("%" PRIu64 " steps\n", step);
-    assert_true(step > 50);
-}
-
-static void flag_given(const struct scene *scene) {
-    struct stint_policy policy = make_policy("plain", LIMIT, MINUTE, 0, STINT_OVERRIDES);
-    policy.ban = HOUR;
-    (void)stint_policy_change(scene->limiter, scene->plain, &policy);
-}
-
-static void flag_added(const struct scene *scene) {
-    struct stint_policy policy = make_policy("ruled", LIMIT, MINUTE, 0, STINT_OVERRIDES);
-    policy.ban = HOUR;
-    (void)policy_added(scene->limiter, &policy);
-}
-
-/* Whoever dies while a policy gets its companion: the next one finds a whole table, and gives
- * it. */
-TEST(test_death_in_companion) {
-    if (emulated("robust mutexes"))
-        skip();
-    for (int added = 0; added < 2; added++) {
-        struct scene scene;
-        bool dies = true;
-        for (uint64_t step = 0; dies; step++) {
-            alarm(20);
-            scene_begin(&scene, STINT_FULL_REFUSE);
-            void (*act)(const struct scene *) = added ? flag_added : flag_given;
-            const uint32_t policies = get_stats(scene.limiter).policies + (uint32_t)added;
-            dies = die(&scene, act, step);
-            stint_close(attach(STINT_FULL_REFUSE));
-            act(&scene);
-            uint32_t id = (uint32_t)policy_found(scene.limiter, added ? "ruled" : "plain");
-            assert_int_equal(stint_override(scene.limiter, id, scene.key, 3, T0 + HOUR), 0);
-            assert_int_equal(ask(scene.limiter, id, scene.key, 4, 0).capacity, 3);
-            assert_int_equal(get_stats(scene.limiter).policies, policies);
-            assert_int_equal(atomic_load_relaxed(&scene.limiter->header->policy_count),
-                             policies + 1);
-            stint_close(scene.limiter);
-            stint_close(attach(STINT_FULL_REFUSE));
-        }
-    }
-    alarm(0);
-}
-
-/* ---- Companions that are handed over --------------------------------------------------------- */
-
-/* Key 8 has a limit of its own and key 9 is banned, or else neither. */
-static void assert_ruled(const struct scene *scene, uint32_t id, bool holds) {
-    struct stint_policy policy = STINT_POLICY_INIT;
-    assert_int_equal(stint_policy_get(scene->limiter, id, &policy), 0);
-    struct stint_verdict verdict =
-        ask(scene->limiter, id, number_key(scene->limiter, 8), 0, STINT_PEEK);
-    assert_int_equal(verdict.capacity, holds ? 3 : policy.limit);
-    verdict = ask(scene->limiter, id, number_key(scene->limiter, 9), 0, STINT_PEEK);
-    assert_int_equal((verdict.flags & STINT_BANNED) != 0, holds);
-}
-
-/* A table with a policy that has a companion, and perhaps free ids between those in use. */
-static void ruled_begin(struct scene *scene, bool refills) {
-    static const char *const passing[] = {"x", "y", "z"};
-    struct stint_policy policy = STINT_POLICY_INIT;
-
-    test_time = T0;
-    unlink(own_path);
-    scene->limiter = open_own();
-    scene->key = number_key(scene->limiter, 7);
-    add_policies(scene);
-    for (size_t i = 0; i < 3 && refills; i++)
-        (void)add_policy(scene->limiter, passing[i], 1, DAY, 0, 0);
-    assert_int_equal(stint_policy_parse("2/minute name=ruled ban=1h", &policy, NULL), 0);
-    ruled = add_made(scene->limiter, &policy);
-    for (size_t i = 0; i < 3 && refills; i++)
-        assert_int_equal(
-            stint_policy_remove(scene->limiter, (uint32_t)policy_found(scene->limiter, passing[i])),
-            0);
-    assert_int_equal(
-        stint_override(scene->limiter, ruled, number_key(scene->limiter, 8), 3, T0 + DAY), 0);
-    (void)ask(scene->limiter, ruled, number_key(scene->limiter, 9), 3, 0);
-    if (refills) {
-        stint_close(scene->limiter);
-        scene->limiter = open_own();
-    }
-    assert_ruled(scene, ruled, true);
-}
-
-static uint32_t ids_in_use(const struct stint_limiter *limiter) {
-    uint32_t ids = 0;
-    for (uint32_t id = 0; id < limiter->max_policies; id++)
-        ids += limiter_policy(limiter, id) != NULL;
-    return ids;
-}
-
-static void remove_ruled(const struct scene *scene) {
-    (void)stint_policy_remove(scene->limiter, ruled);
-}
-
-/* Whoever dies while a policy with overrides and bans is changed, replaced or removed, or while
- * one gets them: there is the old one, with all that was set, or the new one, with it if that has
- * overrides. Applying again finishes, and in the end no id is lost. */
-TEST(test_death_in_hand_over) {
-    if (emulated("robust mutexes"))
-        skip();
-    static const char had[] = "2/minute name=\"ruled\" ban=1h";
-    static const struct {
-        const char *name, *text, *before, *after;
-        bool holds;   /* afterwards, what was set for `ruled` */
-        uint32_t ids; /* in use afterwards */
-    } rows[] = {
-        {"ruled", "4/h name=ruled ban=2h", had, "4/hour name=\"ruled\" ban=2h", true, 7},
-        {"ruled", "4/h name=ruled", had, "4/hour name=\"ruled\"", false, 6},
-        {"ruled", "5/minute name=ruled ban=2h after=3", had,
-         "5/minute name=\"ruled\" ban=2h after=3", true, 7},
-        {"ruled", "5/minute name=ruled", had, "5/minute name=\"ruled\"", false, 7},
-        {"ruled", NULL, had, "", false, 5},
-        {"new", "4/h name=new ban=3h after=2", "", "4/hour name=\"new\" ban=3h after=2", true, 9},
-        {"plain", "4/h name=plain ban=3h after=2", "5/minute name=\"plain\"",
-         "4/hour name=\"plain\" ban=3h after=2", true, 8},
-    };
-    enum { SWEPT = 40 }; /* steps by the new one; then slots are swept, as above */
-    char path[] = "/dev/shm/stint-deaths-XXXXXX";
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
-    own_path = path;
-    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
-        const size_t row = i / 2;
-        const bool removed = rows[row].text == NULL;
-        void (*act)(const struct scene *) = removed ? remove_ruled : apply;
-        struct scene scene = {0};
-        bool dies = true;
-        uint64_t step = 0;
-        unsigned old = 0, new = 0;
-        applied = removed ? "5/minute name=plain" : rows[row].text; /* it changes nothing */
-        applied_flags = 0;
-        from_set_up = true;
-        for (; dies; step += new < SWEPT ? 1 : 1009) {
-            alarm(60);
-            ruled_begin(&scene, i % 2 == 1);
-            const int found = policy_found(scene.limiter, rows[row].name);
-            const uint32_t id = found < 0 ? UINT32_MAX : (uint32_t)found;
-            dies = die(&scene, act, step);
-            const bool is_new =
-                check_old_or_new(&scene, id, rows[row].name, rows[row].before, rows[row].after);
-            assert_true(is_new || dies);
-            is_new ? new ++ : old++;
-            if (!is_new || !removed)
-                assert_ruled(&scene, ruled, !is_new || rows[row].holds);
-            struct scene other = {.limiter = open_own(), .key = scene.key};
-            act(&scene);
-            apply(&scene); /* sweeps */
-            assert_true(
-                check_old_or_new(&other, id, rows[row].name, rows[row].before, rows[row].after));
-            if (!removed)
-                assert_ruled(&other, ruled, rows[row].holds);
-            assert_swept(other.limiter);
-            if (rows[row].before[0] == '\0') /* nothing was replaced, nor removed */
-                assert_int_equal(ids_in_use(scene.limiter), rows[row].ids);
-            stint_close(scene.limiter);
-            stint_close(other.limiter);
-            scene.limiter = open_own(); /* alone */
-            assert_int_equal(ids_in_use(scene.limiter), rows[row].ids);
-            stint_close(scene.limiter);
-        }
-        from_set_up = false;
-        print_message("%s, %zu: %u and %u deaths\n", removed ? "removed" : rows[row].text, i % 2,
-                      old, new);
-        assert_true(old > 3 && new > 3);
-    }
-    alarm(0);
-    unlink(path);
-}
+/* ---- Makers of a table ----------------------------------------------------------------------- */
 
 static bool wait_less; /* whoever is waited for will not move */
 
@@ -976,7 +410,28 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *un
     return wait_less ? 0 : __real_clock_nanosleep(clock, flags, until, rest);
 }
 
-/* ---- Makers of a table ----------------------------------------------------------------------- */
+static void stop_at_step(const void *word) {
+    (void)word;
+    if (steps_left-- == 0)
+        (void)raise(SIGSTOP);
+}
+
+/* What a maker of a table asks the system for are steps, too (the linker puts these in the place of
+ * the C library's). */
+ssize_t __real_getrandom(void *bytes, size_t length, unsigned flags);
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags);
+int __real_madvise(void *address, size_t length, int advice);
+int __wrap_madvise(void *address, size_t length, int advice);
+
+ssize_t __wrap_getrandom(void *bytes, size_t length, unsigned flags) {
+    STEP(bytes);
+    return __real_getrandom(bytes, length, flags);
+}
+
+int __wrap_madvise(void *address, size_t length, int advice) {
+    STEP(address);
+    return __real_madvise(address, length, advice);
+}
 
 static uint32_t max_policies; /* of the table that is to be made; 0: the usual */
 
@@ -989,8 +444,7 @@ static struct stint_limiter *make_or_attach(void) {
     return stint_open_in(&options, memory, size, &limiter) == 0 ? limiter : NULL;
 }
 
-static void make_and_take(const struct scene *scene) {
-    (void)scene;
+static void make_and_take(void) {
     struct stint_limiter *limiter = make_or_attach();
     struct stint_policy policy = make_policy("plain", LIMIT, MINUTE, 0, 0);
     if (limiter == NULL)
@@ -1021,43 +475,39 @@ static void close_after_maker(struct scene *scene, uint32_t taken) {
     stint_close(scene->limiter);
 }
 
+/* Whoever has other options does not go on with what the dead have begun. */
 TEST(test_death_in_making) {
     if (emulated("robust mutexes"))
         skip();
+    const struct header *header = (const struct header *)(const void *)memory;
     struct scene scene;
+    unsigned begun = 0;
     bool dies = true;
     for (uint64_t step = 0; dies; step++) {
         test_time = T0;
         memset(memory, 0, size);
-        dies = die(&scene, make_and_take, step);
+        pid_t child = forked_to_die(step, false);
+        if (child == 0) {
+            make_and_take();
+            _exit(0);
+        }
+        dies = has_died(child);
+        if (header->magic >> 32 == HEADER_MAKING) {
+            begun++;
+            wait_less = true;
+            max_policies = 32;
+            assert_null(make_or_attach());
+            assert_reason("other options");
+            max_policies = 0;
+            wait_less = false;
+        }
         steps_left = step;
         open_after_maker(&scene);
         uint32_t taken = used_of(scene.limiter, scene.plain, scene.key);
         assert_in_range(taken, dies ? 0 : 1, 1);
         close_after_maker(&scene, taken);
     }
-}
-
-/* Whoever has other options does not go on with what the dead have begun. */
-TEST(test_other_options_in_making) {
-    if (emulated("robust mutexes"))
-        skip();
-    const struct header *header = (const struct header *)(const void *)memory;
-    struct scene scene;
-    unsigned left = 0;
-    test_time = T0;
-    for (uint64_t step = 0; memset(memory, 0, size), die(&scene, make_and_take, step); step++) {
-        if (header->magic >> 32 != HEADER_MAKING)
-            continue;
-        left++;
-        wait_less = true;
-        max_policies = 32;
-        assert_null(make_or_attach());
-        assert_non_null(strstr(stint_reason(), "other options"));
-        max_policies = 0;
-        wait_less = false;
-    }
-    assert_true(left > 3);
+    assert_true(begun > 3);
 }
 
 /* A maker sleeps while another one makes the table, and does it no harm when it goes on. */
@@ -1078,7 +528,7 @@ TEST(test_stop_in_making) {
             if (make_or_attach() == NULL)
                 _exit(1);
             stint_test_step = NULL;
-            make_and_take(NULL);
+            make_and_take();
             _exit(0);
         }
         assert_int_equal(waitpid(child, &status, WUNTRACED), child);

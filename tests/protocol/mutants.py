@@ -32,7 +32,7 @@ BY_TEST = {
     "clock-spins": "world", "opened-ahead": "world", "opened-behind": "world",
     "companion-twice": "attacks", "ban-never": "notation", "struct-older": "world", "OVERRIDE_ROOM": "world",
     "PARTS_WAIT": "world", "GROUPS_ENDS": "world",
-    "POLICY_LENGTH": "readers", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
+    "POLICY_LENGTH": "set-up", "READ_CALENDAR": "attacks", "COUNT_GONE": "world",
     "APPLY_EMPTY": "world", "STRUCT_PAGE": "api",
 }
 

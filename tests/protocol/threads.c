@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What threads have of their own: a stray token, lanes of counters and the numbers that choose
- * them, the lock of who sets up. (All promises beside threads: histories.c, soak.c.) Linked with
- * the library built for tests (src/base/testing.h). */
+ * What threads have of their own: lanes of counters, and the numbers that choose them. (All
+ * promises beside threads: histories.c, soak.c. Who waits for the lock of set-up: deaths.c.) */
 #include "base/counters.h" /* before cmocka, which defines fail() as well */
 
 #include "team.h"
@@ -20,42 +19,6 @@ static struct race race_open(uint64_t max_keys, stint_key key, uint32_t limit, u
     struct race race = {.limiter = open_anywhere(max_keys), .key = key};
     race.policy = add_policy(race.limiter, "", limit, window, 0, 0);
     return race;
-}
-
-/* ---- A stray token --------------------------------------------------------------------------- */
-
-static struct race straying;
-
-/* Room was seen, and the fetch-add comes next: others take all four slots of the only line. */
-static void take_slots(enum stint_test_instant instant) {
-    assert_int_equal(instant, INSTANT_LOADED);
-    stint_test_hook = NULL;
-    set_time(EPOCH + 10 * TICK);
-    for (stint_key key = 1; key <= 4; key++) {
-        struct stint_verdict verdict;
-        assert_true(stint_take(straying.limiter, straying.policy, key, 1, STINT_NOW, &verdict));
-        assert_int_equal(verdict.flags, 0);
-    }
-}
-
-/* The exception of B: another key has the slot by then. Its owner loses a token, is counted, and
- * nobody is admitted who should not be. */
-TEST(test_stray_add) {
-    straying = race_open(2, 77, 2, 10 * TICK);
-    set_time(EPOCH);
-    assert_true(stint_take(straying.limiter, straying.policy, straying.key, 1, STINT_NOW, NULL));
-    stint_test_hook = take_slots;
-    struct stint_verdict verdict;
-    assert_false(
-        stint_take(straying.limiter, straying.policy, straying.key, 1, STINT_NOW, &verdict));
-    assert_null(stint_test_hook);
-    assert_int_equal(verdict.flags, STINT_UNTRACKED); /* the table is full */
-    assert_int_equal(get_stats(straying.limiter).stray_tokens, 1);
-    unsigned allowed = 0;
-    for (stint_key key = 1; key <= 4; key++)
-        allowed += stint_take(straying.limiter, straying.policy, key, 1, STINT_NOW, NULL);
-    assert_int_equal(allowed, 3);
-    stint_close(straying.limiter);
 }
 
 /* ---- Counters -------------------------------------------------------------------------------- */
@@ -191,29 +154,4 @@ TEST(test_decisions_of_destructors) {
                      2 + ENDING * (1 + PTHREAD_DESTRUCTOR_ITERATIONS));
     assert_int_equal(pthread_key_delete(ending_key), 0);
     stint_close(race.limiter);
-}
-
-/* ---- Setting up ------------------------------------------------------------------------------ */
-
-static pthread_barrier_t locked;
-
-static void *lock_main(void *limiter) {
-    assert_int_equal(stint_limiter_lock(limiter), 0);
-    pthread_barrier_wait(&locked);
-    usleep(20000);
-    stint_limiter_unlock(limiter);
-    return NULL;
-}
-
-/* Who sets up while another does waits for him. */
-TEST(test_set_up_waits) {
-    struct stint_limiter *limiter = open_anywhere(100);
-    pthread_t thread;
-    assert_int_equal(pthread_barrier_init(&locked, NULL, 2), 0);
-    assert_int_equal(pthread_create(&thread, NULL, lock_main, limiter), 0);
-    pthread_barrier_wait(&locked);
-    add_policy(limiter, "", 1, MINUTE, 0, 0);
-    pthread_join(thread, NULL);
-    pthread_barrier_destroy(&locked);
-    stint_close(limiter);
 }

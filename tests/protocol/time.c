@@ -10,6 +10,7 @@
 #include "base/counters.h"
 #include "base/testing.h"
 #include "model.h"
+#include "stories.h"
 
 #define TICK STINT_TICK_NS
 
@@ -407,136 +408,37 @@ TEST(test_leap_second_repeated) {
 
 /* ---- Threads that sleep --------------------------------------------------------------------- */
 
-/* What others do meanwhile, after the clock has moved on. */
-enum others { NOBODY, SAME_KEY, OTHER_KEYS, OTHERS };
-
-enum { NAPPER = 1, OTHER = 100, OTHER_LATER = 200, LEDGER = 16 };
-
-static struct {
-    enum stint_test_instant instant;
-    enum others others;
-    bool taken;
-    uint64_t until;
-    const struct bed *bed;
-    struct {
-        uint64_t window;
-        uint32_t granted;
-    } ledger[LEDGER]; /* of the napper's key */
-} nap;
-
-static void note_grant(const struct stint_verdict *verdict) {
-    if (verdict->granted == 0)
-        return;
-    unsigned i = 0;
-    while (nap.ledger[i].window != 0 && nap.ledger[i].window != verdict->window)
-        i++;
-    assert_true(i < LEDGER);
-    nap.ledger[i].window = verdict->window;
-    nap.ledger[i].granted += verdict->granted;
-}
-
-/* Takes all that is left to a key. Returns whether it had a slot. */
-static bool take_rest_of(stint_key key) {
-    for (;;) {
-        struct stint_verdict v = ask_bed(nap.bed, key, 1, 0);
-        if (key == NAPPER)
-            note_grant(&v);
-        if (!fits(&v))
-            return (v.flags & STINT_UNTRACKED) == 0;
-    }
-}
-
-static void sleep_at(enum stint_test_instant instant) {
-    if (nap.taken || instant != nap.instant)
-        return;
-    nap.taken = true;
-    test_time = nap.until;
-    if (nap.others == OTHER_KEYS)
-        for (stint_key key = OTHER_LATER; key < OTHER_LATER + 3; key++)
-            ask_bed(nap.bed, key, 1, 0);
-    if (nap.others != NOBODY)
-        take_rest_of(NAPPER);
-}
-
-/* A thread decides at NOON and sleeps at an instant of it, while the clock moves on, or back, and
+/* A thread decides, and sleeps at each of its steps in turn while the clock moves on, or back, and
  * others decide. A: no window has granted more than a key may hold, in the thread's own window as
- * in later ones. B: the key is held up by nothing: what the last window has left is granted, but
- * for the one token that a stray add may cost it. */
-static void check_nap(const char *kind, bool crowded, enum stint_test_instant instant,
-                      enum others others, int64_t jump) {
-    struct bed bed = open_bed(kind, crowded ? 2 : 1000, NOON - 2 * DAY);
-    if (crowded) /* used slots, to be taken over */
-        for (stint_key key = OTHER; key < OTHER + 4; key++)
-            ask_bed(&bed, key, 1, 0);
-    test_time = NOON;
-    memset(&nap, 0, sizeof nap);
-    nap.bed = &bed;
-    nap.instant = instant;
-    nap.others = others;
-    nap.until = NOON + (uint64_t)jump;
-
-    if (instant == INSTANT_LOADED) { /* of a key that is there */
-        struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
-        note_grant(&v);
-    }
-    stint_test_hook = sleep_at;
-    struct stint_verdict v = ask_bed(&bed, NAPPER, 1, 0);
-    note_grant(&v);
-    stint_test_hook = NULL;
-    bool hot = bed.policy.flags == 0 && bed.policy.jitter == 0 && bed.policy.max_reserved == 0 &&
-               bed.policy.capacity == 0;
-    assert_int_equal(nap.taken, instant != INSTANT_LOADED || hot);
-    test_time = nap.until; /* no nap: a step all the same */
-    bool tracked = take_rest_of(NAPPER);
-
-    uint64_t last = ask_bed(&bed, NAPPER, 1, STINT_PEEK).window, granted_last = 0;
-    bool stepped_back = jump < 0 && -jump > (int64_t)ALLOWANCE;
-    for (unsigned i = 0; i < LEDGER; i++) {
-        if (nap.ledger[i].granted > bed.capacity * (stepped_back ? 2 : 1))
-            fail_msg("\"%s\", instant %d, others %d, %" PRId64 " ns: %" PRIu32 " granted", kind,
-                     (int)instant, (int)others, jump, nap.ledger[i].granted);
-        if (nap.ledger[i].window == last)
-            granted_last = nap.ledger[i].granted;
-    }
-    bool carries = (bed.policy.flags & STINT_SMOOTH) != 0 || bed.capacity > bed.policy.limit;
-    if (tracked && !carries)
-        assert_true(granted_last + get_stats(bed.limiter).stray_tokens >= bed.capacity);
-    stint_close(bed.limiter);
-}
-
+ * in later ones. B: the key is held up by nothing. (Further back: scenes.c.) */
 TEST(test_naps) {
-    static const char *const nappers[] = {"3/minute",
+    static const char *const nappers[] = {"3/100s",
                                           "2/10ms",
-                                          "5/hour",
-                                          "3/minute capacity=8",
-                                          "3/minute capacity=3 reserve=4",
-                                          "9/minute smooth",
-                                          "3/minute start=per-key",
-                                          "3/minute start=first",
-                                          "4/minute stripes=2"};
-    static const int64_t jumps[] = {0,
-                                    1,
-                                    (int64_t)TICK,
-                                    (int64_t)(28 * SECOND),
-                                    (int64_t)(30 * SECOND),
-                                    (int64_t)MINUTE,
-                                    (int64_t)(MINUTE + SECOND),
-                                    (int64_t)(2 * MINUTE),
-                                    (int64_t)HOUR,
-                                    (int64_t)DAY,
-                                    (int64_t)(490 * DAY), /* ids tell times within 497 days */
-                                    -1,
-                                    -(int64_t)(10 * MS),
-                                    -(int64_t)(50 * SECOND),
-                                    -(int64_t)(10 * MINUTE),
-                                    -(int64_t)DAY};
-    for (unsigned kind = 0; kind < sizeof nappers / sizeof nappers[0]; kind++)
-        for (unsigned crowded = 0; crowded < 2; crowded++)
-            for (unsigned instant = INSTANT_LOADED; instant <= INSTANT_LOOKED; instant++)
-                for (unsigned others = NOBODY; others < OTHERS; others++)
-                    for (unsigned i = 0; i < sizeof jumps / sizeof jumps[0]; i++)
-                        check_nap(nappers[kind], crowded != 0, (enum stint_test_instant)instant,
-                                  (enum others)others, jumps[i]);
+                                          "5/1000s",
+                                          "9/100s smooth",
+                                          "3/100s capacity=8",
+                                          "3/100s capacity=3 reserve=4",
+                                          "4/100s stripes=2",
+                                          "3/100s start=per-key",
+                                          "3/100s start=first"};
+    static const char *const tables[] = {"", "take p key;", USED_LINE ";"};
+    static const char *const others[] = {"", "; take p key x2",
+                                         "; take p f1; take p f2; take p f3"};
+    /* Ticks. Ids tell times within 497 days. */
+    static const int64_t jumps[] = {1, 3000, 6000, 6100, 12000, 360000, 4233600000, -1, -5000};
+    enum { TABLES = 3, OTHERS = 3, JUMPS = sizeof jumps / sizeof jumps[0] };
+    for (unsigned i = 0; i < sizeof nappers / sizeof nappers[0] * TABLES * OTHERS * JUMPS; i++) {
+        char before[200], b[200];
+        snprintf(before, sizeof before, "add p %s; %s turn 10",
+                 nappers[i / (TABLES * OTHERS * JUMPS)], tables[i / (OTHERS * JUMPS) % TABLES]);
+        snprintf(b, sizeof b, "turn %" PRId64 "%s", 10 + jumps[i % JUMPS],
+                 others[i / JUMPS % OTHERS]);
+        const struct scene scene = {
+            b, .stops = 1, .any_order = true, .before = before, .a = "take p key", .b = b};
+        const struct outcome outcome = scene_play(&scene, 0, 1, 0);
+        if (outcome.broken[0] != '\0')
+            fail_msg("%s, %s: %s (stopped at %u)", before, b, outcome.broken, outcome.stops[0]);
+    }
 }
 
 /* ---- The ends of time ----------------------------------------------------------------------- */
