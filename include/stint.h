@@ -63,10 +63,10 @@
  *      granted once more. So can a token of B1 that its thread takes back after the reset.
  *          As many as were given back, and one for each such thread.
  *          A reset is one swap. It knows of no request that is under way.
- *  A2  A policy comes to carry tokens. A thread sleeps through that between its look at a key, which
- *      has used more than the limit (tokens of B1, a charge, a lowered limit), and the swap by which
- *      it begins the key's next window. If what is above the limit is given back meanwhile, and as
- *      much is taken by the new rule, that is not paid back.
+ *  A2  A policy comes to carry tokens. A thread sleeps through that between its look at a key,
+ *      which has used more than the limit (tokens of B1, a charge, a lowered limit), and the swap
+ *      by which it begins the key's next window. If what is above the limit is given back
+ *      meanwhile, and as much is taken by the new rule, that is not paid back.
  *          As much as was above the limit: of B1 one for each such thread.
  *          A swap compares how many tokens are used, not whose they are.
  *  B1  Threads race for the last tokens of a key. A thread that added its token too late takes it

@@ -1636,12 +1636,10 @@ static void play_once(const unsigned stops[3]) {
             play_acts(&s.a);
         second_goes_on();
         /* Those come behind who did not come between its steps. */
-        if (s.scene->stops == 1 || s.scene->stops == 2) {
-            if (s.steps[FIRST] < s.stops[0])
-                others(&s.b);
-            if (s.steps[FIRST] < s.stops[1])
-                others(&s.c);
-        }
+        if (s.scene->stops != 0 && s.steps[FIRST] < s.stops[0])
+            others(&s.b);
+        if (s.scene->stops < 3 && s.steps[FIRST] < s.stops[1])
+            others(&s.c);
         s.role = NOBODY;
         if (s.writer != NULL) {
             stint_close(s.limiter);

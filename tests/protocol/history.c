@@ -44,8 +44,9 @@
  *    lifts the strikes, and then it empties the count. Strikes are gone when their time is over by
  *    another call's, or are there for a late one; a stray token may count as one. As many find no
  *    slot as stint_policy_stats says. Whoever stopped between loses one.
- *  - Striped keys are no single counter (stint.h says what their verdicts estimate). Each verdict is
- *    the model's on some count, A and B hold for each window, and one refusal of each is its first.
+ *  - Striped keys are no single counter (stint.h says what their verdicts estimate). Each verdict
+ *    is the model's on some count, A and B hold for each window, and one refusal of each is its
+ *    first.
  *    B: a request is refused only if its cost did not fit beside the tokens that it may have seen,
  *    also those of B1, B4 and B5.
  *  - What is charged stops at what a count holds, and is none of the tokens granted (A).

@@ -221,7 +221,7 @@ class Usage(Tool):
         told = re.findall(r'^    \{"([^"]+)",', common[common.index(" in_words["):], re.MULTILINE)
         functions = set(re.findall(r"\bstint_\w+(?=\()", (SOURCE / "include" / "stint.h").read_text()))
         named = set()
-        for path in (SOURCE / "src").glob("*.[ch]"):
+        for path in commands.library(SOURCE):
             text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
             for reason in re.findall(r"stint_failed(?:_with)?\(.*?\);|^#define [A-Z_]+(?:\\\n|[^\n(])*\n|"
                                      r'return "[^;]*;', text, re.DOTALL | re.MULTILINE):
