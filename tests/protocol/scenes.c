@@ -25,10 +25,11 @@ static bool same_scene(const struct scene *one, const struct scene *other) {
 }
 
 /* Each known mistake of the protocol does harm in its story if its guard is taken away; and none
- * if not, wherever the threads of the story are stopped: all that the stress suite's run tries, of
- * those with two threads that are stopped, and some here. (With a patch: mutants.py.) */
+ * if not, wherever the threads of the story are stopped. Stories with two threads that are stopped
+ * have many plays: the stress suite's run tries all, and takes their guards away; here some are
+ * tried. (With a patch: mutants.py.) */
 TEST(test_known_mistakes) {
-    enum { ONE_IN = 8 };
+    enum { ONE_IN = 16 };
     const uint64_t factor = environment_number("STINT_TEST_FACTOR", 1);
     const uint64_t divisor = environment_number("STINT_TEST_DIVISOR", 1);
     const uint64_t one_in = factor < ONE_IN ? ONE_IN * divisor / factor : 1;
@@ -43,12 +44,12 @@ TEST(test_known_mistakes) {
             with = scene_play(&story->scene, 0, one_in, seed);
         if (with.broken[0] != '\0')
             fail_outcome(story->scene.name, &with);
-        if (story->patches != NULL || divisor > 1)
+        if (story->patches != NULL || divisor > 1 || (factor == 1 && story->scene.stops == 3))
             continue;
         struct outcome without = scene_play(&story->scene, story->guards, 1, seed);
-        print_message("%-40s holds in %5u plays; breaks %s (%u, %u, %u)\n", story->scene.name,
-                      with.plays, without.broken, without.stops[0], without.stops[1],
-                      without.stops[2]);
+        print_message("%-40s holds in %5u plays; in %5u breaks %s (%u, %u, %u)\n",
+                      story->scene.name, with.plays, without.plays, without.broken,
+                      without.stops[0], without.stops[1], without.stops[2]);
         if (without.broken[0] == '\0' && without.plays != 0)
             fail_msg("%s: no harm in %u plays without the guard", story->scene.name, without.plays);
     }
